@@ -1,11 +1,12 @@
 """Find the placement decision for a pod's container before it is created.
 
 The agent keeps one record per pod of this node. A scheduler writes its decision together with the
-binding, so a record without a decision says that no scheduler decided, and the node places the
-container. A missing record says nothing: the agent may be behind, or the API away. Such a container
-waits; placed by the node it could take another GPU than the one that was decided. A worker of the
-claim socket waits a second and has the caller start Python, and that process waits on. What is
-still unknown then is refused: the kubelet tries again, but fails a pod with restartPolicy Never.
+binding, so a record without a decision means that no scheduler decided, and the node places the
+container. A missing record means nothing: the agent may be late, or the API unavailable. Such a
+container waits, because the node might place it on another GPU than the decided one. A worker of
+the claim socket waits a second and then has the caller start Python, and that process continues to
+wait. After that the container is refused: the kubelet tries again, but fails a pod with
+restartPolicy Never.
 """
 
 from __future__ import annotations

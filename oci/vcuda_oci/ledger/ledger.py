@@ -52,7 +52,9 @@ class Ledger:
         self._lock_fd = -1
 
     def __enter__(self) -> Ledger:
-        """Take the lock. Raises VcudaError: no such place, or another holds it for too long."""
+        """Take the lock. Raises VcudaError: no such folder, or another process holds the lock too
+        long.
+        """
         try:
             self.make_folders()
             self._lock_fd = own_lock.acquire(self.state_dir + "/lock", LOCK_SECONDS)
@@ -71,7 +73,7 @@ class Ledger:
         self._lock_fd = -1
 
     def make_folders(self) -> None:
-        """Those that are missing. Needs no lock. Raises OSError."""
+        """Create missing folders. Needs no lock. Raises OSError."""
         folders = ((self.allocations, 0o700), (self.containers, 0o711), (self.ended, 0o700))
         for folder, mode in folders:
             if not _has_mode(folder, mode):
@@ -79,9 +81,9 @@ class Ledger:
                 page_file.make_folder(folder, mode)
 
     def read(self) -> tuple[list[Allocation], list[tuple[str, str]]]:
-        """Every whole record, and (path, reason) of each that is not.
+        """Every complete record, and (path, reason) of each other one.
 
-        Raises VcudaError: this is not root.
+        Raises VcudaError: the caller is not root.
         """
         whole, broken = [], []
         try:
@@ -99,13 +101,13 @@ class Ledger:
             try:
                 whole.append(self._parse(path, name[: -len(_SUFFIX)]))
             except FileNotFoundError:
-                continue  # released while we read
+                continue  # released meanwhile
             except (OSError, ValueError) as error:
                 broken.append((path, str(error)))
         return whole, broken
 
     def get(self, id: str) -> Allocation | None:
-        """One record; None: there is none. Raises VcudaError: it is not whole."""
+        """The record; None: there is none. Raises VcudaError: it is incomplete."""
         path = f"{self.allocations}/{id}{_SUFFIX}"
         try:
             return self._parse(path, id)
@@ -115,8 +117,9 @@ class Ledger:
             raise broken_record(path, str(error)) from error
 
     def write(self, allocation: Allocation, limits: bytes) -> None:
-        """Record an allocation with fresh pages. Raises VcudaError with nothing recorded; NoRoom:
-        the file system is full."""
+        """Record an allocation with new pages. Raises VcudaError with nothing recorded; NoRoom: the
+        file system is full.
+        """
         folder = f"{self.containers}/{allocation.id}"
         try:
             self.close_folder(allocation)
@@ -132,26 +135,27 @@ class Ledger:
             raise unwritable(self.state_dir, error) from error
 
     def make_room(self, search: bool) -> bool:
-        """Take back what containers have taken of the file system beyond their pages; whether there
-        was anything. Without the lock: what containers hold can take its time.
+        """Cut back what containers have added to their pages; return whether there was anything.
+        Call without the lock: pages of hostile containers can be slow.
 
-        search: look through the descriptors of all processes too, for pages without a name.
+        search: also search the descriptors of all processes for pages without a name.
         """
         found = ended_pages.cut(self.ended, 0)
         if search:
             from ..guest import left_open  # a full file system is rare
 
-            # The slower before pages: a container that writes on fills what was freed again.
+            # First the slower search: a container that continues to write fills freed space again.
             found = left_open.cut_back(self.state_dir) or found
         return bool(self.cut_back()) or found
 
     def close_folder(self, allocation: Allocation) -> None:
-        """Give the folder of its pages the mode that it has today. Raises OSError."""
+        """Give the folder of its pages today's mode. Raises OSError."""
         folder = f"{self.containers}/{allocation.id}"
         page_file.make_folder(folder, self._folder_mode(allocation))
 
     def _folder_mode(self, allocation: Allocation) -> int:
-        """The mode of the folder of an allocation's pages: which of the host's users may enter it.
+        """The mode of the folder of an allocation's pages, which decides who on the host may enter
+        it.
 
         Every user of a container writes its usage page. Users of the host may not, except for named
         slices, which rootless containers share. Container root may write a program into the page
@@ -161,9 +165,9 @@ class Ledger:
         return 0o711 if allocation.is_named_slice and is_safe else 0o700
 
     def cut_back(self) -> list[str]:
-        """Take back what containers added to their pages; the ids of those that had.
+        """Cut back what containers added to their pages; return the ids of those that had.
 
-        Needs no lock. One page that cannot be opened, as it is leased, keeps no other from it.
+        Needs no lock. A page that cannot be opened because of a lease does not stop the others.
         """
         cut = []
         for id in self.folders_of_pages():
@@ -171,17 +175,19 @@ class Ledger:
                 if page_file.restore(f"{self.containers}/{id}/usage", layout.USAGE_SIZE):
                     cut.append(id)
             except OSError:
-                continue  # released meanwhile, or leased: the next time
+                continue  # released meanwhile, or leased: tried again next time
         return cut
 
     def cut_ended(self) -> None:
-        """Take back what processes added to pages of ended containers, and forget those that no
-        process has any more. Needs no lock."""
+        """Cut back what processes added to pages of ended containers, and forget pages that no
+        process has. Needs no lock.
+        """
         ended_pages.cut(self.ended, layout.USAGE_SIZE)
 
     def folders_of_pages(self) -> dict[str, tuple[int, int]]:
-        """Inode and time of change of each folder, by id, with a record or without: replacing a
-        folder's pages changes its values."""
+        """Inode and change time of each folder by id, with or without a record: both change when a
+        folder's pages are replaced.
+        """
         try:
             entries = list(os.scandir(self.containers))
         except FileNotFoundError:
@@ -196,12 +202,12 @@ class Ledger:
         return found
 
     def record(self, allocation: Allocation) -> None:
-        """Write the record alone, over the one that was. Raises OSError."""
+        """Write the record only, replacing the old one. Raises OSError."""
         path = f"{self.allocations}/{allocation.id}{_SUFFIX}"
         files.replace(path, allocation.dump().encode(), 0o644)
 
     def remove(self, id: str) -> None:
-        """Release; releasing twice is fine."""
+        """Release the allocation; a second release changes nothing."""
         files.remove(f"{self.allocations}/{id}{_SUFFIX}")
         self._remove_pages(id)
 
@@ -209,10 +215,10 @@ class Ledger:
         try:
             ended_pages.remove(f"{self.containers}/{id}", self.ended, layout.USAGE_SIZE)
         except OSError:
-            pass  # without a record the folder counts for nothing; the next sweep removes it
+            pass  # a folder without a record has no effect; the next sweep removes it
 
     def sweep(self, is_alive: Callable[[Allocation], bool]) -> list[str]:
-        """Release what its container left behind. Returns the ids. A broken record stays."""
+        """Release the shares of ended containers. Return the ids. A broken record stays."""
         whole, broken = self.read()
         dead = [allocation for allocation in whole if not is_alive(allocation)]
         for allocation in dead:
@@ -233,7 +239,7 @@ class Ledger:
     def record_event(
         self, kind: str, allocation: Allocation, text: str, seconds: float = -1
     ) -> None:
-        """What happened to it, as an event. seconds: how long it took; below 0 is not known."""
+        """Record an event of the allocation. seconds: duration; below 0: unknown."""
         more: dict[str, Any] = {
             **events.about(allocation.container_id, allocation.pod, allocation.engine)
         }
@@ -250,7 +256,7 @@ class Ledger:
 
 
 def _has_mode(folder: str, mode: int) -> bool:
-    """Whether the folder is there, as it has to be: an older version left the records readable."""
+    """Whether the folder exists with the right mode: an older version left the records readable."""
     try:
         return os.stat(folder).st_mode & 0o777 == mode
     except FileNotFoundError:
@@ -258,7 +264,7 @@ def _has_mode(folder: str, mode: int) -> bool:
 
 
 def broken_record(path: str, reason: str) -> VcudaError:
-    """The error of a broken record: while it is there, the free shares are unknown."""
+    """The error for a broken record: while it exists, the free shares are unknown."""
     id = os.path.basename(path)[: -len(_SUFFIX)]
     return VcudaError(
         f"is not a whole record ({reason})",

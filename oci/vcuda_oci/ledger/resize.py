@@ -38,10 +38,10 @@ def wanted(
     words: Mapping[str, str],
     overcommit: float,
 ) -> tuple[GpuShare, bool]:
-    """The allocation's share number `at` with `words` changed: core, memory and a policy's; and
-    whether it takes room that dead containers hold, so that they have to be swept first.
+    """The allocation's share number `at` with `words` changed (core, memory, policy), and whether
+    it needs room of ended containers, so that a sweep must come first.
 
-    Changes nothing. Raises VcudaError: words that make no sense, or more than there is.
+    Changes nothing. Raises VcudaError: invalid words, or more than is free.
     """
     share = allocation.shares[at]
     gpu = host.gpu(share.uuid)
@@ -80,7 +80,7 @@ def change(ledger: Ledger, allocation: Allocation, shares: list[GpuShare]) -> Al
 
 
 def finish(ledger: Ledger) -> list[str]:
-    """Finish interrupted changes; returns the ids. A change without its page stays as it is."""
+    """Finish interrupted changes; return the ids. A change without its page stays."""
     ended = []
     for allocation in ledger.read()[0]:
         if allocation.becoming:
@@ -118,7 +118,7 @@ def _write(ledger: Ledger, allocation: Allocation) -> Allocation:
 
 
 def _larger(old: GpuShare, new: GpuShare) -> GpuShare:
-    """What both fit in; its policy is the old one's."""
+    """The larger of each figure; the policy of the old share."""
     core = max(old.core_percent, new.core_percent)
     return GpuShare(
         old.uuid,
@@ -147,7 +147,9 @@ def _memory(words: Mapping[str, str], share: GpuShare) -> int:
 
 
 def _terms(words: Mapping[str, str], share: GpuShare, core: int) -> policies.Terms:
-    """What is not named stays, as far as the policy takes it; a ceiling is at least the core."""
+    """The policy's settings: those not named stay if the policy has them; a ceiling is at least the
+    core.
+    """
     policy = words.get("policy", share.policy)
     kept = {
         policies.CORE_LIMIT: max(share.core_ceiling_percent, core),

@@ -120,7 +120,7 @@ def give(
 
 
 def _note_mount_points(granted: Grant, creation: Creation, root: str) -> None:
-    # The low-level runtime refuses a second creation: the note is of the first one.
+    # The low-level runtime refuses a second creation: the list is of the first one.
     is_of_another = granted.allocation.claimant[0] != creation.claimant
     if root and not is_of_another:
         folder = f"{granted.ledger.containers}/{granted.allocation.id}"
@@ -141,7 +141,7 @@ def id_of(container: Container) -> str:
 
 
 def _owner(container: Container) -> Owner:
-    """The container's id stands for an identity that is itself invalid."""
+    """The container's id stands for an invalid identity."""
     try:
         return owner_of(container.annotations, container.id)
     except VcudaError:
@@ -210,7 +210,7 @@ def _claim(
 ) -> tuple[Allocation, bool]:
     rules = rules_of(settings)
     if may_be_decided(wanted.owner, settings) or wanted.request.counted:
-        # A container that comes back keeps what it had, whatever was decided since.
+        # A restarted container retains its share, whatever was decided since.
         with ledger:
             held = claim.reclaim(ledger, facts, wanted, rules)
         if held:
@@ -272,9 +272,10 @@ def rules_of(settings: Config) -> claim.Rules:
 
 
 def procfs_hook(root: str, folder: str, gpus: list[Gpu]) -> list[str]:
-    """The command of the hook that shows the container its own /proc/driver/nvidia, written here.
+    """The command of the hook that gives the container its own /proc/driver/nvidia; writes its
+    files.
 
-    root: of the container. Empty where the kernel has no such folder: there is nothing to hide.
+    root: of the container. Empty if the kernel has no such folder.
     """
     if not os.path.isdir("/proc/" + names.KERNEL_DRIVER):
         return []

@@ -1,4 +1,4 @@
-"""What a container held is given back when it has stopped."""
+"""Release a container's share when it has stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def release(settings: Config, allocation_id: str, state: hook_state.State) -> No
     """
     ledger = Ledger(settings.state_dir, names.HOOK_PROGRAM)
     if not os.path.isdir(ledger.allocations):
-        return  # nothing was ever claimed here: a lock would only litter the place
+        return  # nothing was ever claimed here: do not create a lock file
     id = allocation_id or owner_of(_annotations(state), state.id).key
     try:
         with ledger:
@@ -34,13 +34,14 @@ def release(settings: Config, allocation_id: str, state: hook_state.State) -> No
 
 
 def _annotations(state: hook_state.State) -> dict[str, str]:
-    """config.json, which the state does not repeat, proves which of two engines made the container.
+    """Read config.json, because the state lacks what proves which of two engines made the
+    container.
 
     Raises VcudaError: it cannot be read.
     """
     if not claims_two_engines(state.annotations):
         return state.annotations
-    from ..container.container import annotations_of  # only where two engines are claimed
+    from ..container.container import annotations_of  # only if the annotations name two engines
 
     return annotations_of(hook_state.config_of(state))
 
