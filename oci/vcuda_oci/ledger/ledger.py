@@ -154,8 +154,7 @@ class Ledger:
         page_file.make_folder(folder, self._folder_mode(allocation))
 
     def _folder_mode(self, allocation: Allocation) -> int:
-        """The mode of the folder of an allocation's pages, which decides who on the host may enter
-        it.
+        """The mode of the folder of an allocation's pages: which of the host's users may enter it.
 
         Every user of a container writes its usage page. Users of the host may not, except for named
         slices, which rootless containers share. Container root may write a program into the page
