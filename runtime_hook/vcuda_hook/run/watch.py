@@ -17,10 +17,6 @@ from vcuda_oci.system import kernel_tables
 
 from . import spec
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 GRACE_SECONDS = 30
 
 
@@ -52,26 +48,22 @@ def watch_this_process(
             if int(name) > 2 and int(name) != waiting_for:
                 _close(int(name))
         select.select([waiting_for], [], [])
-        groups = _cgroups(spec.cgroup_of(container_id, claimant))
+        group = spec.cgroup_of(container_id, claimant)
         try:
-            clean_up_after(Ledger(state_dir), claimant, runtime_root, container_id, groups)
+            clean_up_after(Ledger(state_dir), claimant, runtime_root, container_id, group)
         finally:
-            _remove_cgroups(groups)
+            _remove_cgroups(group)
     finally:
         os._exit(0)
 
 
 def clean_up_after(
-    ledger: Ledger,
-    claimant: list[int],
-    runtime_root: str,
-    container_id: str,
-    cgroups: Sequence[str] = (),
+    ledger: Ledger, claimant: list[int], runtime_root: str, container_id: str, group: str
 ) -> None:
     """End and release the container that the ended process `claimant` had claimed.
 
     By claimant and not by id: an id that was refused because it is in use is another container's.
-    cgroups: the container's own, in each hierarchy.
+    group: the container's cgroup.
     """
     left = _claimed_by(ledger, claimant)
     if left is None:
@@ -93,7 +85,7 @@ def clean_up_after(
     if _claimed_by(ledger, claimant) is None:
         return
     # A runtime that was killed before it wrote its state does not know the container's processes.
-    _end_processes(cgroups)
+    _end_processes(_cgroups(group))
     if liveness.is_alive(left):
         return
     # A runtime that was killed before it wrote its state does not know this folder.
@@ -117,12 +109,17 @@ def _claimed_by(ledger: Ledger, claimant: list[int]) -> Allocation | None:
 
 
 def _cgroups(group: str) -> list[str]:
-    """The folders of the cgroup, one in each hierarchy. No later container gets this cgroup."""
+    """The folders of a `vcuda run`'s cgroup, one in each hierarchy. No later container gets it.
+
+    Raises ValueError for any other path: processes of these folders are killed.
+    """
+    if not group.startswith("/vcuda-") or "/" in group[1:]:
+        raise ValueError(f"not a cgroup of vcuda run: {group}")
     kinds = ("cgroup", "cgroup2")
     return [mount.point + group for mount in kernel_tables.mounts() if mount.kind in kinds]
 
 
-def _end_processes(folders: Iterable[str]) -> None:
+def _end_processes(folders: list[str]) -> None:
     deadline = time.monotonic() + GRACE_SECONDS
     while time.monotonic() < deadline:
         pids = {pid for folder in folders for pid in _pids(folder)}
@@ -133,7 +130,7 @@ def _end_processes(folders: Iterable[str]) -> None:
         time.sleep(0.02)
 
 
-def _kill(pid: int, folders: Iterable[str]) -> None:
+def _kill(pid: int, folders: list[str]) -> None:
     """Kill the process if it is still in one of the cgroups: another may have its pid by now."""
     try:
         process = os.pidfd_open(pid)
@@ -160,17 +157,17 @@ def _pids(folder: str) -> set[int]:
     return found - {0}
 
 
-def _remove_cgroups(folders: Iterable[str]) -> None:
+def _remove_cgroups(group: str) -> None:
     """Remove the container's cgroups with those below, and end what is left in them.
 
     A runtime that was killed before it wrote its state does not know the cgroup. crun releases the
     container even where it could not remove the cgroup, because a process took long to end.
     """
-    left = set(folders)
+    left = _cgroups(group)
     deadline = time.monotonic() + GRACE_SECONDS
     while left and time.monotonic() < deadline:
         _end_processes(left)
-        left = {folder for folder in left if not _remove_cgroup(folder)}
+        left = [folder for folder in left if not _remove_cgroup(folder)]
         time.sleep(0.02)
 
 

@@ -25,7 +25,7 @@ from vcuda_oci.guest import left_open
 root_paths.host_devices()
 root_paths.shared_mounts(os.open("/proc/self", os.O_PATH))
 assert cgroup_folders.mounted("nothing", "/") == ""
-watch._remove_cgroups("/there-is-none")
+watch._remove_cgroups("/vcuda-none.1.1")
 assert doctor_state.look(place).kind == "tmpfs", doctor_state.look(place).kind
 os.chmod(place, 0o755)
 assert left_open._own_tmpfs(place) == os.stat(place).st_dev

@@ -289,7 +289,7 @@ def test_a_closed_claim_socket_is_distinguished_from_an_answering_one(
 
 
 def test_an_unanswered_claim_socket_is_reported(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(state, "DOOR_SECONDS", 0.3)
+    monkeypatch.setattr(state, "SOCKET_SECONDS", 0.3)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as hung:
         hung.bind(f"{tmp_path}/door.sock")
         hung.listen(1)
