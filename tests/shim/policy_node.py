@@ -35,7 +35,7 @@ signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
 print("ready", flush=True)
 with Arbiter(sys.argv[1]) as arbiter:
     while not ended:
-        time.sleep(arbiter.look())
+        time.sleep(arbiter.sample())
 """
 
 

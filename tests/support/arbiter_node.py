@@ -66,7 +66,7 @@ class ArbiterNode:
         self.now += 50 * MS
         for id in waiting:
             self.waits(id)
-        self.node.look()
+        self.node.sample()
 
     def limits(self, id: str) -> page_reader.Limits:
         with open(self.page(id, "limits"), "rb") as file:

@@ -146,12 +146,12 @@ class Kubelet:
         resources = list(wanted)
         self.random.shuffle(resources)
         for resource in resources:
-            if not self._kept(pod, container, resource):
+            if not self._held_ids(pod, container, resource):
                 self._allocate(pod, container, resource, wanted[resource])
         annotations: dict[str, str] = {}
         mounts = []
         for resource in resources:
-            answer = self._kept(pod, container, resource)
+            answer = self._held_ids(pod, container, resource)
             annotations.update(answer["annotations"])
             mounts += [(source, place) for source, place in answer["mounts"]]
         return Admitted(annotations, sorted(mounts))
@@ -207,7 +207,7 @@ class Kubelet:
         chosen = [id for id in dict.fromkeys(preferred) if id in free][:count]
         return chosen + [id for id in free if id not in chosen][: count - len(chosen)]
 
-    def _kept(self, pod: str, container: str, resource: str) -> Any:
+    def _held_ids(self, pod: str, container: str, resource: str) -> Any:
         key = (pod, container, resource)
         for entry in self.checkpoint():
             if (entry["pod"], entry["container"], entry["resource"]) == key:

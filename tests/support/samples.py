@@ -74,9 +74,9 @@ def left_in(state_dir: str) -> list[str]:
 
 
 def shares_of(ledger: Ledger) -> dict[str, list[GpuShare]]:
-    whole, broken = ledger.read()
+    allocations, broken = ledger.read()
     assert broken == []
-    return {allocation.id: allocation.shares for allocation in whole}
+    return {allocation.id: allocation.shares for allocation in allocations}
 
 
 PATHS = Paths(

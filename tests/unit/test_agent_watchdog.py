@@ -28,7 +28,7 @@ def notifications(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list
     monkeypatch.setattr(asyncio, "sleep", passes)
     opened = asyncio.Event()
     opened.set()
-    arbiter: Any = SimpleNamespace(looked_at=time.monotonic() - looked_before)
+    arbiter: Any = SimpleNamespace(sampled_at=time.monotonic() - looked_before)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(agent._notify_systemd(opened, opened, arbiter))
     return lines

@@ -92,7 +92,7 @@ def test_stale_specification_is_found(
     write(f"{tmp_path}/cdi/other.json", '{"kind": "example.com/nic", "hostPath": "/nowhere"}')
 
     def found() -> list[Finding]:
-        return cdi_specs.stale(cdi_specs.look([f"{tmp_path}/cdi", f"{tmp_path}/nowhere"]))
+        return cdi_specs.stale(cdi_specs.read_host([f"{tmp_path}/cdi", f"{tmp_path}/nowhere"]))
 
     assert found() == [
         Finding("cdi", OK, f"{kind}; whole GPUs that engines give by it have no record")
@@ -106,14 +106,14 @@ def test_stale_specification_is_found(
 
 
 def test_a_hosts_without_specifications_is_well(tmp_path: Any) -> None:
-    assert cdi_specs.stale(cdi_specs.look([str(tmp_path)])) == [
+    assert cdi_specs.stale(cdi_specs.read_host([str(tmp_path)])) == [
         Finding("cdi", OK, "no specification for GPUs")
     ]
 
 
 def test_a_specification_that_cannot_be_read_is_reported(tmp_path: Any) -> None:
     os.mkdir(f"{tmp_path}/gpu.json")
-    (found,) = cdi_specs.stale(cdi_specs.look([str(tmp_path)]))
+    (found,) = cdi_specs.stale(cdi_specs.read_host([str(tmp_path)]))
     assert found == Finding(
         "cdi",
         UNKNOWN,

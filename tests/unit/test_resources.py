@@ -44,12 +44,12 @@ def test_a_gpu_that_containers_share_has_as_many_ids_and_is_never_said_to_be_who
     given = [device.id for device in split]
     assert resources.preferred(GPU, given, [], 4, "binpack", there, None, 3) == given[:4]
     says = {
-        (n, followed): resources.said_of(GPU, n, followed)
+        (n, followed): resources.allocates_by(GPU, n, followed)
         for n in (1, 3)
         for followed in (False, True)
     }
     assert says == {(1, 0): "gpu", (1, 1): "vgpu", (3, 0): "vgpu", (3, 1): "vgpu"}
-    assert [resources.said_of(kind, 3, True) for kind in (CORE, MEMORY)] == [CORE, MEMORY]
+    assert [resources.allocates_by(kind, 3, True) for kind in (CORE, MEMORY)] == [CORE, MEMORY]
     found = resources.answer("vgpu", ["a.0", "a.2"], given, "/s")
     assert found.annotations == {"vcuda.io/request.vgpu": "2"}
     assert found.mount == ("/s/requests/vgpu/2", "/usr/local/vcuda/request/vgpu")

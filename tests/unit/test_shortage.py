@@ -76,7 +76,7 @@ class Watched:
         self.tenants, self.watch = tenants, ShortageWatch(tenants.state_dir)
 
     def events(self) -> list[dict[str, Any]]:
-        self.watch.look()
+        self.watch.check()
         return list(events.read(self.tenants.state_dir))
 
 
@@ -143,7 +143,7 @@ def test_no_more_of_a_page_is_read_than_needed(
     read = []
     original = os.pread
     monkeypatch.setattr(os, "pread", lambda *call: read.append(call[1]) or original(*call))
-    watched.watch.look()
+    watched.watch.check()
     assert read == [layout.USAGE_HEAD_SIZE + layout.USAGE_GPU_SIZE]
 
 
@@ -151,7 +151,7 @@ def test_a_page_without_figures_delays_no_other(tenants: Tenants) -> None:
     holds(tenants, "pod-a.main")
     holds(tenants)
     watched = Watched(tenants)
-    watched.watch.look()
+    watched.watch.check()
     with open(tenants.page("pod-a.main"), "wb") as page:
         page.write(b"\xff" * 100)
     tenants.uses("pod-u.main", refusals=5)

@@ -199,7 +199,7 @@ def test_without_the_reserve_a_share_opens_the_smaller_node_instead_of_going_bes
 
 
 def test_long_wait_names_the_number_of_arrived_processes(monkeypatch: Any) -> None:
-    monkeypatch.setattr(replay, "TOLD_EVERY_SECONDS", 0)
+    monkeypatch.setattr(replay, "REPORT_EVERY_SECONDS", 0)
     pods = [TracePod(f"p-{n}", n, duration=5) for n in range(3)]
     mix, told = Mix(pods), list[tuple[int, int]]()
     described = nodes.parse(["1x1:H100:80GiB"])
@@ -207,7 +207,7 @@ def test_long_wait_names_the_number_of_arrived_processes(monkeypatch: Any) -> No
         described,
         policies(mix, 1)["binpack"],
         mix,
-        say=lambda come, waiting: told.append((come, waiting)),
+        progress=lambda come, waiting: told.append((come, waiting)),
     ).run(pods)
     # At each start and each end.
     assert told == [(1, 0), (2, 1), (3, 2), (3, 1), (3, 0), (3, 0)]

@@ -163,7 +163,7 @@ def test_the_end_of_a_first_process_is_swept_at_once(host, monkeypatch, is_pod):
 
 
 async def swept_after_the_end(host, first):
-    keeping = asyncio.ensure_future(sweep.keep(host.ledger.state_dir))
+    running = asyncio.ensure_future(sweep.run(host.ledger.state_dir))
     while not has_pidfd_of(first.pid):
         await asyncio.sleep(0.01)
     assert host.ledger.get("box")
@@ -171,7 +171,7 @@ async def swept_after_the_end(host, first):
     first.wait()
     while host.ledger.get("box"):
         await asyncio.sleep(0.01)
-    keeping.cancel()
+    running.cancel()
 
 
 def has_pidfd_of(pid):

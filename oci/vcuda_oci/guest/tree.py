@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_PATH_ONLY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS, _MOST_PATH = 40, 4096  # the kernel's bounds on one path
-_MOST_KEPT = 64  # bound on open descriptors
+_MOST_CACHED = 64  # bound on open descriptors
 _NOTHING = -1
 
 # Common images take some 200 steps, list 50 names and read 100 KiB.
@@ -50,7 +50,7 @@ class Tree:
         self._deadline = time.monotonic() + MOST_SECONDS
         self._open = {self._root}  # descriptors that stay open until the end
         # By path without symlinks: a folder's descriptor, a link's target, or _NOTHING.
-        self._kept: dict[str, int | str] = {}
+        self._cached: dict[str, int | str] = {}
 
     def __enter__(self) -> Tree:
         return self
@@ -164,7 +164,7 @@ class Tree:
                         names.pop()
                         self._close(fds.pop())
                     continue
-                found = self._look(names, part, fds[-1], bool(todo))
+                found = self._open_part(names, part, fds[-1], bool(todo))
                 if found == _NOTHING:
                     return -1, ""
                 if isinstance(found, int):
@@ -195,25 +195,25 @@ class Tree:
             raise VcudaError(what, f"{path} in the image", HINT)
         return count
 
-    def _look(self, names: list[str], part: str, folder: int, leads_on: bool) -> int | str:
+    def _open_part(self, names: list[str], part: str, folder: int, leads_on: bool) -> int | str:
         """Resolve one part of a path: a descriptor, a link's target, or _NOTHING.
 
         names, folder: path and descriptor of the folder that has the part. leads_on: more parts
         follow. Raises OSError: it cannot be opened.
         """
         place = "/".join([*names, part])
-        found = self._kept.get(place)
+        found = self._cached.get(place)
         if found is not None:
             return found
-        may_keep = len(self._kept) < _MOST_KEPT
+        may_cache = len(self._cached) < _MOST_CACHED
         try:
             fd = _opened_folder(part, folder) if leads_on else -1
             is_folder = fd >= 0
             if not is_folder:
-                fd = os.open(part, _LOOK, dir_fd=folder)
+                fd = os.open(part, _PATH_ONLY, dir_fd=folder)
         except FileNotFoundError:
-            if may_keep:
-                self._kept[place] = _NOTHING
+            if may_cache:
+                self._cached[place] = _NOTHING
             return _NOTHING
         if not is_folder:
             mode = os.fstat(fd).st_mode
@@ -222,12 +222,12 @@ class Tree:
                     target = os.readlink("", dir_fd=fd)
                 finally:
                     os.close(fd)
-                if may_keep:
-                    self._kept[place] = target
+                if may_cache:
+                    self._cached[place] = target
                 return target
             is_folder = stat.S_ISDIR(mode)
-        if is_folder and may_keep:
-            self._kept[place] = fd
+        if is_folder and may_cache:
+            self._cached[place] = fd
             self._open.add(fd)
         return fd
 
@@ -235,7 +235,7 @@ class Tree:
 def _opened_folder(name: str, parent: int) -> int:
     """Open a folder; -1: not a folder. Most parts of a path are folders, so try this first."""
     try:
-        return os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=parent)
+        return os.open(name, _PATH_ONLY | os.O_DIRECTORY, dir_fd=parent)
     except NotADirectoryError:
         return -1
 

@@ -177,12 +177,12 @@ def _is_same(known: Allocation, request: Request, of_pod: bool) -> bool:
 
 
 def _place(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Chosen | Refused:
-    whole, broken = ledger.read()
+    allocations, broken = ledger.read()
     if broken:
         raise broken_record(*broken[0])
     return choose(
         host.gpus,
-        [share for allocation in whole for share in allocation.shares],
+        [share for allocation in allocations for share in allocation.shares],
         wanted.request,
         rules.placement,
         rules.overcommit,

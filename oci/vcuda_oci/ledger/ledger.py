@@ -85,7 +85,7 @@ class Ledger:
 
         Raises VcudaError: the caller is not root.
         """
-        whole, broken = [], []
+        allocations, broken = [], []
         try:
             found = sorted(os.listdir(self.allocations))
         except FileNotFoundError:
@@ -99,12 +99,12 @@ class Ledger:
                 continue
             path = f"{self.allocations}/{name}"
             try:
-                whole.append(self._parse(path, name[: -len(_SUFFIX)]))
+                allocations.append(self._parse(path, name[: -len(_SUFFIX)]))
             except FileNotFoundError:
                 continue  # released meanwhile
             except (OSError, ValueError) as error:
                 broken.append((path, str(error)))
-        return whole, broken
+        return allocations, broken
 
     def get(self, id: str) -> Allocation | None:
         """The record; None: there is none. Raises VcudaError: it is incomplete."""
@@ -218,13 +218,13 @@ class Ledger:
 
     def sweep(self, is_alive: Callable[[Allocation], bool]) -> list[str]:
         """Release the shares of ended containers. Return the ids. A broken record stays."""
-        whole, broken = self.read()
-        dead = [allocation for allocation in whole if not is_alive(allocation)]
+        allocations, broken = self.read()
+        dead = [allocation for allocation in allocations if not is_alive(allocation)]
         for allocation in dead:
             self.remove(allocation.id)
             self.record_event(events.RELEASED, allocation, "swept: its container is gone")
         swept = [allocation.id for allocation in dead]
-        kept = {allocation.id for allocation in whole} - set(swept)
+        kept = {allocation.id for allocation in allocations} - set(swept)
         kept |= {os.path.basename(path)[: -len(_SUFFIX)] for path, _ in broken}
         for id in os.listdir(self.containers):
             if id not in kept:

@@ -49,8 +49,8 @@ def wanted(
         raise VcudaError("is not in this machine", share.uuid, "see 'vcuda gpus'")
     core, memory = _core(words, share), _memory(words, share)
     terms = _terms(words, share, core)
-    whole, broken = ledger.read()
-    others = [other for other in whole if other.id != allocation.id]
+    allocations, broken = ledger.read()
+    others = [other for other in allocations if other.id != allocation.id]
     if broken and (core > share.core_percent or memory > share.memory_bytes):
         raise broken_record(*broken[0])
 

@@ -158,7 +158,7 @@ class ClaimServer:
 
         self._socket.close()
         self._limit_keeper()
-        PageKeeper(os.path.dirname(self.path), self._settings).keep(server)
+        PageKeeper(os.path.dirname(self.path), self._settings).run(server)
 
     def _serve_callers(self, server: int) -> None:
         decision_file.may_hold = False  # do not wait in a worker

@@ -40,7 +40,7 @@ class PageKeeper:
         self._read_only: tuple[str, ...] = ()
         self._full_check = float("-inf")
 
-    def keep(self, parent: int) -> None:
+    def run(self, parent: int) -> None:
         """Keep files open until `parent`, the parent process, ends."""
         # Block before any thread starts: the kernel reports changes by this signal.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO])

@@ -178,14 +178,14 @@ async def _run(
         _arbitrate(arbiter),
         *([] if arguments.no_door else [_run_claim_socket(settings, opened)]),
         bypass_child.follow(settings),
-        api.keep(),
+        api.run(),
         _follow_gpus(settings, plugins, api, labelling, http, gpus_known),
-        sweep.keep(settings.state_dir),
-        shortage_watch.keep(settings.state_dir),
+        sweep.run(settings.state_dir),
+        shortage_watch.run(settings.state_dir),
         _notify_systemd(opened, gpus_known, arbiter),
-        *([http.keep()] if settings.listen else []),
+        *([http.run()] if settings.listen else []),
         *(
-            registration.Registration(arguments.kubelet_dir, offered[p.kind], p).keep()
+            registration.Registration(arguments.kubelet_dir, offered[p.kind], p).run()
             for p in plugins
         ),
     ]
@@ -203,7 +203,7 @@ async def _arbitrate(arbiter: Arbiter) -> None:
     over = threading.Lock()
     over.acquire()
     try:
-        await asyncio.to_thread(arbiter.keep, over)
+        await asyncio.to_thread(arbiter.run, over)
     finally:
         over.release()
 
@@ -305,5 +305,5 @@ async def _notify_systemd(
     period = systemd.watchdog_seconds() / 3
     while True:
         await asyncio.sleep(period or 3600)
-        if time.monotonic() - arbiter.looked_at < _STUCK_SECONDS:
+        if time.monotonic() - arbiter.sampled_at < _STUCK_SECONDS:
             systemd.notify("WATCHDOG=1")

@@ -53,7 +53,7 @@ class ListWatch:
         """Take an object of a list."""
         raise NotImplementedError
 
-    def whole(self, began: float) -> None:
+    def listed_all(self, began: float) -> None:
         """Note that the list is whole. began: when it was begun (monotonic)."""
         raise NotImplementedError
 
@@ -61,7 +61,7 @@ class ListWatch:
         """Take an object that is new or has changed."""
         raise NotImplementedError
 
-    def gone(self, item: Object) -> None:
+    def removed(self, item: Object) -> None:
         """Take the last state of a removed object."""
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class ListWatch:
             version = seen
             for item in items:
                 self.listed(item)
-        self.whole(began)
+        self.listed_all(began)
         self._version = version
         self._listed_at = self.heard = time.monotonic()
 
@@ -136,7 +136,7 @@ class ListWatch:
                 self._version = ""  # resuming from it would bring the same event again
                 raise ApiError(0, f"not an event of an object: {error!r}") from error
             if kind == "DELETED":
-                self.gone(item)
+                self.removed(item)
             elif kind in ("ADDED", "MODIFIED"):
                 self.changed(item)
             self._version = version

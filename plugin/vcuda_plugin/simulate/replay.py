@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .policies import Policy
     from .trace_pod import TracePod
 
-TOLD_EVERY_SECONDS = 10.0
+REPORT_EVERY_SECONDS = 10.0
 
 
 @dataclass
@@ -69,10 +69,10 @@ class Replay:
         policy: Policy,
         mix: Mix,
         limits: Mapping[str, Limit] = MappingProxyType({}),
-        say: Callable[[int, int], None] = lambda come, waiting: None,
+        progress: Callable[[int, int], None] = lambda come, waiting: None,
     ) -> None:
         self._policy, self._mix, self._names = policy, mix, [node.name for node in nodes]
-        self._say, self._told, self._come = say, time.monotonic(), 0
+        self._progress, self._reported_at, self._come = progress, time.monotonic(), 0
         self._cluster = Cluster(policy.order)
         self._cluster.quota.limits = limits
         for node in nodes:
@@ -95,9 +95,9 @@ class Replay:
         return self.outcome
 
     def _report(self) -> None:
-        if time.monotonic() - self._told >= TOLD_EVERY_SECONDS:
-            self._told = time.monotonic()
-            self._say(self._come, len(self._waiting))
+        if time.monotonic() - self._reported_at >= REPORT_EVERY_SECONDS:
+            self._reported_at = time.monotonic()
+            self._progress(self._come, len(self._waiting))
 
     def _end_until(self, now: float) -> None:
         while self._ends and self._ends[0][0] <= now:

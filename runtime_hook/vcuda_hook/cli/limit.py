@@ -35,7 +35,7 @@ def limit(arguments: argparse.Namespace, settings: Config) -> int:
     ledger = Ledger(settings.state_dir)
     # A container can make its page slow to read; do not wait for it.
     page = (
-        usage.look(ledger, container_names.find_record(ledger, arguments.id))
+        usage.take_sample(ledger, container_names.find_record(ledger, arguments.id))
         if "memory" in words
         else None
     )

@@ -50,16 +50,16 @@ def demo(arguments: argparse.Namespace, settings: Config) -> int:
         _write(arguments.json_out, {"ok": False, "failures": [str(error)]})
         raise
     except KeyboardInterrupt:
-        _say("stopped")
+        _print("stopped")
         return 130
     except BrokenPipeError:  # the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     _write(arguments.json_out, result)
     for failure in result["failures"]:
-        _say(table.coloured(f"FAILED: {failure}", "red"))
+        _print(table.coloured(f"FAILED: {failure}", "red"))
     if result["ok"]:
-        _say(table.coloured("ok: every promise held", "green"))
+        _print(table.coloured("ok: every promise held", "green"))
     return 0 if result["ok"] else 1
 
 
@@ -89,8 +89,8 @@ def _show(
 ) -> dict[str, Any]:
     gpu = device.gpu()
     engine = _engine(low_level)
-    _say(f"{device.kind} GPU: {gpu.model}, {table.size(gpu.memory_bytes)}, {gpu.uuid}")
-    _say(f"engine: {engine}")
+    _print(f"{device.kind} GPU: {gpu.model}, {table.size(gpu.memory_bytes)}, {gpu.uuid}")
+    _print(f"engine: {engine}")
     vcuda = [os.path.realpath(sys.argv[0]), "--config", device.config_path]
     # On GPUs below 16 GiB: a quarter and a half of the memory.
     a = Container("A", 30, min(4 * GIB, gpu.memory_bytes // 4), 0, allocates_during=True)
@@ -98,7 +98,7 @@ def _show(
     shared = device.folder + "/shared"
     os.mkdir(shared)
     for container in (a, b):
-        _say(
+        _print(
             f"container {container.name}: vcuda run --core {container.core} "
             f"--memory {table.size(container.memory).replace(' ', '')}"
         )
@@ -107,20 +107,20 @@ def _show(
     for container in containers:
         container.wait_for("ready", START_SECONDS)
     time.sleep(0.5)  # the workloads load their kernels
-    _say(f"both busy for {seconds:g} s, launching kernels as fast as they may")
+    _print(f"both busy for {seconds:g} s, launching kernels as fast as they may")
     with open(shared + "/go", "w"):
         pass
 
     at_limit = a.wait_for("alloc", START_SECONDS)
-    _say(f"A asks for memory until it is refused: {at_limit.strip()}")
+    _print(f"A asks for memory until it is refused: {at_limit.strip()}")
     for container in containers:
         seen = container.wait_for("smi", START_SECONDS)
-        _say(f"nvidia-smi inside {container.name}:\n{seen.rstrip()}")
-    _say("vcuda ps on the host:")
+        _print(f"nvidia-smi inside {container.name}:\n{seen.rstrip()}")
+    _print("vcuda ps on the host:")
     show.ps_of(device.settings)
-    _say("a third container: vcuda run --core 30 --memory 4GiB")
+    _print("a third container: vcuda run --core 30 --memory 4GiB")
     refusal = _refused(vcuda, gpu.uuid)
-    _say(f"refused: {refusal}")
+    _print(f"refused: {refusal}")
 
     for container in containers:
         container.wait(seconds + SPARE_SECONDS)
@@ -132,7 +132,7 @@ def _show(
         "containers": [_measured(container) for container in containers],
         "refusal": refusal,
     }
-    _say("compute, asked and measured:")
+    _print("compute, asked and measured:")
     table.print_table(
         ("CONTAINER", "ASKED", "MEASURED", "LIMIT", "FAILED AT"),
         [
@@ -238,7 +238,7 @@ def _write(path: str | None, result: dict[str, Any]) -> None:
         ) from error
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(f"{table.coloured('[demo]', 'bold')} {text}", flush=True)
 
 

@@ -37,10 +37,10 @@ class Specification:
 
 
 def examine(settings: Config) -> list[Finding]:
-    return stale(look(FOLDERS))
+    return stale(read_host(FOLDERS))
 
 
-def look(folders: Sequence[str]) -> list[Specification]:
+def read_host(folders: Sequence[str]) -> list[Specification]:
     found = []
     for folder in dict.fromkeys(map(os.path.realpath, folders)):
         for pattern in ("json", "yaml", "yml"):

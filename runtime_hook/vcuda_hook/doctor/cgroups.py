@@ -27,10 +27,10 @@ class Cgroups:
 
 
 def examine(settings: Config) -> list[Finding]:
-    return [rules(look(), os.geteuid() == 0)]
+    return [rules(read_host(), os.geteuid() == 0)]
 
 
-def look() -> Cgroups:
+def read_host() -> Cgroups:
     process = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _, _, is_v2 = device_rules.device_cgroup(process)

@@ -37,12 +37,12 @@ class Container:
 def examine(settings: Config) -> list[Finding]:
     if os.geteuid() != 0:
         return [Finding(name, UNKNOWN, "not looked at", hint="run it as root") for name in CHECKS]
-    whole, _ = Ledger(settings.state_dir).read()
-    containers = [look(allocation) for allocation in whole]
+    allocations, _ = Ledger(settings.state_dir).read()
+    containers = [read_host(allocation) for allocation in allocations]
     return [dead(containers), *shim_not_loaded(containers)]
 
 
-def look(allocation: Allocation) -> Container:
+def read_host(allocation: Allocation) -> Container:
     runs = liveness.container_lives(allocation)
     container = Container(allocation.id, runs or liveness.is_alive(allocation))
     # A pod's container keeps its share between two starts; a named slice has no container.
@@ -58,7 +58,7 @@ def look(allocation: Allocation) -> Container:
         return container
     for pid in pids:
         try:
-            process = container_processes.look(pid)
+            process = container_processes.examine(pid)
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
         except OSError:

@@ -37,11 +37,11 @@ class Denied:
 
 
 def examine(settings: Config) -> list[Finding]:
-    lines, reasons = look()
+    lines, reasons = read_host()
     return denials([each for line in lines for each in parse(line)], reasons)
 
 
-def look(
+def read_host(
     audit_log: str = AUDIT_LOG, journals: Sequence[str] = JOURNALS
 ) -> tuple[list[str], list[str]]:
     """The logs' lines, and the reason for each log that could not be read."""

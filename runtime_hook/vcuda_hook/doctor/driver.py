@@ -38,11 +38,11 @@ class Driver:
 
 
 def examine(settings: Config) -> list[Finding]:
-    driver = look(settings.driver_root.rstrip("/"))
+    driver = read_host(settings.driver_root.rstrip("/"))
     return [loaded(driver), versions(driver), nodes(driver)]
 
 
-def look(root: str, proc: str = "/proc") -> Driver:
+def read_host(root: str, proc: str = "/proc") -> Driver:
     driver = Driver(root)
     try:
         folder = driver_scan.find(root).folder[len(root) :]

@@ -43,15 +43,15 @@ class LowLevel:
     unlinked: device nodes without a link to their number in /dev/char.
     """
 
-    def __init__(self, name: str, path: str | None, says: str, unlinked: Sequence[str]) -> None:
-        self.name, self.path, self.says, self.unlinked = name, path, says, unlinked
+    def __init__(self, name: str, path: str | None, version: str, unlinked: Sequence[str]) -> None:
+        self.name, self.path, self.version, self.unlinked = name, path, version, unlinked
 
 
 def examine(settings: Config) -> list[Finding]:
     installation = Installation(
         (LAUNCHER, apply_share.HOOK, apply_share.PROCFS_HOOK), apply_share.SHIM
     )
-    runtime = look(settings)
+    runtime = read_host(settings)
     return [
         programs(installation),
         shim(installation),
@@ -60,10 +60,10 @@ def examine(settings: Config) -> list[Finding]:
     ]
 
 
-def look(settings: Config, dev: str = "/dev") -> LowLevel:
+def read_host(settings: Config, dev: str = "/dev") -> LowLevel:
     name = settings.runtime
     path = low_level.find(name)
-    numbers = driver.look(settings.driver_root.rstrip("/")).numbers
+    numbers = driver.read_host(settings.driver_root.rstrip("/")).numbers
     unlinked = [
         "/dev/" + node
         for node, number in numbers.items()
@@ -100,16 +100,16 @@ def low_level_runtime(runtime: LowLevel) -> Finding:
     if os.path.basename(os.path.realpath(runtime.path)) == names.PROGRAM:
         what = "is vcuda's own wrapper: it would call itself"
         return Finding(RUNTIME, ERROR, what, runtime.path, "set runtime in config.toml to runc")
-    if not runtime.says:
+    if not runtime.version:
         what = "says nothing to --version"
         return Finding(RUNTIME, WARNING, what, runtime.path, "reinstall it, and see that it runs")
-    return Finding(RUNTIME, OK, runtime.says, runtime.path)
+    return Finding(RUNTIME, OK, runtime.version, runtime.path)
 
 
 def runc_version(runtime: LowLevel) -> Finding:
-    if runtime.path is None or not runtime.says:
+    if runtime.path is None or not runtime.version:
         return Finding(RUNC, UNKNOWN, "not looked at: no runtime was found", hint="fix that first")
-    name, _, version = runtime.says.partition(" version ")
+    name, _, version = runtime.version.partition(" version ")
     if name != "runc":
         return Finding(RUNC, OK, "the low-level runtime is not runc")
     least, most = _LOSES_DEVICES

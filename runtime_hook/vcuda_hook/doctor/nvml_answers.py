@@ -29,9 +29,9 @@ class Gpu:
 
 def examine(settings: Config) -> list[Finding]:
     try:
-        gpus = look(settings.driver_root.rstrip("/"))
+        gpus = read_host(settings.driver_root.rstrip("/"))
     except VcudaError as error:
-        return [finding.of_error(ANSWERS, error), _not_looked_at()]
+        return [finding.of_error(ANSWERS, error), _not_examined()]
     return [answers(gpus), *persistence(gpus)]
 
 
@@ -39,10 +39,10 @@ def unanswered(reason: str) -> list[Finding]:
     """The findings if `examine` did not answer in time."""
     hint = "look for Xid and NVRM lines in 'dmesg'; reset the GPU, or reboot"
     found = Finding(ANSWERS, ERROR, reason, "libnvidia-ml.so.1", hint)
-    return [found, _not_looked_at()]
+    return [found, _not_examined()]
 
 
-def look(root: str) -> list[Gpu]:
+def read_host(root: str) -> list[Gpu]:
     """Ask NVML. Raises VcudaError: no NVML, or an error. May hang as the driver does."""
     found = driver_scan.find(root)
     default = f"{found.folder}/libnvidia-ml.so.{found.version}"
@@ -77,7 +77,7 @@ def persistence(gpus: Sequence[Gpu]) -> list[Finding]:
     return [Finding(PERSISTENCE, OK, "on")]
 
 
-def _not_looked_at() -> Finding:
+def _not_examined() -> Finding:
     what = "not looked at: NVML does not answer"
     return Finding(PERSISTENCE, UNKNOWN, what, hint="fix that first")
 

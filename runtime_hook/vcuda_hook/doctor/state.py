@@ -44,10 +44,14 @@ class Place:
 
 def examine(settings: Config) -> list[Finding]:
     state_dir = settings.state_dir
-    return [state_folder(look(state_dir)), *records(state_dir), socket_answers(knock(state_dir))]
+    return [
+        state_folder(read_host(state_dir)),
+        *records(state_dir),
+        socket_answers(knock(state_dir)),
+    ]
 
 
-def look(path: str, process: str = "/proc/self") -> Place:
+def read_host(path: str, process: str = "/proc/self") -> Place:
     """Examine the state folder. process: the folder in /proc of a process; its mounts count."""
     there = path
     while not os.path.lexists(there):
@@ -99,12 +103,12 @@ def state_folder(place: Place) -> Finding:
 
 def records(state_dir: str) -> list[Finding]:
     try:
-        whole, broken = Ledger(state_dir).read()
+        allocations, broken = Ledger(state_dir).read()
     except (OSError, VcudaError) as error:
         what = error.what if isinstance(error, VcudaError) else f"cannot be read: {error.strerror}"
         return [Finding(RECORDS, UNKNOWN, what, f"{state_dir}/allocations", "run it as root")]
     found = [finding.of_error(RECORDS, broken_record(*each)) for each in broken]
-    return found or [Finding(RECORDS, OK, f"{len(whole)} whole, none broken")]
+    return found or [Finding(RECORDS, OK, f"{len(allocations)} whole, none broken")]
 
 
 def knock(state_dir: str) -> str:

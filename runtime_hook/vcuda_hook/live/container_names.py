@@ -58,11 +58,11 @@ def from_engine(container_id: str, noted: Mapping[str, str]) -> str:
 
 def find_record(ledger: Ledger, word: str) -> Allocation:
     """The record with this id or name. Raises VcudaError: none, several, or a broken one."""
-    whole, broken = ledger.read()
+    allocations, broken = ledger.read()
     for path, reason in broken:
         if path.endswith(f"/{word}.json"):
             raise broken_record(path, reason)
-    return find(word, whole)
+    return find(word, allocations)
 
 
 def find(word: str, allocations: Sequence[Allocation]) -> Allocation:

@@ -66,7 +66,7 @@ def below(folders: Mapping[str, str], proc: str = "/proc") -> list[int]:
     return sorted(found)
 
 
-def look(pid: int, proc: str = "/proc") -> Process:
+def examine(pid: int, proc: str = "/proc") -> Process:
     """Examine a process. Raises OSError: it has ended, or may not be examined."""
     foreign = ""
     # A program with the shim maps two libcudas; do not read very many.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SAMPLE_SECONDS = 0.2
 
 
-class Look:
+class Sample:
     """A sample of one container's pages at `at_ns` (CLOCK_MONOTONIC).
 
     context_bytes: charge for a context on each GPU; None: the limits cannot be read. file: the
@@ -57,18 +57,20 @@ class Use:
         self.context_bytes = context_bytes  # part of counters.held_bytes: the charge for contexts
 
 
-def sample(ledger: Ledger, allocations: Sequence[Allocation], seconds: float) -> list[list[Use]]:
+def measure(ledger: Ledger, allocations: Sequence[Allocation], seconds: float) -> list[list[Use]]:
     """Each allocation's use of each of its GPUs, GPU time over the next `seconds`."""
-    before = [look(ledger, allocation) for allocation in allocations]
+    before = [take_sample(ledger, allocation) for allocation in allocations]
     if any(before):
         time.sleep(seconds)
     return [
-        between(allocation, earlier, look(ledger, allocation) if earlier else None)
+        between(allocation, earlier, take_sample(ledger, allocation) if earlier else None)
         for allocation, earlier in zip(allocations, before)
     ]
 
 
-def look(ledger: Ledger, allocation: Allocation, before: Look | None = None) -> Look | None:
+def take_sample(
+    ledger: Ledger, allocation: Allocation, before: Sample | None = None
+) -> Sample | None:
     """Take a sample; None: the page cannot be read. before: the previous sample; of the same page
     the charge for contexts has not changed."""
     try:
@@ -77,11 +79,11 @@ def look(ledger: Ledger, allocation: Allocation, before: Look | None = None) -> 
         return None
     now = time.monotonic_ns()
     if before and before.file == file and None not in before.context_bytes:
-        return Look(now, file, page, before.context_bytes)
-    return Look(now, file, page, _context_bytes(ledger, allocation))
+        return Sample(now, file, page, before.context_bytes)
+    return Sample(now, file, page, _context_bytes(ledger, allocation))
 
 
-def between(allocation: Allocation, earlier: Look | None, later: Look | None) -> list[Use]:
+def between(allocation: Allocation, earlier: Sample | None, later: Sample | None) -> list[Use]:
     """The use of each share: GPU time between two samples, other figures from the later one."""
     if later is None:
         return [Use() for _ in allocation.shares]

@@ -104,8 +104,8 @@ def _close(fd: int) -> None:
 
 
 def _claimed_by(ledger: Ledger, claimant: list[int]) -> Allocation | None:
-    whole, _ = ledger.read()
-    return next((found for found in whole if found.claimant == claimant), None)
+    allocations, _ = ledger.read()
+    return next((found for found in allocations if found.claimant == claimant), None)
 
 
 def _cgroups(group: str) -> list[str]:

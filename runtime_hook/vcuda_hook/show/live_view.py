@@ -11,7 +11,7 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 
 from ..live import container_names, usage, views
-from ..live.usage import Look
+from ..live.usage import Sample
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,38 +25,40 @@ class LiveView:
 
     def __init__(self, settings: Config) -> None:
         self._settings, self._ledger = settings, Ledger(settings.state_dir)
-        self._before: dict[str, Look | None] = {}
+        self._before: dict[str, Sample | None] = {}
 
-    def look(self) -> dict[str, Any]:
+    def sample(self) -> dict[str, Any]:
         """Sample: "time" in seconds since 1970; "gpus" as in `vcuda gpus --json`; "tenants" as in
         `vcuda ps --json`, without status; "broken_records", file names. The first sample has no use
         of GPU time. Without a driver there are no GPUs.
         """
-        whole, broken = self._ledger.read()
+        allocations, broken = self._ledger.read()
         try:
             cache = self._settings.state_dir + "/host.json"
             gpus = host.load(self._settings.driver_root, cache).gpus
         except VcudaError:
             gpus = []
-        looks = {allocation.id: usage.look(self._ledger, allocation) for allocation in whole}
+        samples = {
+            allocation.id: usage.take_sample(self._ledger, allocation) for allocation in allocations
+        }
         by_uuid = {gpu.uuid: gpu for gpu in gpus}
-        names = container_names.of(whole)
+        names = container_names.of(allocations)
         tenants = [
             entry
-            for allocation in whole
+            for allocation in allocations
             for entry in views.tenant_entries(
                 allocation,
-                usage.between(allocation, self._before.get(allocation.id), looks[allocation.id]),
+                usage.between(allocation, self._before.get(allocation.id), samples[allocation.id]),
                 by_uuid,
                 names.get(allocation.id, ""),
             )
         ]
-        self._before = looks
+        self._before = samples
         overcommit = self._settings.memory_overcommit
         sick = unhealthy.reasons(self._settings.state_dir)
         return {
             "time": time.time(),
-            "gpus": views.gpu_entries(gpus, whole, overcommit, sick),
+            "gpus": views.gpu_entries(gpus, allocations, overcommit, sick),
             "tenants": tenants,
             "broken_records": [os.path.basename(path) for path, _ in broken],
         }

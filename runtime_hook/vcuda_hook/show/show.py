@@ -39,13 +39,13 @@ def ps(arguments: argparse.Namespace, settings: Config) -> int:
 
 def ps_of(settings: Config, json: bool = False, wide: bool = False) -> int:
     ledger = Ledger(settings.state_dir)
-    whole, broken = ledger.read()
-    gpus, names = _gpus(settings), container_names.of(whole)
-    states = statuses(whole)
+    allocations, broken = ledger.read()
+    gpus, names = _gpus(settings), container_names.of(allocations)
+    states = statuses(allocations)
     entries = [
         {**entry, "status": status.word}
         for allocation, status, used in zip(
-            whole, states, usage.sample(ledger, whole, usage.SAMPLE_SECONDS)
+            allocations, states, usage.measure(ledger, allocations, usage.SAMPLE_SECONDS)
         )
         for entry in views.tenant_entries(allocation, used, gpus, names.get(allocation.id, ""))
     ]
@@ -83,7 +83,7 @@ def inspect(arguments: argparse.Namespace, settings: Config) -> int:
     record = {"name": name, **allocation.as_json()}
     (status,) = statuses([allocation])
     record["status"] = status.word
-    (used,) = usage.sample(ledger, [allocation], usage.SAMPLE_SECONDS)
+    (used,) = usage.measure(ledger, [allocation], usage.SAMPLE_SECONDS)
     entries = views.tenant_entries(allocation, used, _gpus(settings))
     record["use"] = [_use_of(entry) for entry in entries]
     record["limits"] = usage.limits(ledger, allocation)
@@ -102,13 +102,13 @@ def inspect(arguments: argparse.Namespace, settings: Config) -> int:
 def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     """List the GPUs, what is free on each and, if asked, the memory of a context."""
     facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
-    whole, broken = Ledger(settings.state_dir).read()
+    allocations, broken = Ledger(settings.state_dir).read()
     measured = context_memory.measure(facts) if arguments.measure_context else {}
     overcommit = settings.memory_overcommit
     library = facts.libraries.get("libnvidia-ml.so.1", "")
     lost = gpu_answers.silent(library, facts.gpus) if library else {}
     sick = {**lost, **unhealthy.reasons(settings.state_dir)}  # the agent may know the cause
-    entries = views.gpu_entries(facts.gpus, _held(whole), overcommit, sick)
+    entries = views.gpu_entries(facts.gpus, _held(allocations), overcommit, sick)
     if arguments.measure_context:
         for entry in entries:
             entry["context_memory_bytes"] = measured.get(entry["uuid"])
@@ -125,12 +125,12 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     return 1 if broken else 0
 
 
-def _held(whole: Sequence[Allocation]) -> list[Allocation]:
+def _held(allocations: Sequence[Allocation]) -> list[Allocation]:
     """The shares that a claim would count: it releases those of ended containers."""
-    known = zip(whole, statuses(whole))
+    known = zip(allocations, statuses(allocations))
     ended = [allocation for allocation, status in known if status.word in (GONE, "stopped")]
     dead = {allocation.id for allocation in ended if not liveness.is_alive(allocation)}
-    return [allocation for allocation in whole if allocation.id not in dead]
+    return [allocation for allocation in allocations if allocation.id not in dead]
 
 
 def _use_of(entry: dict[str, Any]) -> dict[str, Any]:

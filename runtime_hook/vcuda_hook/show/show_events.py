@@ -79,8 +79,8 @@ def show_events(arguments: argparse.Namespace, settings: Config) -> int:
     """
     path = f"{settings.state_dir}/{events.NAME}"
     concerned, since = Concerned(arguments.name), time.time() - (arguments.since or time.time())
-    looks = _looks(Reader(path), path, arguments.follow)
-    first = sorted(concerned.among(next(looks)), key=lambda event: event["time"])
+    batches = _batches(Reader(path), path, arguments.follow)
+    first = sorted(concerned.among(next(batches)), key=lambda event: event["time"])
     if arguments.name and not first and not arguments.follow:
         raise VcudaError("no event of it", arguments.name, "see 'vcuda events'")
     first = [event for event in first if event["time"] >= since]
@@ -97,12 +97,12 @@ def show_events(arguments: argparse.Namespace, settings: Config) -> int:
     if not arguments.json:
         print(table.coloured(table.line(_HEADINGS, widths), "bold"))
     _print(first, widths, arguments.json)
-    for found in looks:
+    for found in batches:
         _print(concerned.among(found), widths, arguments.json)
     return 0
 
 
-def _looks(reader: Reader, path: str, follow: bool) -> Iterator[list[dict[str, Any]]]:
+def _batches(reader: Reader, path: str, follow: bool) -> Iterator[list[dict[str, Any]]]:
     while True:
         try:
             yield list(reader.new())

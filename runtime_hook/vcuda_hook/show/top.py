@@ -56,11 +56,11 @@ def top(arguments: argparse.Namespace, settings: Config) -> int:
 
 def _print(live: LiveView, arguments: argparse.Namespace) -> int:
     """Print samples; the use of GPU time is that of the interval before each."""
-    live.look()
+    live.sample()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     while True:
         time.sleep(arguments.interval)
-        view = live.look()
+        view = live.sample()
         if arguments.json and not arguments.once:
             print(json.dumps(view), flush=True)
             continue
@@ -78,7 +78,7 @@ def _print(live: LiveView, arguments: argparse.Namespace) -> int:
 def _live(live: LiveView, terminal: Terminal, arguments: argparse.Namespace) -> None:
     """Raises Ended."""
     order, above = arguments.sort, 0
-    view = live.look()
+    view = live.sample()
     # The first sample has no use of GPU time: take the second soon.
     due = time.monotonic() + min(0.2, arguments.interval)
     while True:
@@ -89,7 +89,7 @@ def _live(live: LiveView, terminal: Terminal, arguments: argparse.Namespace) -> 
         terminal.show(_page(view, body[above : above + room], order, width, height))
         key = terminal.key(due)
         if key is None:
-            view, due = live.look(), time.monotonic() + arguments.interval
+            view, due = live.sample(), time.monotonic() + arguments.interval
         elif key in ("q", "Q"):
             return
         order = _KEYS.get(key or "", order)

@@ -152,12 +152,12 @@ def test_registration_begun_before_the_kubelet_emptied_its_folder_is_repeated(
     before.start()
 
     async def boot() -> None:
-        keeping = asyncio.ensure_future(registration.Registration(folder, CORE, plugin).keep())
+        running = asyncio.ensure_future(registration.Registration(folder, CORE, plugin).run())
         assert await asyncio.to_thread(before.began.wait, 60)
         kubelet.start()
         await asyncio.to_thread(until, lambda: bool(kubelet.healthy(CORE)))
-        keeping.cancel()
-        await asyncio.wait({keeping})
+        running.cancel()
+        await asyncio.wait({running})
 
     try:
         asyncio.run(boot())

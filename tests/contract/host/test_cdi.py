@@ -66,11 +66,11 @@ class Node:
         return {"hostPath": source, "containerPath": destination, "options": options}
 
     def shares(self) -> dict[str, list[tuple[str, int, int]]]:
-        whole, broken = self.ledger.read()
+        allocations, broken = self.ledger.read()
         assert broken == []
         return {
             held.id: [(s.uuid, s.core_percent, s.memory_bytes) for s in held.shares]
-            for held in whole
+            for held in allocations
         }
 
 
@@ -166,8 +166,8 @@ def test_a_named_slice_gets_the_shim_and_pages_of_its_own(node: Node, shim: str)
     assert node.mount(shim, "/usr/lib64/libcuda.so.1") in wrapped
     assert by_place(common + devices["train"]["mounts"]) == wrapped
     for name in ("0", "GPU-1", "all"):
-        whole = by_place(common + devices[name]["mounts"])
-        assert whole == the_driver_itself(node, shim, wrapped)
+        all_mounts = by_place(common + devices[name]["mounts"])
+        assert all_mounts == the_driver_itself(node, shim, wrapped)
 
 
 def test_the_only_gpu_of_a_host_is_a_device_too(tmp_path: Any, shim: str) -> None:

@@ -154,10 +154,10 @@ def test_a_node_of_a_module_that_was_loaded_again_is_found(root: str, tmp_path: 
     os.mknod(root + "/dev/nvidia-uvm", stat.S_IFCHR | 0o666, os.makedev(510, 0))
     devices = "Character devices:\n  1 mem\n195 nvidia\n{} nvidia-uvm\n\nBlock devices:\n  7 loop\n"
     write(f"{tmp_path}/proc/devices", devices.format(510))
-    same = driver.nodes(driver.look(root, f"{tmp_path}/proc"))
+    same = driver.nodes(driver.read_host(root, f"{tmp_path}/proc"))
     assert same == Finding("device-nodes", OK, "all 5 are there")
     write(f"{tmp_path}/proc/devices", devices.format(508))
-    assert driver.nodes(driver.look(root, f"{tmp_path}/proc")) == Finding(
+    assert driver.nodes(driver.read_host(root, f"{tmp_path}/proc")) == Finding(
         "device-nodes",
         ERROR,
         "has major 510, and the kernel's module 508",

@@ -64,7 +64,7 @@ def found_in(tmp_path: Any, audit_log: list[str] | None) -> list[Finding]:
     path = f"{tmp_path}/audit.log"
     if audit_log is not None:
         write(path, "\n".join(audit_log) + "\n")
-    lines, reasons = denials.look(path, [f"{tmp_path}/no-journal"])
+    lines, reasons = denials.read_host(path, [f"{tmp_path}/no-journal"])
     return denials.denials([d for line in lines for d in denials.parse(line)], reasons)
 
 
@@ -105,7 +105,7 @@ def test_denials_are_found_in_the_kernels_log_and_in_auditds(
 def test_denials_are_found_in_the_journal(tmp_path: Any, monkeypatch: Any) -> None:
     kernel_log(tmp_path, monkeypatch, SELINUX, program="journalctl")
     write(f"{tmp_path}/journal/0123/system.journal", "")
-    lines, reasons = denials.look(f"{tmp_path}/no-audit.log", [f"{tmp_path}/journal"])
+    lines, reasons = denials.read_host(f"{tmp_path}/no-audit.log", [f"{tmp_path}/journal"])
     assert (lines, reasons) == ([SELINUX], [])
 
 

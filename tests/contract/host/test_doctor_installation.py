@@ -72,7 +72,7 @@ def judged(runtime: str, driver: str, dev: str) -> list[Finding]:
     settings = settings_file.parse(
         f'runtime = "{runtime}"\ndriver-root = "{driver}"', "config.toml"
     )
-    low_level = installation.look(settings, dev)
+    low_level = installation.read_host(settings, dev)
     return [
         installation.low_level_runtime(low_level),
         installation.runc_version(low_level),

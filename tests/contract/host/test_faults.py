@@ -83,9 +83,9 @@ ME = Owner("me", "me")
 
 def test_a_claim_that_is_killed_leaves_nothing_that_a_sweep_does_not_take(ledgers: Ledgers) -> None:
     def check() -> None:
-        whole, broken = ledgers.ledger.read()
+        allocations, broken = ledgers.ledger.read()
         assert broken == []
-        assert [held.shares for held in whole] in ([], [HALF])
+        assert [held.shares for held in allocations] in ([], [HALF])
         ledgers.sweep()
         assert left_in(ledgers.ledger.state_dir) == []
 

@@ -232,9 +232,9 @@ def test_the_agent_checks_every_other_container(node: LeasedNode, held: str) -> 
     def look() -> None:
         records = Records(node.ledger.state_dir)
         assert sweep.sweep(records) == []
-        shortage_watch.ShortageWatch(node.ledger.state_dir).look()
+        shortage_watch.ShortageWatch(node.ledger.state_dir).check()
         grants = Node(node.ledger.state_dir)
-        grants.look()
+        grants.sample()
         grants.close()
         try:
             read(node.ledger.containers + "/hostile")
@@ -289,9 +289,9 @@ def test_a_page_with_too_many_locks_has_no_figures(
     node: LeasedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_slots_used(node.page("usage"), 1)
-    assert usage.look(node.ledger, record("hostile")) is not None
+    assert usage.take_sample(node.ledger, record("hostile")) is not None
     monkeypatch.setattr(page_reader, "LOCKS_SECONDS", -1)
-    assert usage.look(node.ledger, record("hostile")) is None
+    assert usage.take_sample(node.ledger, record("hostile")) is None
 
 
 def cheapest(call: Any) -> float:

@@ -147,7 +147,7 @@ def test_the_arbiter_grants_until_its_block_ends_then_resets(arbiter_node: Arbit
     seen = [arbiter_node.limits("a").rate_until_ns]
     with grants.Arbiter(arbiter_node.ledger.state_dir) as arbiter:
         for _ in range(3):
-            arbiter.look()
+            arbiter.sample()
             seen.append(arbiter_node.limits("a").rate_until_ns)
     assert (seen[0], all(seen[1:])) == (0, True)
     assert arbiter_node.limits("a").rate_until_ns == 0
@@ -157,7 +157,7 @@ def test_a_terminated_arbiter_polls_once_and_no_more(arbiter_node: ArbiterNode) 
     arbiter_node.add_record("a", elastic(30))
     over = threading.Lock()
     with grants.Arbiter(arbiter_node.ledger.state_dir) as arbiter:
-        arbiter.keep(over)
+        arbiter.run(over)
         assert arbiter_node.limits("a").rate_until_ns > 0
     assert over.locked()
 
@@ -165,7 +165,7 @@ def test_a_terminated_arbiter_polls_once_and_no_more(arbiter_node: ArbiterNode) 
 def test_reservation_is_returned_after_an_error(arbiter_node: ArbiterNode) -> None:
     arbiter_node.add_record("a", elastic(30))
     with pytest.raises(RuntimeError), grants.Arbiter(arbiter_node.ledger.state_dir) as arbiter:
-        arbiter.look()
+        arbiter.sample()
         raise RuntimeError("unforeseen")
     page = arbiter_node.limits("a")
     assert (page.sequence > 0, page.rate_until_ns, page.gpus[0].rate_ppm) == (True, 0, 300_000)

@@ -34,7 +34,7 @@ class Used(ArbiterNode):
             if waits:
                 self.waits(id)
         if self.forgets:
-            self.node._kept = None
+            self.node._by_gpu = None
             for open_pages in self.node._open.values():
                 for demand in open_pages.demands:
                     demand.rests = False

@@ -11,7 +11,7 @@ from support.arbiter_node import ArbiterNode, elastic
 from support.counted_steps import steps
 
 
-def steps_of_a_look(folder: Path, containers: int, *waiting: str) -> int:
+def steps_of_a_sample(folder: Path, containers: int, *waiting: str) -> int:
     """At so many on one GPU, of which some wait as they have before, and the others have rested."""
     arbiter_node = ArbiterNode(folder)
     for number in range(containers):
@@ -22,7 +22,7 @@ def steps_of_a_look(folder: Path, containers: int, *waiting: str) -> int:
         arbiter_node.poll(*waiting)
     for id in waiting:
         arbiter_node.waits(id)
-    taken = steps(arbiter_node.node.look)
+    taken = steps(arbiter_node.node.sample)
     arbiter_node.node.close()
     return taken
 
@@ -32,7 +32,8 @@ def test_an_idle_container_beside_a_busy_one_adds_little_to_a_sample(
 ) -> None:
     def of_eight_more(*waiting: str) -> int:
         few, many = (
-            steps_of_a_look(tmp_path / f"{number}{waiting}", number, *waiting) for number in (8, 16)
+            steps_of_a_sample(tmp_path / f"{number}{waiting}", number, *waiting)
+            for number in (8, 16)
         )
         return many - few
 

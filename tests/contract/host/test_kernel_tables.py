@@ -26,7 +26,7 @@ root_paths.host_devices()
 root_paths.shared_mounts(os.open("/proc/self", os.O_PATH))
 assert cgroup_folders.mounted("nothing", "/") == ""
 watch._remove_cgroups("/vcuda-none.1.1")
-assert doctor_state.look(place).kind == "tmpfs", doctor_state.look(place).kind
+assert doctor_state.read_host(place).kind == "tmpfs", doctor_state.read_host(place).kind
 os.chmod(place, 0o755)
 assert left_open._own_tmpfs(place) == os.stat(place).st_dev
 """
@@ -96,7 +96,7 @@ def test_a_mapped_file_of_an_odd_name_is_seen_as_it_is(
     folder.mkdir()
     (folder / "libcuda.so.1").write_bytes(b"x")
     pid = mapping(mapper, str(folder / "libcuda.so.1"), 1)
-    assert container_processes.look(pid).foreign == str(folder / "libcuda.so.1")
+    assert container_processes.examine(pid).foreign == str(folder / "libcuda.so.1")
 
 
 @pytest.fixture

@@ -124,8 +124,8 @@ def test_incomplete_record_is_named_and_ignored(ledger: Ledger, spoil: Any, reas
     put(ledger, record("good"))
     path = ledger.allocations + "/box.json"
     spoil(path)
-    whole, broken = ledger.read()
-    assert whole == [record("good")]
+    allocations, broken = ledger.read()
+    assert allocations == [record("good")]
     assert [name for name, _ in broken] == [path]
     assert reason in broken[0][1]
     with pytest.raises(VcudaError) as refused:

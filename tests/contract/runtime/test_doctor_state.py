@@ -28,7 +28,7 @@ LOOK = f"""
 import json, sys
 sys.path[:0] = ["{ROOT}/oci", "{ROOT}/runtime_hook"]
 from vcuda_hook.doctor import state as doctor_state
-print(json.dumps(doctor_state.state_folder(doctor_state.look(sys.argv[1])).__dict__))
+print(json.dumps(doctor_state.state_folder(doctor_state.read_host(sys.argv[1])).__dict__))
 """
 OPEN_IT = "run 'vcuda serve' as a service for faster starts"
 
@@ -124,7 +124,7 @@ def test_a_folder_that_takes_no_record_is_found(
 
 
 def found_of(path: str) -> Finding:
-    return state.state_folder(state.look(path))
+    return state.state_folder(state.read_host(path))
 
 
 def test_records_that_outlive_a_reboot_are_found(tmp_path: Any) -> None:
@@ -134,7 +134,7 @@ def test_records_that_outlive_a_reboot_are_found(tmp_path: Any) -> None:
         f"3 1 0:6 / {tmp_path}x rw - tmpfs none rw\n"
         "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n",
     )
-    place = state.look(str(tmp_path), str(tmp_path))
+    place = state.read_host(str(tmp_path), str(tmp_path))
     assert state.state_folder(place) == Finding(
         "state-dir",
         WARNING,

@@ -51,7 +51,7 @@ def test_a_kill_at_any_moment_leaves_the_old_record_or_the_new_one(tmp_path: Any
         folder.put("uid1", OLD)
         killed = killed_at(changes + 1, lambda: folder.put("uid1", NEW))
         assert repr(kept(tmp_path)) in (repr(OLD.__dict__), repr(NEW.__dict__))
-        folder.keep_only(["uid1"])
+        folder.retain_only(["uid1"])
         assert os.listdir(folder.path) == ["uid1.json"]
         if not killed:
             break

@@ -52,8 +52,8 @@ class Node:
         mounts = [mount for mount in json.loads(after)["mounts"] if isinstance(mount, dict)]
         (limits,) = [mount for mount in mounts if mount.get("destination") == names.GUEST_LIMITS]
         holder = os.path.basename(os.path.dirname(limits["source"]))
-        whole, broken = self.ledger.read()
-        assert ([held.id for held in whole], broken) == ([holder], [])
+        allocations, broken = self.ledger.read()
+        assert ([held.id for held in allocations], broken) == ([holder], [])
         with self.ledger:
             self.ledger.remove(holder)
         assert left_in(self.ledger.state_dir) == _KEPT
@@ -135,8 +135,8 @@ class Words:
             if len(ours) != PATH_MAX - 1:
                 named = ours if len(ours) < PATH_MAX else b""  # nothing could be opened there
                 check_same(_SLASHES.sub(b"/", named), _SLASHES.sub(b"/", its))
-        whole = b"".join(word + b"\0" for word in words)
-        assert packet == (whole if len(whole) <= claim_socket.MOST_BYTES else b"")
+        message = b"".join(word + b"\0" for word in words)
+        assert packet == (message if len(message) <= claim_socket.MOST_BYTES else b"")
 
 
 class Settings:

@@ -49,8 +49,8 @@ class Record:
         again, more = Request.of(30, 4 * GIB), Request.of(60, 9 * GIB)
         for id, wanted in (("box", again), ("box", more), ("other", more)):
             write(f"{self.ledger.allocations}/{id}.json", content)
-            whole, broken = self.ledger.read()
-            assert len(whole) + len(broken) == 1
+            allocations, broken = self.ledger.read()
+            assert len(allocations) + len(broken) == 1
             self.check_shown()
             self.check_claim(wanted, broken)
             for left in os.listdir(self.ledger.allocations):
@@ -74,8 +74,8 @@ class Record:
             check_line(error)
             return
         assert not broken
-        whole, broken = self.ledger.read()
-        shares = [share for held in whole for share in held.shares if share.uuid == gpu.uuid]
+        allocations, broken = self.ledger.read()
+        shares = [share for held in allocations for share in held.shares if share.uuid == gpu.uuid]
         assert not broken
         assert sum(share.core_percent for share in shares) <= 100
         assert sum(share.memory_bytes for share in shares) <= gpu.memory_bytes

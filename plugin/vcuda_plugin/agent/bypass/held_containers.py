@@ -178,12 +178,12 @@ class HeldContainers:
 
     def _read(self) -> None:
         # Skip broken records: their containers are unknown, and no new share is placed beside them.
-        whole, _ = self._records.read()
+        allocations, _ = self._records.read()
         if self._records.changes == self._followed:
             return
         self._followed = self._records.changes
         held = {}
-        for allocation in whole:
+        for allocation in allocations:
             new = Held(allocation, f"{self._records.ledger.containers}/{allocation.id}")
             known = self._held.get(new.key)
             if known:

@@ -29,7 +29,7 @@ PERIOD_SECONDS = 0.05
 # later.
 IDLE_SECONDS = 0.1
 # With many containers sampling may take this part of a core, down to this pace.
-LOOKS_PART = 0.003
+SAMPLING_PART = 0.003
 LONGEST_SECONDS = 0.3
 # Pace if no grant can change: how late a new container is found, which has its guarantee meanwhile.
 NO_GRANTS_SECONDS = 0.5
@@ -40,7 +40,7 @@ _END_SECONDS = 1.0
 class Arbiter:
     """The node's only arbiter, as a context manager; its end restores all reserved rates.
 
-    looked_at: seconds of the monotonic clock, of its last sample.
+    sampled_at: time.monotonic() of its last sample.
 
     Raises VcudaError: another arbiter runs here. After a kill its grants expire (LEASE_NS).
     """
@@ -48,7 +48,7 @@ class Arbiter:
     def __init__(self, state_dir: str) -> None:
         self._lock = _only_one(state_dir)
         self._node = Node(state_dir)
-        self.looked_at = time.monotonic()
+        self.sampled_at = time.monotonic()
 
     def __enter__(self) -> Arbiter:
         return self
@@ -57,22 +57,22 @@ class Arbiter:
         self._node.close()
         os.close(self._lock)
 
-    def keep(self, over: threading.Lock) -> None:
+    def run(self, over: threading.Lock) -> None:
         """Sample until `over` is released. In a thread, which costs a third of waking an event
         loop.
         """
-        while not over.acquire(timeout=self.look()):
+        while not over.acquire(timeout=self.sample()):
             pass
 
-    def look(self) -> float:
+    def sample(self) -> float:
         """Take a sample; return seconds until the next is due."""
         began = time.thread_time()
-        active = self._node.look()
-        self.looked_at = time.monotonic()
+        active = self._node.sample()
+        self.sampled_at = time.monotonic()
         if not self._node.grants_anything:
             return NO_GRANTS_SECONDS
         least = PERIOD_SECONDS if active else IDLE_SECONDS
-        return min(max(least, (time.thread_time() - began) / LOOKS_PART), LONGEST_SECONDS)
+        return min(max(least, (time.thread_time() - began) / SAMPLING_PART), LONGEST_SECONDS)
 
 
 class Node:
@@ -82,12 +82,12 @@ class Node:
         self._ledger, self._clock = Ledger(state_dir), clock
         self._records: dict[str, tuple[tuple[int, int], Allocation]] = {}
         self._open: dict[str, ContainerPages] = {}
-        self._kept: list[SharedGpu] | None = None
+        self._by_gpu: list[SharedGpu] | None = None
         self._due: dict[str, ContainerPages] = {}  # with rates to be written
         self._renewal_ns = 0
         self._changes = LedgerChanges(self._ledger.allocations)
 
-    def look(self) -> bool:
+    def sample(self) -> bool:
         """Read every page, write changed rates. Return whether any container wants or uses GPU
         time.
         """
@@ -102,7 +102,7 @@ class Node:
         now, gpus = self._clock(), self._gpus()
         for gpu in gpus:
             if not (gpu.rests and gpu.ids.isdisjoint(moved)):
-                self._due.update(gpu.look(now))
+                self._due.update(gpu.sample(now))
         if self._due or now > self._renewal_ns:
             self._grant()
         return any(gpu.active for gpu in gpus)
@@ -141,13 +141,13 @@ class Node:
 
     def _gpus(self) -> list[SharedGpu]:
         """The shared GPUs; cached until a container starts or ends."""
-        if self._kept is None:
+        if self._by_gpu is None:
             sharing: dict[str, list[tuple[str, ContainerPages, int]]] = {}
             for id, pages in self._open.items():
                 for at, share in enumerate(pages.allocation.shares):
                     sharing.setdefault(share.uuid, []).append((id, pages, at))
-            self._kept = [SharedGpu(those) for those in sharing.values()]
-        return self._kept
+            self._by_gpu = [SharedGpu(those) for those in sharing.values()]
+        return self._by_gpu
 
     def close(self) -> None:
         """Restore the reserved rates of all containers."""
@@ -188,7 +188,7 @@ class Node:
                 try:
                     folder = f"{self._ledger.containers}/{id}"
                     self._open[id] = ContainerPages(folder, allocation)
-                    self._kept = None
+                    self._by_gpu = None
                 except (OSError, ValueError):
                     # Being released, or incomplete: it retains its rate.
                     self._changes.forget()
@@ -224,7 +224,7 @@ class Node:
         if id in self._open:
             self._open.pop(id).close()
             self._due.pop(id, None)
-            self._kept = None
+            self._by_gpu = None
 
 
 def _only_one(state_dir: str) -> int:

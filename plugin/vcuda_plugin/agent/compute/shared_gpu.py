@@ -27,7 +27,7 @@ class SharedGpu:
         self.ids = frozenset(id for id, *_ in self._parts)
         self.active, self.rests, self._is_new = True, False, True
 
-    def look(self, now_ns: int) -> dict[str, ContainerPages]:
+    def sample(self, now_ns: int) -> dict[str, ContainerPages]:
         """Return the containers, by id, with a new due rate."""
         awake, left_ppm, some_hide = [], WHOLE_PPM, False
         for part in self._parts:

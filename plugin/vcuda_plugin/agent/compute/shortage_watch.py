@@ -26,12 +26,11 @@ if TYPE_CHECKING:
 PERIOD_SECONDS = 5.0
 
 
-async def keep(state_dir: str) -> None:
+async def run(state_dir: str) -> None:
     watch = ShortageWatch(state_dir)
     while True:
-        await asyncio.to_thread(
-            watch.look
-        )  # searching the descriptors of all processes can take long
+        # Searching the descriptors of all processes can take long.
+        await asyncio.to_thread(watch.check)
         await asyncio.sleep(PERIOD_SECONDS)
 
 
@@ -43,16 +42,16 @@ class ShortageWatch:
         self._shares: dict[str, tuple[int, list[Share]]] = {}  # inode of its page, by allocation
         self._is_first = True
 
-    def look(self) -> None:
-        whole, _ = self._records.read()
-        for allocation in whole:
+    def check(self) -> None:
+        allocations, _ = self._records.read()
+        for allocation in allocations:
             try:
                 file, readings = self._read(allocation)
             except (OSError, ValueError):
                 continue  # the page has no figures
             for share, finding in self._found(allocation, file, readings):
                 self._record(allocation, share, finding)
-        ids = {allocation.id for allocation in whole}
+        ids = {allocation.id for allocation in allocations}
         self._shares = {id: known for id, known in self._shares.items() if id in ids}
         self._is_first = False
 

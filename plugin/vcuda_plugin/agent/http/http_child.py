@@ -67,7 +67,7 @@ class HttpChild:
         self._missing = NO_GPU + why.replace("\n", " ").encode(errors="replace") + b"\n"
         self._send(self._missing)
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Run the process forever; double the pause before each restart until one has served."""
         pause = _PAUSE_SECONDS
         settings = self._settings

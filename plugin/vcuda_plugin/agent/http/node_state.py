@@ -14,7 +14,7 @@ from ..ledger.records import Records
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from vcuda_hook.live.usage import Look
+    from vcuda_hook.live.usage import Sample
     from vcuda_oci.model.allocation import Allocation
 
     from ...kube.node_gpus import NodeGpus
@@ -56,7 +56,7 @@ class _Samples(NamedTuple):
     """The usage pages of all allocations, read at `at_ns`."""
 
     at_ns: int
-    of: Mapping[str, Look | None]  # by allocation
+    of: Mapping[str, Sample | None]  # by allocation
 
 
 class Node:
@@ -84,20 +84,20 @@ class Node:
 
     def _take_first(self) -> bool:
         """Take a first sample; return whether there are any allocations."""
-        whole, _ = self._records.read()
-        self._last = self._sample(whole)
-        return bool(whole)
+        allocations, _ = self._records.read()
+        self._last = self._sample(allocations)
+        return bool(allocations)
 
     def _read(self) -> View:
-        whole, broken = self._records.read()
-        samples, before = self._sample(whole), self._before()
+        allocations, broken = self._records.read()
+        samples, before = self._sample(allocations), self._before()
         self._last = samples
-        earlier: Mapping[str, Look | None] = before.of if before else {}
+        earlier: Mapping[str, Sample | None] = before.of if before else {}
         gpus = {gpu.uuid: gpu for gpu in self.known.gpus} if self.known else {}
-        names = container_names.of(whole)
+        names = container_names.of(allocations)
         tenants = [
             entry
-            for allocation in whole
+            for allocation in allocations
             for entry in views.tenant_entries(
                 allocation,
                 usage.between(allocation, earlier.get(allocation.id), samples.of[allocation.id]),
@@ -107,18 +107,18 @@ class Node:
         ]
         paths = [os.path.basename(path) for path, _ in broken]
         far = self.known.distances if self.known else None
-        return View(self.name, time.time(), self._gpu_entries(whole), tenants, paths, far)
+        return View(self.name, time.time(), self._gpu_entries(allocations), tenants, paths, far)
 
-    def _gpu_entries(self, whole: Sequence[Allocation]) -> list[dict[str, Any]] | None:
+    def _gpu_entries(self, allocations: Sequence[Allocation]) -> list[dict[str, Any]] | None:
         if self.known is None:
             return None
         known = self.known
-        entries = views.gpu_entries(known.gpus, whole, known.overcommit, known.unhealthy)
+        entries = views.gpu_entries(known.gpus, allocations, known.overcommit, known.unhealthy)
         return [{**entry, "numa": known.numa.get(entry["uuid"])} for entry in entries]
 
-    def _sample(self, whole: Sequence[Allocation]) -> _Samples:
+    def _sample(self, allocations: Sequence[Allocation]) -> _Samples:
         known, ledger = self._last.of if self._last else {}, self._records.ledger
-        of = {each.id: usage.look(ledger, each, known.get(each.id)) for each in whole}
+        of = {each.id: usage.take_sample(ledger, each, known.get(each.id)) for each in allocations}
         return _Samples(time.monotonic_ns(), of)
 
     def _before(self) -> _Samples | None:

@@ -41,7 +41,7 @@ class DevicePlugin:
         self.kind, self.streams = kind, 0
         self._state_dir, self._order = os.path.normpath(settings.state_dir), settings.placement
         self._split = settings.gpu_split
-        self._allocate_as = resources.said_of(kind, self._split, followed)
+        self._allocate_as = resources.allocates_by(kind, self._split, followed)
         self._known: frozenset[str] = frozenset()
         self._list = b""
         self._gpus: Sequence[Gpu] = ()

@@ -49,7 +49,7 @@ class Registration:
         self._complaint = ""
         self._waits = False
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Register, and again whenever needed, until cancelled; then remove the socket."""
         failed: tuple[int, ...] = ()
         pause, again_at = CHECK_SECONDS, 0.0

@@ -66,7 +66,7 @@ def offered(settings: Config) -> dict[str, str]:
     return found
 
 
-def said_of(kind: str, split: int, followed: bool) -> str:
+def allocates_by(kind: str, split: int, followed: bool) -> str:
     """The kind of the Allocate answer: VIRTUAL if the pod gives the amount of GPU, else `kind`.
 
     followed: whether the agent watches the pods. With split > 1, one ID is never a whole GPU.

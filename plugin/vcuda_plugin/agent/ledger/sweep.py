@@ -39,7 +39,7 @@ DELETE_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
-async def keep(state_dir: str) -> None:
+async def run(state_dir: str) -> None:
     """Sweep until cancelled, in a thread because a runtime may answer slowly."""
     records, ends = Records(state_dir), ProcessEnds()
     first = FirstProcesses(records)

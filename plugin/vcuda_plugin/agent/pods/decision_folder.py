@@ -20,7 +20,7 @@ _SUFFIX = ".json"
 class DecisionFolder:
     """Write, read and remove decision files; only one process may write.
 
-    A kill at any moment leaves only complete decision files, and temporary files that `keep_only`
+    A kill at any moment leaves only complete decision files, and temporary files that `retain_only`
     removes. While the folder exists, containers know that the agent watches the pods. Methods raise
     OSError, also when the state-dir was emptied: the next start of the process creates it again.
     """
@@ -48,7 +48,7 @@ class DecisionFolder:
     def remove(self, uid: str) -> None:
         files.remove(f"{self.path}/{uid}{_SUFFIX}")
 
-    def keep_only(self, uids: Collection[str]) -> None:
+    def retain_only(self, uids: Collection[str]) -> None:
         kept = {uid + _SUFFIX for uid in uids}
         for name in os.listdir(self.path):
             if name not in kept:

@@ -19,7 +19,7 @@ _AGAIN_SECONDS = 300.0
 _log = logging.getLogger(__name__)
 
 
-def keep(kubeconfig: str, node: str, source: int) -> None:
+def run(kubeconfig: str, node: str, source: int) -> None:
     """Merge the newest line of the descriptor `source`, JSON, into the node's metadata until it
     ends, and repeat that from time to time.
     """

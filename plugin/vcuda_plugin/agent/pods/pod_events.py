@@ -37,7 +37,7 @@ _CONFLICT, _GONE = 409, 404
 _log = logging.getLogger(__name__)
 
 
-def keep(kubeconfig: str, state_dir: str, node: str) -> None:
+def run(kubeconfig: str, state_dir: str, node: str) -> None:
     """Runs until the process ends."""
     retry = Retry(_log.warning)
     sender = EventSender(state_dir, node, time.monotonic)
@@ -64,7 +64,7 @@ class EventSender:
         self._records = Records(state_dir)
         self._series, self._lost = AllSeries(clock()), 0
         self._mark_path = f"{state_dir}/{NAME}"
-        self._since = max(_kept(self._mark_path), time.time() - LIFE_SECONDS)
+        self._since = max(_read_mark(self._mark_path), time.time() - LIFE_SECONDS)
         self._mark = self._heard = self._since
         self._complained: set[int] = set()
 
@@ -139,7 +139,7 @@ class EventSender:
                 pass  # reported again after a restart
 
 
-def _kept(path: str) -> float:
+def _read_mark(path: str) -> float:
     try:
         files.only_ours(path)
         return float(jsontree.loads(files.read(path, 1 << 10).decode())["time"])

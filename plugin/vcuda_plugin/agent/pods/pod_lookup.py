@@ -30,7 +30,7 @@ _NAMES = re.compile(r"([a-z0-9][-a-z0-9]{0,62})\0([a-z0-9][-.a-z0-9]{0,252})")
 _log = logging.getLogger(__name__)
 
 
-def keep(kubeconfig: str, state_dir: str, node: str, add: Callable[[Any], None]) -> None:
+def run(kubeconfig: str, state_dir: str, node: str, add: Callable[[Any], None]) -> None:
     """Runs until the process ends. add: takes each pod of this node that was found."""
     try:
         listening = _listen(f"{state_dir}/{names.POD_LOOKUP}")

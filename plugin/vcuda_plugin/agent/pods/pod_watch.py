@@ -65,9 +65,9 @@ def main(
         asked = (json.loads(resources), gpu_resource)
         watch = PodWatch(DecisionFolder(state_dir), state_dir, node, *asked)
         for task, arguments in (
-            (node_metadata.keep, (kubeconfig, node, sys.stdin.fileno())),
-            (pod_events.keep, (kubeconfig, state_dir, node)),
-            (pod_lookup.keep, (kubeconfig, state_dir, node, watch.add)),
+            (node_metadata.run, (kubeconfig, node, sys.stdin.fileno())),
+            (pod_events.run, (kubeconfig, state_dir, node)),
+            (pod_lookup.run, (kubeconfig, state_dir, node, watch.add)),
         ):
             threading.Thread(target=task, args=arguments, daemon=True).start()
         watch.follow(_connect(kubeconfig))
@@ -118,13 +118,13 @@ class PodWatch(ListWatch):
     def listed(self, item: dict[str, Any]) -> None:
         self._pods.append(_essence(item))
 
-    def whole(self, began: float) -> None:
+    def listed_all(self, began: float) -> None:
         with self._lock:
             self._uids = {}
             # Oldest first: if two pods claim to mirror one static pod, the kubelet's is the older.
             for pod in sorted(self._pods, key=_created):
                 self._see(pod)
-            self._folder.keep_only(self._uids.values())
+            self._folder.retain_only(self._uids.values())
         self._pods = []
         print("known", flush=True)
 
@@ -132,7 +132,7 @@ class PodWatch(ListWatch):
         with self._lock:
             self._see(item)
 
-    def gone(self, item: dict[str, Any]) -> None:
+    def removed(self, item: dict[str, Any]) -> None:
         with self._lock:
             self._forget(item)
 

@@ -61,7 +61,7 @@ class Cluster:
             hint = f'{dependencies.hint(["kubernetes"])}, or set kubernetes = "no"'
             raise VcudaError("no module kubernetes", sys.executable, hint)
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Keep the pod watcher running until cancelled.
 
         Without a cluster, remove the decision folder, so that containers wait for no decision.

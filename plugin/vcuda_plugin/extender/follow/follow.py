@@ -81,14 +81,14 @@ class Follower(ListWatch):
         self.changed(item)
         self._found.add(str(item["metadata"][self._key]))
 
-    def whole(self, began: float) -> None:
+    def listed_all(self, began: float) -> None:
         self._keep(self._found, began)
         self.synced.set()
 
     def changed(self, item: Object) -> None:
         self._put(item)
 
-    def gone(self, item: Object) -> None:
+    def removed(self, item: Object) -> None:
         self._drop(str(item["metadata"][self._key]))
 
 

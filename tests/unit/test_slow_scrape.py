@@ -21,14 +21,14 @@ def test_health_is_answered_while_a_page_takes_its_time_to_be_read(
 ) -> None:
     tenants = Tenants(str(tmp_path))
     tenants.add_record("slow")
-    begun, goes_on, look = threading.Event(), threading.Event(), usage.look
+    begun, goes_on, take_sample = threading.Event(), threading.Event(), usage.take_sample
 
     def slowly(*arguments: Any) -> Any:
         begun.set()
         goes_on.wait(30)
-        return look(*arguments)
+        return take_sample(*arguments)
 
-    monkeypatch.setattr(usage, "look", slowly)
+    monkeypatch.setattr(usage, "take_sample", slowly)
     routes = Routes(
         Node("node-1", tenants.state_dir), EventCounts(tenants.state_dir), only_here=False
     )
