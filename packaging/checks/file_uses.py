@@ -17,9 +17,9 @@ OURS = ("vcuda_oci", "vcuda_hook", "vcuda_plugin")
 # Each name of these is a use, but for constants, as O_PATH, and those below. Our helpers open what
 # they are given.
 _REACHING = (
-    *("os", "io", "fcntl", "shutil", "tempfile", "glob", "pathlib", "posix", "builtins"),
-    *("importlib", "linecache", "tokenize", "vcuda_oci.system.files", "vcuda_oci.system.own_lock"),
-)
+    "os", "io", "fcntl", "shutil", "tempfile", "glob", "pathlib", "posix", "builtins",
+    "importlib", "linecache", "tokenize", "vcuda_oci.system.files", "vcuda_oci.system.own_lock",
+)  # fmt: skip
 _HARMLESS_NAMES = {
     "os": """
         devnull
@@ -46,17 +46,17 @@ _PLAIN_NAMES = """
     uvloop vcuda_oci vcuda_hook vcuda_plugin"""
 _PLAIN = frozenset(_PLAIN_NAMES.split())
 _NOT_PLAIN = (
-    *("asyncio.open_unix_connection", "asyncio.start_unix_server", "ctypes.CDLL", "ctypes.PyDLL"),
-    *("ctypes.cdll", "ctypes.pythonapi", "ctypes.util", "argparse.FileType", "logging.FileHandler"),
-    *("logging.config", "logging.handlers", "numpy.fromfile", "numpy.genfromtxt", "numpy.load"),
-    *("numpy.loadtxt", "numpy.memmap", "numpy.save", "numpy.savetxt", "numpy.savez"),
-    *("socket.AF_UNIX", "sys.modules", "types.CodeType", "types.FunctionType"),
-)
+    "asyncio.open_unix_connection", "asyncio.start_unix_server", "ctypes.CDLL", "ctypes.PyDLL",
+    "ctypes.cdll", "ctypes.pythonapi", "ctypes.util", "argparse.FileType", "logging.FileHandler",
+    "logging.config", "logging.handlers", "numpy.fromfile", "numpy.genfromtxt", "numpy.load",
+    "numpy.loadtxt", "numpy.memmap", "numpy.save", "numpy.savetxt", "numpy.savez",
+    "socket.AF_UNIX", "sys.modules", "types.CodeType", "types.FunctionType",
+)  # fmt: skip
 # Attributes that lead from a function or module to its global names.
 _LEADS_ON = (
-    *("__globals__", "__builtins__", "__self__", "__loader__", "__subclasses__"),
-    *("f_builtins", "f_globals"),
-)
+    "__globals__", "__builtins__", "__self__", "__loader__", "__subclasses__",
+    "f_builtins", "f_globals",
+)  # fmt: skip
 _BUILTINS = ("open", "eval", "exec", "compile", "globals", "vars", "__import__", "__builtins__")
 # A process's folder in /proc, or /proc itself; not the kernel's own entries, as /proc/sys.
 _OF_PROCESSES = re.compile(r"^/proc/?($|[{%])")

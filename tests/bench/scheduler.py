@@ -30,8 +30,11 @@ from vcuda_oci.model.allocation import GpuShare
 
 # Nodes, pods that hold GPUs, and the goal of the slowest filter but one in a hundred, in ms.
 SIZES = (
-    *((100, 1_000, None), (500, 5_000, None), (1_000, 10_000, 5.0)),
-    *((2_000, 20_000, None), (5_000, 40_000, 25.0)),
+    (100, 1_000, None),
+    (500, 5_000, None),
+    (1_000, 10_000, 5.0),
+    (2_000, 20_000, None),
+    (5_000, 40_000, 25.0),
 )
 # How many nodes and pods the bindings under a lease are measured with.
 LEASED = 1_000, 10_000
@@ -42,8 +45,14 @@ CANDIDATES = 100
 GPUS = 8
 BLOCKS = 320  # units of 256 MiB: a GPU has 80 GiB
 ASKS: tuple[dict[str, Any], ...] = (
-    *({"core": 10, "memory": 32}, {"core": 30, "memory": 96}, {"core": 50}, {"core": 100}),
-    *({"core": 200}, {"core": 800}, {"core": 99, "memory": 310}, {"gpu": 1}),
+    {"core": 10, "memory": 32},
+    {"core": 30, "memory": 96},
+    {"core": 50},
+    {"core": 100},
+    {"core": 200},
+    {"core": 800},
+    {"core": 99, "memory": 310},
+    {"gpu": 1},
 )
 
 

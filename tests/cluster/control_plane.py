@@ -162,11 +162,21 @@ class ControlPlane:
             ("kubelet", f"/O=system:nodes/CN=system:node:{NODE}"),
         ):
             self._openssl(
-                *("req", "-x509", *self._new_key(name), "-subj", subject),
-                *("-CA", f"{self.pki}/ca.crt", "-CAkey", f"{self.pki}/ca.key"),
-                *("-addext", f"subjectAltName=DNS:{NODE},IP:127.0.0.1,IP:{ADDRESS}"),
-                *("-addext", "basicConstraints=critical,CA:FALSE"),
-                *("-out", f"{self.pki}/{name}.crt"),
+                "req",
+                "-x509",
+                *self._new_key(name),
+                "-subj",
+                subject,
+                "-CA",
+                f"{self.pki}/ca.crt",
+                "-CAkey",
+                f"{self.pki}/ca.key",
+                "-addext",
+                f"subjectAltName=DNS:{NODE},IP:127.0.0.1,IP:{ADDRESS}",
+                "-addext",
+                "basicConstraints=critical,CA:FALSE",
+                "-out",
+                f"{self.pki}/{name}.crt",
             )
             text = KUBECONFIG.format(server=SERVER, pki=self.pki, name=name)
             self.host.write(f"pki/{name}.conf", text)

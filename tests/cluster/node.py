@@ -47,8 +47,11 @@ KERNEL = {
 }
 # By the tests' Python, which has what it needs; the distribution's packages are another test's.
 EXTENDER = (
-    *("env", f"PYTHONPATH={ROOT}/oci:{ROOT}/plugin"),
-    *(sys.executable, "-m", "vcuda_plugin.extender.main"),
+    "env",
+    f"PYTHONPATH={ROOT}/oci:{ROOT}/plugin",
+    sys.executable,
+    "-m",
+    "vcuda_plugin.extender.main",
 )
 # Pods are on the host's network, so containerd never calls this plugin.
 NETWORK = {"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "none"}]}
@@ -71,8 +74,12 @@ class Node:
             self.cluster = ControlPlane(self.host, programs, [*EXTENDER, *config])
             self.agent = self._service(
                 "agent",
-                *(program + "node-agent", *config, "--node-name", NODE),
-                *("--kubeconfig", self.cluster.kubeconfig("admin")),
+                program + "node-agent",
+                *config,
+                "--node-name",
+                NODE,
+                "--kubeconfig",
+                self.cluster.kubeconfig("admin"),
             )
             self.kubelet = self._service(
                 "kubelet",

@@ -119,8 +119,11 @@ def test_tenants_of_mig_devices_are_shown_by_the_device_that_they_have(
     def shown() -> dict[str, tuple[Any, ...]]:
         return {
             entry["gpu_name"]: (
-                *(entry["gpu_index"], entry["gpu_uuid"], entry["core_percent"]),
-                *(entry["memory_bytes"] // GIB, entry["memory_used_bytes"]),
+                entry["gpu_index"],
+                entry["gpu_uuid"],
+                entry["core_percent"],
+                entry["memory_bytes"] // GIB,
+                entry["memory_used_bytes"],
             )
             for entry in vcuda.json("ps")
         }

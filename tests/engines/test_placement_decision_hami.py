@@ -58,8 +58,10 @@ class HamiNode(ClusterNode):
         }
         return [
             (
-                *(self.uuids.index(share["uuid"]), share["core_percent"]),
-                *(share["memory_bytes"] // MIB, share["policy"]),
+                self.uuids.index(share["uuid"]),
+                share["core_percent"],
+                share["memory_bytes"] // MIB,
+                share["policy"],
             )
             for share in records[pod.uid, name]["shares"]
         ]

@@ -75,7 +75,10 @@ def test_requested_policy_is_in_the_containers_limits_page(
     (gpu,) = page.gpus
     # Until an arbiter grants, the rate is the reserved one.
     assert (gpu.policy, gpu.core_percent, gpu.core_ceiling_percent, gpu.weight, gpu.rate_ppm) == (
-        *(layout.POLICY_ELASTIC, 30, 60, 30),
+        layout.POLICY_ELASTIC,
+        30,
+        60,
+        30,
         300_000,
     )
     assert page.rate_until_ns == 0

@@ -390,9 +390,14 @@ def test_a_demo_that_is_stopped_leaves_nothing(vcuda: Command, scratch: str) -> 
     built = os.path.join(os.path.dirname(__file__), "../../build/softgpu")
     line = shlex.join(
         [
-            *(vcuda.program, "demo"),
-            *("--runtime", vcuda.engine.plain_runtime()),
-            *("--softgpu-dir", os.path.abspath(built), "--json-out", f"{folder}/demo.json"),
+            vcuda.program,
+            "demo",
+            "--runtime",
+            vcuda.engine.plain_runtime(),
+            "--softgpu-dir",
+            os.path.abspath(built),
+            "--json-out",
+            f"{folder}/demo.json",
         ]
     )
     process = subprocess.Popen(

@@ -42,11 +42,19 @@ print(json.dumps([*seen, free_now(), put(heap, 9 << 20)]))
     # A stack is a multiple of 16 bytes.
     all_three = room - 60 * MIB - 16 * THREADS
     assert new_guest(share(host.uuids[0], room)).python(code) == [
-        *[[OK, room], [OK, room - 100 * MIB], [OK, room - 50 * MIB], [OK, room - 60 * MIB]],
-        *[[OK, room - 60 * MIB], [OK, all_three], [FULL, all_three]],
-        *[58 * MIB, 1040],
-        *[[OK, all_three - 10 * MIB], all_three],
-        *[room, [OK, room - MIB]],
+        [OK, room],
+        [OK, room - 100 * MIB],
+        [OK, room - 50 * MIB],
+        [OK, room - 60 * MIB],
+        [OK, room - 60 * MIB],
+        [OK, all_three],
+        [FULL, all_three],
+        58 * MIB,
+        1040,
+        [OK, all_three - 10 * MIB],
+        all_three,
+        room,
+        [OK, room - MIB],
     ]
 
 

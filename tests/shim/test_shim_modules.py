@@ -124,10 +124,16 @@ print(json.dumps([*seen, free_now()]))
     room, one = 100 * MIB, taken(40 * MIB, code=999 * 3)
     seen = new_guest(share(host.uuids[0], room)).python(code, images[2], images[3])
     assert seen == [
-        *[FULL, room],
-        *[room - 2 * one, FULL, FULL],
-        *[room - one, OK, room - 2 * one],
-        *[FULL, room - 2 * one],
+        FULL,
+        room,
+        room - 2 * one,
+        FULL,
+        FULL,
+        room - one,
+        OK,
+        room - 2 * one,
+        FULL,
+        room - 2 * one,
         room - one,
         room,
     ]

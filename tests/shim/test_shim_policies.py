@@ -100,10 +100,14 @@ def test_whatever_the_kernels_are_elastic_ones_share_by_core(node: PolicyNode, s
 
 def test_a_container_of_every_policy_and_eight_in_all_get_what_is_theirs(node: PolicyNode) -> None:
     words = [
-        *(fixed(20), fixed(10)),
-        *(elastic(20), elastic(10, core_limit="10")),
-        *(weighted(10, 20), weighted(10, 40)),
-        *(best_effort(5), best_effort(5)),
+        fixed(20),
+        fixed(10),
+        elastic(20),
+        elastic(10, core_limit="10"),
+        weighted(10, 20),
+        weighted(10, 40),
+        best_effort(5),
+        best_effort(5),
     ]
     guests = [node.container(**said) for said in words]
     shares = node.granted_shares(guests, SECONDS, **SHAPES["async 1 ms"])

@@ -191,7 +191,9 @@ PAGE: Schema = {
             "decide the GPUs, and bind", "ExtenderBindingArgs", "ExtenderBindingResult"
         ),
         "/scheduler/preempt": _post(
-            *("choose the pods to evict", "ExtenderPreemptionArgs", "ExtenderPreemptionResult"),
+            "choose the pods to evict",
+            "ExtenderPreemptionArgs",
+            "ExtenderPreemptionResult",
             {"503": _NOT_READY},
         ),
         "/healthz": _get("liveness probe", ("200", _line("ok"))),

@@ -50,7 +50,12 @@ def test_memory_above_limit_and_contexts_is_reported_once() -> None:
     assert node.looks(detection.REPORT_AFTER_POLLS - 1, *greedy) == []
     assert node.look(*greedy) == [
         Finding(
-            *("it", detection.MEMORY, "GPU-0", 9 * GIB + MIB, 4 * GIB, (7, 8)),
+            "it",
+            detection.MEMORY,
+            "GPU-0",
+            9 * GIB + MIB,
+            4 * GIB,
+            (7, 8),
             "container it holds 9.00 GiB of GPU-0, its limit is 4.00 GiB: "
             "processes 7 (train), 8 (feed??[31m)",
             True,

@@ -75,7 +75,9 @@ def test_findings_are_reported_after_each_start_of_the_watch(
     )
     followed(watches, 'state-dir = "/s"', monkeypatch)
     assert [entry.getMessage() for entry in caplog.records] == [
-        *("a", "b", "c"),
+        "a",
+        "b",
+        "c",
         "the watch from outside: no poll for 0 s; restarting it",
     ]
     assert watches.started[0] == (

@@ -50,7 +50,10 @@ SCHEMA = closed(
             "items": {"enum": [*STAGES, "poststart", "poststop"]},
         },
     },
-    *("version", "hook", "when", "stages"),
+    "version",
+    "hook",
+    "when",
+    "stages",
 )
 
 

@@ -32,7 +32,13 @@ def test_a_decision_is_read_as_it_was_written(made):
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "null", "[]", "{}", '{"containers":[]}', '{"containers":{"a":[]}}', "[" * 100_000),
+        "",
+        "null",
+        "[]",
+        "{}",
+        '{"containers":[]}',
+        '{"containers":{"a":[]}}',
+        "[" * 100_000,
         '{"containers":{"a":[{"uuid":"G","core_percent":0,"memory_bytes":1}]}}',
         '{"containers":{"a":[{"uuid":"G","core_percent":true,"memory_bytes":1}]}}',
         '{"containers":{"a":[{"uuid":"G","core_percent":1,"memory_bytes":18446744073709551616}]}}',
@@ -57,7 +63,9 @@ def test_a_node_publishes_its_gpus_and_the_scheduler_reads_them():
     read = node_gpus.parse(published.dump())
     assert [gpu.__dict__ for gpu in read.gpus] == [gpu.__dict__ for gpu in published.gpus]
     assert (read.numa, read.unhealthy, read.distances, read.overcommit) == (
-        *(published.numa, published.unhealthy, published.distances),
+        published.numa,
+        published.unhealthy,
+        published.distances,
         published.overcommit,
     )
 
@@ -65,7 +73,13 @@ def test_a_node_publishes_its_gpus_and_the_scheduler_reads_them():
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "null", "[]", "{}", '{"gpus":[1]}', '{"gpus":[],"distances":[[0]]}', "[" * 100_000),
+        "",
+        "null",
+        "[]",
+        "{}",
+        '{"gpus":[1]}',
+        '{"gpus":[],"distances":[[0]]}',
+        "[" * 100_000,
         '{"gpus":[{"uuid":"G","index":0,"model":"m","memory_bytes":1}],"distances":[[0,1]]}',
         '{"gpus":[],"overcommit":"nan"}',
         '{"gpus":[{"uuid":"G","index":0,"model":"m","memory_bytes":1e999}]}',

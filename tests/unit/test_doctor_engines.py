@@ -138,7 +138,9 @@ def test_a_file_that_an_engine_cannot_read_is_found(
 ) -> None:
     first, *others = found({path: text})
     assert (first.name, first.severity, first.where, first.hint) == (
-        *("engine-settings", ERROR, f"{tmp_path}{path}"),
+        "engine-settings",
+        ERROR,
+        f"{tmp_path}{path}",
         "correct it, or remove it",
     )
     assert first.what == f"cannot be read: {reason}" if reason else first.what

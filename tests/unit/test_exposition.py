@@ -239,7 +239,8 @@ def test_every_metric_is_in_its_document_as_it_is(tenants: Tenants) -> None:
         rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.*) \|$", file.read(), re.MULTILINE)
     assert sorted(rows) == sorted(
         (
-            *(metric.name, metric.kind),
+            metric.name,
+            metric.kind,
             " ".join(f"`{label}`" for label in metric.labels) or "none",
             metric.help,
         )

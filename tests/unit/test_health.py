@@ -41,8 +41,14 @@ def every_second(*spans: tuple[int, dict[str, str]]) -> list[tuple[float, dict[s
         ([(5, LOST), (9, {}), (5, LOST)], LOST),
     ],
     ids=[
-        *("answers", "fails for a moment", "fails for a while", "stutters", "is back for a moment"),
-        *("is back for a while", "comes and goes", "fails again"),
+        "answers",
+        "fails for a moment",
+        "fails for a while",
+        "stutters",
+        "is back for a moment",
+        "is back for a while",
+        "comes and goes",
+        "fails again",
     ],
 )
 def test_health_follows_what_lasts(
@@ -63,8 +69,13 @@ def test_health_follows_what_lasts(
         ([94, 48], 1_000_000, {"b": "Xid 48"}),
     ],
     ids=[
-        *("a program's fault", "at once", "for a minute", "and no longer", "for good"),
-        *("a lesser one ends none that lasts", "one that lasts after a lesser one"),
+        "a program's fault",
+        "at once",
+        "for a minute",
+        "and no longer",
+        "for good",
+        "a lesser one ends none that lasts",
+        "one that lasts after a lesser one",
     ],
 )
 def test_an_xid_counts_by_its_class(

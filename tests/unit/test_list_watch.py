@@ -52,7 +52,11 @@ def test_watch_begins_at_its_own_list_while_another_thread_catches_up() -> None:
 
     follower = Follower(
         api,  # type: ignore[arg-type]
-        *(PATH, "uid", lambda pod: None, lambda uid: None, catch_up),
+        PATH,
+        "uid",
+        lambda pod: None,
+        lambda uid: None,
+        catch_up,
     )
     with pytest.raises(Ended):
         follower.follow(api)  # type: ignore[arg-type]
@@ -78,7 +82,11 @@ def test_watch_that_brings_not_even_a_bookmark_is_followed_by_a_list(
     api = FakeApi(events)
     follower = Follower(
         api,  # type: ignore[arg-type]
-        *(PATH, "uid", lambda pod: None, lambda uid: None, lambda *_: None),
+        PATH,
+        "uid",
+        lambda pod: None,
+        lambda uid: None,
+        lambda *_: None,
     )
     with pytest.raises(Ended):
         follower.follow(api)  # type: ignore[arg-type]
@@ -92,7 +100,11 @@ def test_watch_that_ends_early_continues_at_its_version(
     api = FakeApi([])
     follower = Follower(
         api,  # type: ignore[arg-type]
-        *(PATH, "uid", lambda pod: None, lambda uid: None, lambda *_: None),
+        PATH,
+        "uid",
+        lambda pod: None,
+        lambda uid: None,
+        lambda *_: None,
     )
     with pytest.raises(Ended):
         follower.follow(api)  # type: ignore[arg-type]

@@ -108,9 +108,16 @@ def as_json(*part: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "tree",
     [
-        *([], {}, {"parts": [], "any_core": False}, {"parts": [[1, None, None]]}),
-        *(as_json(0, None, None), as_json(1, 2), as_json(None, None, None)),
-        *(as_json(True, None, None), as_json(1, 1 << 60, None), as_json(1, None, 101)),
+        [],
+        {},
+        {"parts": [], "any_core": False},
+        {"parts": [[1, None, None]]},
+        as_json(0, None, None),
+        as_json(1, 2),
+        as_json(None, None, None),
+        as_json(True, None, None),
+        as_json(1, 1 << 60, None),
+        as_json(1, None, 101),
         as_json(9999, None, None),
     ],
 )

@@ -246,7 +246,9 @@ NAMED += [Gpu("MIG-77aa", 2, 2, 4 * GIB, "Soft", parent="GPU-9d00", mig=[1, 0, 0
 @pytest.mark.parametrize(
     ("name", "uuid"),
     [
-        *(("GPU-5f2", "GPU-5f2c"), ("GPU-5f1c", "GPU-5f1c"), ("MIG-7", "MIG-77aa")),
+        ("GPU-5f2", "GPU-5f2c"),
+        ("GPU-5f1c", "GPU-5f1c"),
+        ("MIG-7", "MIG-77aa"),
         ("GPU-9", "MIG-77aa"),  # its only MIG device
     ],
 )

@@ -28,10 +28,10 @@ JSON = st.recursive(
 )
 KEYS = st.sampled_from(
     [
-        *("vcuda.io/placement-decision", "vcuda.io/policy", "tencent.com/predicate-node"),
-        *("kubernetes.io/config.mirror", "tencent.com/vcuda-core-limit"),
+        "vcuda.io/placement-decision", "vcuda.io/policy", "tencent.com/predicate-node",
+        "kubernetes.io/config.mirror", "tencent.com/vcuda-core-limit",
     ]
-)
+)  # fmt: skip
 AMOUNTS = st.dictionaries(
     st.sampled_from([CORE, GPU, GPU + "mem", GPU + "mem-percentage", GPU + "cores"]),
     st.integers(-1, 200) | st.integers().map(str) | JSON,
@@ -71,7 +71,9 @@ def test_a_resource_counts_where_it_is_requested_and_where_it_is_limited() -> No
         return of_pod({"metadata": {"uid": UID}, "spec": spec}, "n", {CORE}) is not None
 
     assert [asks(limits={CORE: "1"}), asks(requests={CORE: 1}), asks(limits={"cpu": 1})] == [
-        *(True, True, False)
+        True,
+        True,
+        False,
     ]
 
 

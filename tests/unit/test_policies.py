@@ -53,7 +53,7 @@ def share(core: int, *terms: Any, uuid: str = "GPU-0") -> GpuShare:
         ),
         (
             with_env(
-                *("VCUDA_CORE=30", "VCUDA_POLICY=weighted", "VCUDA_WEIGHT=5", "VCUDA_PRIORITY=2")
+                "VCUDA_CORE=30", "VCUDA_POLICY=weighted", "VCUDA_WEIGHT=5", "VCUDA_PRIORITY=2"
             ),
             [share(30, "weighted", 100, 5, 2)],
         ),

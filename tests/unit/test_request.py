@@ -153,8 +153,20 @@ FOREIGN_DIGITS = ["\u0663\u0660", "\u00b3"]
 @pytest.mark.parametrize(
     "text",
     [
-        *("0", "-1", "+1", "101x", "1e2", "", " 30", "30 ", "0x10", "1.5", "1_0"),
-        *("9" * 7, "9" * 10_000, *FOREIGN_DIGITS),
+        "0",
+        "-1",
+        "+1",
+        "101x",
+        "1e2",
+        "",
+        " 30",
+        "30 ",
+        "0x10",
+        "1.5",
+        "1_0",
+        "9" * 7,
+        "9" * 10_000,
+        *FOREIGN_DIGITS,
     ],
 )
 def test_a_core_that_is_no_whole_number_is_refused(text: str) -> None:

@@ -78,7 +78,7 @@ def test_a_link_at_the_wrong_moment_is_not_followed(
     owner, step, target, answer = MOMENTS[moment]
     place, path = container_root.inside / "etc/new", "/etc/new"
     right_after(
-        *(monkeypatch, owner, step), lambda: replace_by_link(place, container_root.outside / target)
+        monkeypatch, owner, step, lambda: replace_by_link(place, container_root.outside / target)
     )
     make = container_root.root.make_folder if step == "mkdir" else container_root.root.make_file
     with pytest.raises(OSError) as refused:

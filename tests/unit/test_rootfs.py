@@ -93,8 +93,13 @@ def test_a_link_out_of_the_image_is_not_followed(tmp_path: Any, part: str) -> No
 @pytest.mark.parametrize(
     "spec",
     [
-        *({}, [], None, {"root": []}, {"root": {"path": 5}}),
-        *({"root": {"path": "a\0b"}}, {"root": {"path": "\ud800"}}),
+        {},
+        [],
+        None,
+        {"root": []},
+        {"root": {"path": 5}},
+        {"root": {"path": "a\0b"}},
+        {"root": {"path": "\ud800"}},
     ],
 )
 def test_a_spec_without_a_root_gets_an_answer_too(spec: Any) -> None:

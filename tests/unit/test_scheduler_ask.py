@@ -119,9 +119,24 @@ def test_nonsense_is_refused_in_one_line(resources: Any, annotations: Any, line:
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        *(("30", 30), ("10k", 10_000), ("1Ki", 1024), ("1.5k", 1500), ("2e3", 2000), (7, 7)),
-        *(("3000m", 3), ("0", 0), ("0.5", None), ("1m", None), ("", None), ("-1", None)),
-        *(("\u0661", None), (None, None), (True, None), (-1, None), ("1e99", None), ("1 k", None)),
+        ("30", 30),
+        ("10k", 10_000),
+        ("1Ki", 1024),
+        ("1.5k", 1500),
+        ("2e3", 2000),
+        (7, 7),
+        ("3000m", 3),
+        ("0", 0),
+        ("0.5", None),
+        ("1m", None),
+        ("", None),
+        ("-1", None),
+        ("\u0661", None),
+        (None, None),
+        (True, None),
+        (-1, None),
+        ("1e99", None),
+        ("1 k", None),
     ],
 )
 def test_amounts_are_read_as_kubernetes_writes_them(text: object, number: int | None) -> None:
@@ -135,9 +150,9 @@ ANY = st.recursive(
         | st.dictionaries(
             st.sampled_from(
                 [
-                    *("metadata", "annotations", "spec", "containers", "initContainers", "status"),
-                    *("resources", "limits", "tencent.com/vcuda-core", "name", "capacity"),
-                    *("vcuda.io/node-gpus", "tencent.com/vcuda-memory", "labels"),
+                    "metadata", "annotations", "spec", "containers", "initContainers", "status",
+                    "resources", "limits", "tencent.com/vcuda-core", "name", "capacity",
+                    "vcuda.io/node-gpus", "tencent.com/vcuda-memory", "labels",
                 ]
             ),
             inner,
@@ -145,7 +160,7 @@ ANY = st.recursive(
         )
     ),
     max_leaves=30,
-)
+)  # fmt: skip
 
 
 @given(st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), ANY))

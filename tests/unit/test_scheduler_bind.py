@@ -50,7 +50,8 @@ NODE = node("n", gpus_of("n", 16, 16))
 
 def test_a_pod_that_was_bound_by_someone_else_meanwhile_is_counted_as_it_was_bound() -> None:
     bound = clusters.pod(
-        *("p", container(core=30, memory=16)),
+        "p",
+        container(core=30, memory=16),
         node="n",
         shares={"main": [GpuShare("GPU-n-1", 4 * GIB, 30)]},
     )
@@ -167,7 +168,10 @@ def test_what_the_scheduler_sends_without_asking_for_gpus_is_bound_as_it_is() ->
 
 def test_gpumanagers_annotations_name_each_containers_gpus_by_index() -> None:
     pod = clusters.pod(
-        *("p", {"name": "a"}, container("b", core=50), container("c", core=100)),
+        "p",
+        {"name": "a"},
+        container("b", core=50),
+        container("c", core=100),
         annotations={"vcuda.io/policy": "best-effort"},
         inits=(container("first", core=10),),
     )

@@ -32,7 +32,9 @@ def total(distances: list[list[int]], gpus: tuple[int, ...]) -> int:
     st.lists(st.sampled_from([1, 20, 150, 600]), min_size=len(PAIRS), max_size=len(PAIRS)),
     st.integers(2, 3),
     st.sampled_from(["binpack", "spread", "topology"]),
-    *(OUT, OUT, OUT),
+    OUT,
+    OUT,
+    OUT,
 )
 def test_whole_gpus_are_the_nearest_of_those_that_the_pod_may_have(
     far: list[int], count: int, order: str, cordoned: set[int], not_wanted: set[int], held: set[int]

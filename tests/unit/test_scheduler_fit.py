@@ -62,7 +62,8 @@ def situations(draw: Any) -> Any:
                 memory = draw(st.sampled_from([1, 8, 24]))
                 held = GpuShare(gpu.uuid, memory * GIB // 4, core)
                 bound = clusters.pod(
-                    *(f"{gpu.uuid}-{share}", container(core=core, memory=memory)),
+                    f"{gpu.uuid}-{share}",
+                    container(core=core, memory=memory),
                     node=name,
                     shares={"main": [held]},
                 )
@@ -116,7 +117,8 @@ def test_each_refused_node_has_a_reason() -> None:
         node("roomy", gpus_of("roomy", 16)),
         node("full", gpus_of("full", 16)),
         clusters.pod(
-            *("p", container(core=80)),
+            "p",
+            container(core=80),
             node="full",
             shares={"main": [GpuShare("GPU-full-0", 1, 80)]},
         ),
@@ -152,7 +154,8 @@ def test_many_refusing_nodes_share_one_reason_and_a_few_name_their_gpu() -> None
     nodes = [node(name, gpus_of(name, 16)) for name in names]
     pods = [
         clusters.pod(
-            *(f"p-{name}", container(core=80)),
+            f"p-{name}",
+            container(core=80),
             node=name,
             shares={"main": [GpuShare(f"GPU-{name}-0", 1, 80)]},
         )
@@ -171,8 +174,11 @@ def test_node_without_the_agents_annotation_counts_by_its_capacity() -> None:
         "status": {"capacity": {clusters.CORE: "200", clusters.MEMORY: "120"}},
     }
     for core, memory, wanted, fits in [
-        *((30, 60, "t4", True), (30, 61, "t4", False), (200, 1, "t4", True)),
-        *((300, 1, "t4", False), (30, 1, "h100", False)),
+        (30, 60, "t4", True),
+        (30, 61, "t4", False),
+        (200, 1, "t4", True),
+        (300, 1, "t4", False),
+        (30, 1, "h100", False),
     ]:
         asked = clusters.ask(
             container(core=core, memory=memory), annotations={"vcuda.io/use-gpu-model": wanted}
@@ -189,10 +195,14 @@ def test_a_node_with_more_gpus_than_others_is_answered_for_as_well() -> None:
 @pytest.mark.parametrize(
     ("asked", "fits"),
     [
-        *(({"core": 50, "memory": 1}, True), ({"core": 51, "memory": 1}, False)),
-        *(({"core": 10, "memory": 32}, True), ({"core": 10, "memory": 33}, False)),
-        *(({"core": 100}, True), ({"core": 100, "memory": 64}, True)),
-        *(({"core": 100, "memory": 65}, False), ({"core": 200, "memory": 1}, False)),
+        ({"core": 50, "memory": 1}, True),
+        ({"core": 51, "memory": 1}, False),
+        ({"core": 10, "memory": 32}, True),
+        ({"core": 10, "memory": 33}, False),
+        ({"core": 100}, True),
+        ({"core": 100, "memory": 64}, True),
+        ({"core": 100, "memory": 65}, False),
+        ({"core": 200, "memory": 1}, False),
     ],
 )
 def test_a_request_that_just_fits_is_placed_and_one_more_is_not(

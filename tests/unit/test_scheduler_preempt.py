@@ -35,9 +35,13 @@ def chosen(cluster: Cluster, core: int, *uids: str, violations: int = 0, **more:
 
 def test_one_gpu_is_freed_and_not_parts_of_three() -> None:
     pods = [
-        *(held("a", 0, 30, 5), held("b", 0, 30, 5), held("c", 0, 30, 5)),
-        *(held("d", 1, 60, 5), held("e", 1, 30, 6)),
-        *(held("f", 2, 60, 5), held("g", 2, 40, 5)),
+        held("a", 0, 30, 5),
+        held("b", 0, 30, 5),
+        held("c", 0, 30, 5),
+        held("d", 1, 60, 5),
+        held("e", 1, 30, 6),
+        held("f", 2, 60, 5),
+        held("g", 2, 40, 5),
     ]
     cluster = clusters.cluster(NODE, *pods)
     assert chosen(cluster, 100, "a", "d", "f") == Victims(("f", "g"))

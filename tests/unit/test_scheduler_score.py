@@ -17,7 +17,8 @@ def holding(name: str, *cores: int) -> list[dict[str, Any]]:
     """Pods on `name` that hold so much of its GPUs, one each."""
     return [
         pod(
-            *(f"{name}-{index}", container(core=core)),
+            f"{name}-{index}",
+            container(core=core),
             node=name,
             shares={"main": [GpuShare(f"GPU-{name}-{index}", 1, core)]},
         )
@@ -56,8 +57,10 @@ def test_binpack_prefers_the_fuller_node_and_spread_the_emptier() -> None:
 
 def test_a_share_leaves_whole_gpus_to_requests_for_whole_ones() -> None:
     cluster = clusters.cluster(
-        *(node("broken", gpus_of("broken", 16, 16)), *holding("broken", 60)),
-        *(node("whole", gpus_of("whole", 16, 16)), *holding("whole", 100)),
+        node("broken", gpus_of("broken", 16, 16)),
+        *holding("broken", 60),
+        node("whole", gpus_of("whole", 16, 16)),
+        *holding("whole", 100),
     )
     # Both are half full or so; only one of them must break a GPU for it.
     broken, whole = scores(cluster, clusters.ask(container(core=40)), ["broken", "whole"])
@@ -77,12 +80,16 @@ def test_several_whole_gpus_go_where_they_are_near_each_other() -> None:
     near = [[0, 1, 9, 9], [1, 0, 9, 9], [9, 9, 0, 1], [9, 9, 1, 0]]
     four = (16, 16, 16, 16)
     cluster = clusters.cluster(
-        *(node("pairs", gpus_of("pairs", *four, distances=near)), *holding("pairs", 9, 0, 9)),
-        *(node("pair", gpus_of("pair", *four, distances=near)), *holding("pair", 9, 9)),
+        node("pairs", gpus_of("pairs", *four, distances=near)),
+        *holding("pairs", 9, 0, 9),
+        node("pair", gpus_of("pair", *four, distances=near)),
+        *holding("pair", 9, 9),
         node("unknown", gpus_of("unknown", *four)),
     )
     assert [closeness(cluster.nodes.get(name), 2) for name in ["pairs", "pair", "unknown"]] == [
-        *(0, 1, 0.5)
+        0,
+        1,
+        0.5,
     ]
     annotations = {"vcuda.io/placement": "topology"}
     pairs, pair = scores(

@@ -108,7 +108,9 @@ def test_the_same_seed_gives_the_same_answer(policy: str) -> None:
 def test_fragmentation_is_what_the_paper_calls_so() -> None:
     mix = Mix(
         [
-            *(TracePod("a", core=30), TracePod("b", core=30), TracePod("c", core=100)),
+            TracePod("a", core=30),
+            TracePod("b", core=30),
+            TracePod("c", core=100),
             TracePod("d", count=2),
             TracePod("e", core=30, model="T4"),
         ]

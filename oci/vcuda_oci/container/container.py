@@ -31,9 +31,9 @@ class Container(Record):
     """
 
     __slots__ = (
-        *("annotations", "bundle", "device_rules", "devices", "environment"),
-        *("id", "mounts", "rootfs", "spec"),
-    )
+        "annotations", "bundle", "device_rules", "devices", "environment",
+        "id", "mounts", "rootfs", "spec",
+    )  # fmt: skip
 
     def __init__(
         self,

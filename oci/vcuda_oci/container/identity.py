@@ -21,10 +21,10 @@ class Owner(Record):
     engine: where the engine stores the container's name (engine_name.py); {} in a pod.
     """
 
-    __slots__ = (
-        *("key", "container_id", "pod_uid", "namespace"),
-        *("pod_name", "container_name", "sandbox_id", "engine"),
-    )
+    __slots__ = (  # noqa: RUF023
+        "key", "container_id", "pod_uid", "namespace",
+        "pod_name", "container_name", "sandbox_id", "engine",
+    )  # fmt: skip
 
     def __init__(
         self,

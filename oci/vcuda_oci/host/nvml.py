@@ -238,9 +238,14 @@ def _mig_devices(nvml: _Library, gpu: Gpu, device: ctypes.c_void_p) -> list[Gpu]
         has_name = nvml.supports("nvmlDeviceGetName", mig, name, ctypes.c_uint(96))
         found.append(
             Gpu(
-                *(uuid.value.decode(), gpu.index, gpu.minor, memory.total),
+                uuid.value.decode(),
+                gpu.index,
+                gpu.minor,
+                memory.total,
                 name.value.decode() if has_name else gpu.model,
-                *(gpu.bus_id, gpu.arch, gpu.brand),
+                gpu.bus_id,
+                gpu.arch,
+                gpu.brand,
                 parent=gpu.uuid,
                 mig=[number, instance.value, compute.value],
             )

@@ -125,8 +125,11 @@ class Ledger:
             self.close_folder(allocation)
             page_file.replace_page(folder + "/limits", limits, 0o444)
             ended_pages.replace(
-                *(folder + "/usage", self.ended, layout.empty_usage_page()),
-                *(page_file.USAGE_MODE, layout.USAGE_SIZE),
+                folder + "/usage",
+                self.ended,
+                layout.empty_usage_page(),
+                page_file.USAGE_MODE,
+                layout.USAGE_SIZE,
             )
             self.record(allocation)
         except OSError as error:

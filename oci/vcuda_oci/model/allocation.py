@@ -17,10 +17,10 @@ _END_OF_TIME = 1 << 40  # and it keeps infinity out
 class GpuShare(Record):
     """One GPU's part of an allocation. Records of version 0.1 have the first three fields only."""
 
-    __slots__ = (
-        *("uuid", "memory_bytes", "core_percent", "policy"),
-        *("core_ceiling_percent", "weight", "priority", "managed"),
-    )
+    __slots__ = (  # noqa: RUF023 - the order in a record's file
+        "uuid", "memory_bytes", "core_percent", "policy",
+        "core_ceiling_percent", "weight", "priority", "managed",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -69,10 +69,10 @@ class Allocation(Record):
     is `shares` (resize.py). engine: where the engine keeps the container's name (engine_name.py).
     """
 
-    __slots__ = (
-        *("id", "shares", "request", "container_id", "runtime", "claimant"),
-        *("created", "pod", "becoming", "engine"),
-    )
+    __slots__ = (  # noqa: RUF023 - the order in a record's file
+        "id", "shares", "request", "container_id", "runtime", "claimant",
+        "created", "pod", "becoming", "engine",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -129,9 +129,9 @@ def parse(text: str) -> Allocation:
 def _share(**fields: Any) -> GpuShare:
     share = GpuShare(**fields)
     numbers = (
-        *(share.memory_bytes, share.core_percent, share.core_ceiling_percent),
-        *(share.weight, share.priority),
-    )
+        share.memory_bytes, share.core_percent, share.core_ceiling_percent,
+        share.weight, share.priority,
+    )  # fmt: skip
     right = (
         isinstance(share.uuid, str)
         and all(type(number) is int for number in numbers)

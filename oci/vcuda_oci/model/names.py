@@ -14,15 +14,15 @@ DEFAULT_CONFIG = "/etc/vcuda/config.toml"
 ANNOTATION_PREFIX = "vcuda.io/"
 ENV_PREFIX = "VCUDA_"
 REQUEST_KEYS = (
-    *("core", "memory", "gpu", "placement"),
-    *("policy", "core-limit", "weight", "priority"),
-)
+    "core", "memory", "gpu", "placement",
+    "policy", "core-limit", "weight", "priority",
+)  # fmt: skip
 
 # Other keys with this prefix, on pods, nodes and engines.
 OTHER_KEYS = (
-    *("placement-decision", "node-gpus", "cordoned-gpus"),
-    *("use-gpu-uuid", "use-gpu-model", "moved"),
-)
+    "placement-decision", "node-gpus", "cordoned-gpus",
+    "use-gpu-uuid", "use-gpu-model", "moved",
+)  # fmt: skip
 
 # Annotations in the device plugin's answer to Allocate: amounts in the resource's own unit.
 ANNOTATION_CORE_UNITS = "vcuda.io/request.vcuda-core"
@@ -31,9 +31,9 @@ ANNOTATION_GPU_UNITS = "vcuda.io/request.gpu"
 # HAMi's resources: a number of GPUs; the pod's object has the amounts.
 ANNOTATION_VIRTUAL_UNITS = "vcuda.io/request.vgpu"
 ANNOTATIONS_OF_UNITS = (
-    *(ANNOTATION_CORE_UNITS, ANNOTATION_MEMORY_UNITS),
-    *(ANNOTATION_GPU_UNITS, ANNOTATION_VIRTUAL_UNITS),
-)
+    ANNOTATION_CORE_UNITS, ANNOTATION_MEMORY_UNITS,
+    ANNOTATION_GPU_UNITS, ANNOTATION_VIRTUAL_UNITS,
+)  # fmt: skip
 MEMORY_UNIT_BYTES = 256 * 1024 * 1024
 # The same amounts under GPUManager's names, for programs that read those.
 GPUMANAGER_CORE, GPUMANAGER_MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"

@@ -60,8 +60,14 @@ def share_of(uuid: str, memory: int, core: int, terms: Terms, managed: bool) -> 
         return GpuShare(uuid, memory, core, managed=managed)
     weight = terms.weight if terms.policy == WEIGHTED else core
     return GpuShare(
-        *(uuid, memory, core, terms.policy),
-        *(terms.core_limit, weight, terms.priority, managed),
+        uuid,
+        memory,
+        core,
+        terms.policy,
+        terms.core_limit,
+        weight,
+        terms.priority,
+        managed,
     )
 
 

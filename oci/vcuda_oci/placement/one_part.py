@@ -27,9 +27,9 @@ class Node:
     """
 
     __slots__ = (
-        *("distances", "gpus", "names", "order", "overcommit"),
-        *("taken", "terms", "unhealthy"),
-    )
+        "distances", "gpus", "names", "order", "overcommit",
+        "taken", "terms", "unhealthy",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -260,8 +260,12 @@ def _publish(seen: Inventory, plugins: Sequence[DevicePlugin], settings: Config)
     for plugin in plugins:
         try:
             devices = resources.devices(
-                *(plugin.kind, seen.gpus, seen.unhealthy, seen.numa),
-                *(settings.memory_overcommit, settings.gpu_split),
+                plugin.kind,
+                seen.gpus,
+                seen.unhealthy,
+                seen.numa,
+                settings.memory_overcommit,
+                settings.gpu_split,
             )
             plugin.publish(devices, seen.gpus, seen.distances)
         except VcudaError as error:

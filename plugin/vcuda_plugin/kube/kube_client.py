@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _EMPTY = ("kubernetes", "kubernetes.client", "kubernetes.utils")
 # 7 MiB that only a kubeconfig file, its gcp or oidc logins, or a proxy need; a pod has none.
 _LATER = (
-    *("yaml", "requests_oauthlib", "oauthlib", "oauthlib.oauth2", "requests", "requests.utils"),
-    *("google", "google.auth", "google.auth.transport.requests"),
-)
+    "yaml", "requests_oauthlib", "oauthlib", "oauthlib.oauth2", "requests", "requests.utils",
+    "google", "google.auth", "google.auth.transport.requests",
+)  # fmt: skip
 
 
 class KubeClient(NamedTuple):

@@ -66,7 +66,10 @@ def parse(text: str) -> NodeGpus:
         for entry in tree["gpus"][:_MOST_GPUS]:
             mig = [int(number) for number in entry.get("mig", ())]
             gpu = Gpu(
-                *(str(entry["uuid"]), int(entry["index"]), -1, int(entry["memory_bytes"])),
+                str(entry["uuid"]),
+                int(entry["index"]),
+                -1,
+                int(entry["memory_bytes"]),
                 entry["model"],
                 parent=str(entry.get("parent", "")),
                 mig=mig or None,

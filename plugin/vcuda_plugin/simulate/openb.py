@@ -13,9 +13,9 @@ from .rows import number
 from .trace_pod import TracePod
 
 POD_COLUMNS = (
-    *("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec"),
-    *("qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time"),
-)
+    "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec",
+    "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time",
+)  # fmt: skip
 # Columns that only the public trace has; they distinguish its lines from ours.
 OWN = frozenset(POD_COLUMNS[1:])
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -45,7 +45,9 @@ def pod(fields: dict[str, Any]) -> TracePod | None:
     models = str(fields.get("gpu_spec", "")).split("|")
     return TracePod(
         _text(fields, "name"),
-        *(arrival, duration, core),
+        arrival,
+        duration,
+        core,
         count=count,
         model=",".join(filter(None, models)),
         namespace=str(fields.get("qos", "default")).lower(),

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from .trace_pod import TracePod
 
 _HEADINGS = (
-    *("POLICY", "PLACED", "AT ONCE", "WAITED", "ALLOCATED", "FRAGMENTED", "LINKED", "QUOTA"),
+    "POLICY", "PLACED", "AT ONCE", "WAITED", "ALLOCATED", "FRAGMENTED", "LINKED", "QUOTA",
     "TOOK",
-)
+)  # fmt: skip
 _BELOW = (
-    *("", "", "all / whole", "p99 / most", "mean / most", "mean / then", "", "refused"),
+    "", "", "all / whole", "p99 / most", "mean / most", "mean / then", "", "refused",
     "p50 / p99",
-)
+)  # fmt: skip
 
 
 def figures(

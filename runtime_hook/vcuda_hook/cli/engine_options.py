@@ -47,11 +47,15 @@ def cdi_options(cdi: argparse.ArgumentParser) -> None:
     made = []
     for name, summary, example, output in (
         (
-            *("generate", "write a CDI spec", "generate --slice train=core:30,memory:5GiB"),
+            "generate",
+            "write a CDI spec",
+            "generate --slice train=core:30,memory:5GiB",
             f"file of the spec; default {names.CDI_SPEC}; another --kind has its own beside it",
         ),
         (
-            *("remove", "remove named slices from the specs, and release them", "remove train"),
+            "remove",
+            "remove named slices from the specs, and release them",
+            "remove train",
             "the spec to change; default: every spec that vcuda has written",
         ),
     ):
@@ -69,7 +73,7 @@ def cdi_options(cdi: argparse.ArgumentParser) -> None:
             help=output,
         )
         verb.add_argument("--json", action="store_true", help="answer in JSON")
-        made.append(verb)
+        made.append(verb)  # fmt: skip
     generate, remove = made
     add = generate.add_argument
     add(

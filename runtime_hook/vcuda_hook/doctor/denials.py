@@ -20,9 +20,9 @@ JOURNALS = ("/run/log/journal", "/var/log/journal")
 _MOST_BYTES = 4 << 20
 _MOST_PATHS = 3
 _JOURNAL = [
-    *("journalctl", "--quiet", "--no-pager", "--output=cat", "--boot", "--lines=20000"),
-    *("_TRANSPORT=kernel", "+", "_TRANSPORT=audit"),
-]
+    "journalctl", "--quiet", "--no-pager", "--output=cat", "--boot", "--lines=20000",
+    "_TRANSPORT=kernel", "+", "_TRANSPORT=audit",
+]  # fmt: skip
 # Source: the kernel's lsm_audit.c and apparmor/audit.c.
 _APPARMOR = re.compile(r'apparmor="DENIED".*?\bprofile="([^"]*)" name="([^"]*)"')
 _SELINUX = re.compile(r"avc:\s+denied\s.*?\b(?:path|name)=\"([^\"]*)\".*?\bscontext=(\S+)")

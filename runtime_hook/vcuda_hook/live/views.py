@@ -99,17 +99,15 @@ def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
     counters = use.counters
     figures: dict[str, Any] = dict.fromkeys(
         (
-            *("core_used_percent", "memory_used_bytes", "contexts", "context_bytes"),
-            *(
-                "waited_percent",
+            "core_used_percent", "memory_used_bytes", "contexts", "context_bytes",
+            "waited_percent",
                 "busy_seconds",
                 "waited_seconds",
                 "overrun_seconds",
                 "launches",
                 "refusals",
-            ),
         )
-    )
+    )  # fmt: skip
     if counters is None:
         return {**figures, "usage": UNREADABLE}
     core, waited = use.core_percent, use.waited_percent

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _PS = ("CONTAINER", "GPU", "CORE", "USED", "MEMORY", "POLICY", "STATE", "AGE")
 _PS_WIDE = (
-    *("CONTAINER", "GPU", "CORE", "USED", "WAITS", "MEMORY", "CONTEXTS", "POLICY", "STATE", "AGE"),
-)
+    "CONTAINER", "GPU", "CORE", "USED", "WAITS", "MEMORY", "CONTEXTS", "POLICY", "STATE", "AGE",
+)  # fmt: skip
 
 
 def ps(arguments: argparse.Namespace, settings: Config) -> int:
@@ -147,8 +147,8 @@ def _use_of(entry: dict[str, Any]) -> dict[str, Any]:
 
 _GPUS = ("INDEX", "UUID", "MODEL", "MEMORY", "FREE CORE", "FREE MEMORY", "TENANTS")
 _GPUS_WIDE = (
-    *("INDEX", "UUID", "MODEL", "MEMORY", "PROMISED", "FREE CORE", "FREE MEMORY", "TENANTS"),
-)
+    "INDEX", "UUID", "MODEL", "MEMORY", "PROMISED", "FREE CORE", "FREE MEMORY", "TENANTS",
+)  # fmt: skip
 
 
 def _gpu_row(entry: dict[str, Any], wide: bool, with_health: bool) -> tuple[str, ...]:
@@ -182,10 +182,16 @@ def _row(entry: dict[str, Any], wide: bool) -> tuple[str, ...]:
         policy = entry["policy"]
         return (entry["name"], gpu, core, used, held, policy, entry["status"], age)
     return (
-        *(entry["name"], f"{gpu} {table.short(entry['gpu_uuid'])}", core, used),
-        *(_percent(entry["waited_percent"]), held),
-        *(_contexts(entry["contexts"], entry["context_bytes"]), views.policy(entry)),
-        *(entry["status"], age),
+        entry["name"],
+        f"{gpu} {table.short(entry['gpu_uuid'])}",
+        core,
+        used,
+        _percent(entry["waited_percent"]),
+        held,
+        _contexts(entry["contexts"], entry["context_bytes"]),
+        views.policy(entry),
+        entry["status"],
+        age,
     )
 
 

@@ -63,8 +63,11 @@ def prometheus(folder: Path, agent: int, extender: int = 0) -> Iterator[int]:
     jobs += SCRAPED % ("extender", "/metrics", extender) if extender else ""
     (folder / "prometheus.yml").write_text(SCRAPING + jobs)
     command = [
-        *(program, f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb"),
-        *(f"--web.listen-address=127.0.0.1:{port}", "--enable-feature=exemplar-storage"),
+        program,
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={folder}/tsdb",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--enable-feature=exemplar-storage",
     ]
     with open(folder / "prometheus.log", "w") as log:
         process = subprocess.Popen(command, stderr=log)

@@ -181,8 +181,8 @@ def test_a_terminated_agent_removes_its_sockets_and_ends_its_children(
     with node.agent() as agent:
         offered(node, CORE, MEMORY)
         assert sorted(os.listdir(node.kubelet.folder)) == [
-            *("kubelet.sock", "vcuda-core.sock", "vcuda-memory.sock")
-        ]
+            "kubelet.sock", "vcuda-core.sock", "vcuda-memory.sock"
+        ]  # fmt: skip
         children = agent.children()
         assert len(children) == 3
     assert os.listdir(node.kubelet.folder) == ["kubelet.sock"]

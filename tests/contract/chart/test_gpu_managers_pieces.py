@@ -122,8 +122,8 @@ def test_daemon_set_gpu_manager_daemonset_the_agent_runs_on_the_same_nodes(
     (container,) = spec["containers"]
     assert [port["containerPort"] for port in container["ports"]] == [5678]
     assert [each["name"] for each in container["env"]] == [
-        *("NODE_NAME", "POD_NAMESPACE", "POD_NAME", "POD_UID")
-    ]
+        "NODE_NAME", "POD_NAMESPACE", "POD_NAME", "POD_UID"
+    ]  # fmt: skip
     mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert "/var/lib/kubelet/device-plugins" in mounted
     # Neither an engine's socket nor all of /usr, /var/run and cgroups.

@@ -135,8 +135,14 @@ NOT_ITS_OWN = "a node agent may change its own node's Events alone"
         (OTHERS, {**OTHERS, "count": 2}, [NOT_SO, NOT_ITS_OWN]),
     ],
     ids=[
-        *("created", "counted", "another node's", "the scheduler's", "of a node"),
-        *("taken over", "taken over from the scheduler", "another's counted"),
+        "created",
+        "counted",
+        "another node's",
+        "the scheduler's",
+        "of a node",
+        "taken over",
+        "taken over from the scheduler",
+        "another's counted",
     ],
 )
 def test_an_agent_writes_events_of_pods_in_its_own_nodes_name(

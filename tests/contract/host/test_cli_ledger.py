@@ -145,7 +145,9 @@ def test_ps_and_inspect_show_the_policy(node: Node, capsys: Any) -> None:
     assert node.vcuda("ps", "--wide") == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     assert [line.split("running")[0].split("  0  ")[-1].strip() for line in lines] == [
-        *("elastic to 60 %, priority 7", "weighted 500", "best-effort"),
+        "elastic to 60 %, priority 7",
+        "weighted 500",
+        "best-effort",
     ]
     assert node.vcuda("ps", "--json") == 0
     assert [
@@ -162,7 +164,8 @@ def test_ps_and_inspect_show_the_policy(node: Node, capsys: Any) -> None:
     assert printed["limits"]["rate_until_ns"] == 0
     (gpu,) = printed["limits"]["gpus"]
     assert (gpu["policy"], gpu["core_ceiling_percent"], gpu["rate_ppm"]) == (
-        *(layout.POLICY_ELASTIC, 60),
+        layout.POLICY_ELASTIC,
+        60,
         100_000,
     )
 

@@ -56,10 +56,8 @@ def said_by(share: GpuShare) -> tuple[int, ...]:
         entry.memory_bytes,
         entry.core_percent,
         entry.core_ceiling_percent,
-        *(
-            entry.policy,
-            entry.rate_ppm,
-        ),
+        entry.policy,
+        entry.rate_ppm,
     )
 
 

@@ -181,9 +181,18 @@ NOBODY = 1 << 40
 @pytest.mark.parametrize(
     "state",
     [
-        *("", "{}", "[", '{"pid', '{"pid": 1}', '{"pid": "x"}', '{"a": {"pid": 5}}', '"\\'),
+        "",
+        "{}",
+        "[",
+        '{"pid',
+        '{"pid": 1}',
+        '{"pid": "x"}',
+        '{"a": {"pid": 5}}',
+        '"\\',
         # A prefix of the number, or the first of two numbers: no process has that pid.
-        *(f'{{"pid": {NOBODY}.5}}', f'{{"pid": {NOBODY}e3}}', f'{{"pid": {NOBODY}'),
+        f'{{"pid": {NOBODY}.5}}',
+        f'{{"pid": {NOBODY}e3}}',
+        f'{{"pid": {NOBODY}',
         f'{{"pid": {NOBODY}, "pid": 1}}',
     ],
 )

@@ -184,7 +184,8 @@ def test_json_without_once_is_a_line_for_each_sample(node: Node) -> None:
 def test_top_without_a_terminal_names_the_options_to_use(node: Node) -> None:
     result = subprocess.run(node.words(), capture_output=True, text=True)
     assert (result.returncode, result.stdout, result.stderr) == (
-        *(1, ""),
+        1,
+        "",
         "vcuda: vcuda top: shows nothing without a terminal; say --once or --json\n",
     )
 
@@ -220,7 +221,8 @@ def test_a_host_without_gpus_or_containers_is_shown_as_one(
     words = ("--once", "--interval", "0.1")
     head, *rest = bare.prints(*words).splitlines()
     assert (head.endswith("  0 GPUs, 0 containers, by name"), rest) == (
-        *(True, ["", "No GPU is known: 'vcuda gpus' says why."]),
+        True,
+        ["", "No GPU is known: 'vcuda gpus' says why."],
     )
     printed = json.loads(bare.prints("--json", *words))
     assert (printed["gpus"], printed["tenants"], printed["broken_records"]) == ([], [], [])

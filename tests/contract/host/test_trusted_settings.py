@@ -212,11 +212,11 @@ def link_to_itself(folder: str) -> str:
 
 
 REFUSED = [
-    *(given_away, open_to_all, open_to_a_group, open_to_a_listed_user),
-    *(folder_given_away, folder_open_to_all),
-    *(link_given_away, link_out_of_an_open_folder, target_given_away, target_open_to_all),
-    *(target_below_anothers_folder, link_to_nothing, link_to_itself),
-]
+    given_away, open_to_all, open_to_a_group, open_to_a_listed_user,
+    folder_given_away, folder_open_to_all,
+    link_given_away, link_out_of_an_open_folder, target_given_away, target_open_to_all,
+    target_below_anothers_folder, link_to_nothing, link_to_itself,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("change", REFUSED, ids=lambda change: change.__name__)
@@ -368,8 +368,8 @@ def behind_links_out_and_back(folder: str) -> None:
 
 
 ACCEPTED = [
-    *(plain, open_to_roots_group, in_a_sticky_folder, in_a_config_map, behind_links_out_and_back)
-]
+    plain, open_to_roots_group, in_a_sticky_folder, in_a_config_map, behind_links_out_and_back
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("change", ACCEPTED, ids=lambda change: change.__name__)

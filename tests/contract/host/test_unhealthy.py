@@ -62,8 +62,16 @@ def of_another_boot(text: str) -> str:
         lambda text: text.replace('"reason":""', '"reason":5'),
     ],
     ids=[
-        *("another boot", "nothing", "half", "a list", "nested", "no table", "a text", "no Xid"),
-        *("no time", "no reason"),
+        "another boot",
+        "nothing",
+        "half",
+        "a list",
+        "nested",
+        "no table",
+        "a text",
+        "no Xid",
+        "no time",
+        "no reason",
     ],
 )
 def test_a_file_that_is_not_the_agents_of_this_boot_is_ignored(tmp_path: Any, spoil: Any) -> None:

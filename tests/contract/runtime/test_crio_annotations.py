@@ -57,7 +57,8 @@ def test_a_pods_own_annotations_leave_its_granted_share(
     "cgroups_path",
     [
         f"machine.slice:libpod:{ID}",
-        *(f"/libpod_parent/libpod-{ID}", f"/a/libpod-payload-{ID}"),
+        f"/libpod_parent/libpod-{ID}",
+        f"/a/libpod-payload-{ID}",
         "",  # podman run --cgroups=disabled
         f"/system.slice/web@a:b:c.service/libpod-payload-{ID}",
     ],

@@ -183,7 +183,8 @@ def test_a_broken_record_is_found(ledger: Ledger) -> None:
     path = write(ledger.allocations + "/torn.json", '{"version": 1, "id": "to')
     (found,) = state.records(ledger.state_dir)
     assert (found.severity, found.where, found.hint) == (
-        *(ERROR, path),
+        ERROR,
+        path,
         "run 'vcuda release torn' if its container is gone",
     )
     assert found.what.startswith("is not a whole record (")

@@ -24,14 +24,19 @@ PROGRAM = (
 
 WHOLE = b'{"ociVersion": "1.0.2", "id": "box", "pid": 7, "bundle": "/b", "annotations": {}}'
 NOT_STATES = [
-    *(b"", b"garbage", b"[]", b'"x"', b"{}", b"\xff", b"[" * 100_000, b'{"id": 5}'),
+    b"",
+    b"garbage",
+    b"[]",
+    b'"x"',
+    b"{}",
+    b"\xff",
+    b"[" * 100_000,
+    b'{"id": 5}',
     *(WHOLE[:size] for size in (1, 24, 40, 57, len(WHOLE) - 1)),
-    *(
-        WHOLE * 2,
-        b"\0" * 100,
-        b"\xef\xbb\xbf" + WHOLE,
-        b'{"id": "box", "pid": ' + b"1" * 9999 + b"}",
-    ),
+    WHOLE * 2,
+    b"\0" * 100,
+    b"\xef\xbb\xbf" + WHOLE,
+    b'{"id": "box", "pid": ' + b"1" * 9999 + b"}",
 ]
 
 

@@ -35,15 +35,15 @@ def test_both_halves_read_a_line_alike(launcher: Launcher, line: str) -> None:
 
 WORDS = st.sampled_from(
     [
-        *("create", "run", "restore", "state", "id", "-", "--", "", "../asks", "../plain"),
-        *("--bundle", "-b", "-b=../asks", "--bundle=../asks", "--bundle=../plain", "-b../asks"),
-        *("-bundle", "--bun", "-d", "-db", "-db../asks", "-detach", "---", "---b=", "--=x"),
-        *("-f", "-fasking.json", "asking.json", "config.json", "--config", "--config=config.json"),
-        *("--co", "--root", "--root=/r", "--log", "--log=x", "--log-format", "--lo", "--debug"),
-        *("--pid-file", "--pid-file=p", "--pid", "--no-pivot", "--preserve-fds", "3"),
+        "create", "run", "restore", "state", "id", "-", "--", "", "../asks", "../plain",
+        "--bundle", "-b", "-b=../asks", "--bundle=../asks", "--bundle=../plain", "-b../asks",
+        "-bundle", "--bun", "-d", "-db", "-db../asks", "-detach", "---", "---b=", "--=x",
+        "-f", "-fasking.json", "asking.json", "config.json", "--config", "--config=config.json",
+        "--co", "--root", "--root=/r", "--log", "--log=x", "--log-format", "--lo", "--debug",
+        "--pid-file", "--pid-file=p", "--pid", "--no-pivot", "--preserve-fds", "3",
         "--tcp-established",
     ]
-)
+)  # fmt: skip
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)

@@ -94,8 +94,14 @@ def test_an_error_of_the_launcher_is_the_logs_last_line(
 @pytest.mark.parametrize(
     "line",
     [
-        *("--log LOG create", "--debug --log=LOG", "--log other --log LOG"),
-        *("- --log LOG", "-- --log LOG", "create --log LOG", "--log LOG --log", "--root --log LOG"),
+        "--log LOG create",
+        "--debug --log=LOG",
+        "--log other --log LOG",
+        "- --log LOG",
+        "-- --log LOG",
+        "create --log LOG",
+        "--log LOG --log",
+        "--root --log LOG",
     ],
 )
 def test_both_halves_write_into_the_same_log(launcher: Launcher, tmp_path: Any, line: str) -> None:

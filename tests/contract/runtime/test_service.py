@@ -11,19 +11,17 @@ from support.wrapper_node import Node, asking
 __all__ = ["installed", "node"]  # fixtures
 # Each gives the service a mount namespace of its own. Source: systemd.exec(5).
 CLOSES_THE_SOCKET = {
-    *(
-        "PrivateTmp",
+    "PrivateTmp",
         "PrivateDevices",
         "PrivateMounts",
         "PrivateIPC",
         "ProtectSystem",
         "ProtectHome",
-    ),
-    *("ProtectProc", "ProcSubset", "ProtectKernelTunables", "ProtectKernelModules"),
-    *("ProtectKernelLogs", "ProtectControlGroups", "ReadOnlyPaths", "ReadWritePaths", "ExecPaths"),
-    *("InaccessiblePaths", "NoExecPaths", "BindPaths", "BindReadOnlyPaths", "TemporaryFileSystem"),
-    *("RootDirectory", "RootImage", "MountImages", "ExtensionImages", "MountFlags", "DynamicUser"),
-}
+    "ProtectProc", "ProcSubset", "ProtectKernelTunables", "ProtectKernelModules",
+    "ProtectKernelLogs", "ProtectControlGroups", "ReadOnlyPaths", "ReadWritePaths", "ExecPaths",
+    "InaccessiblePaths", "NoExecPaths", "BindPaths", "BindReadOnlyPaths", "TemporaryFileSystem",
+    "RootDirectory", "RootImage", "MountImages", "ExtensionImages", "MountFlags", "DynamicUser",
+}  # fmt: skip
 
 
 def options() -> Iterator[tuple[str, str]]:

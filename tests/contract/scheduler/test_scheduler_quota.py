@@ -83,7 +83,8 @@ def test_invalid_quota_leaves_the_last_valid_one_with_a_warning(
             "line 1 column 10 (char 9); the quotas read before stay"
         )
         assert (event["message"], event["reason"], event["type"]) == (
-            *(line, "QuotaNotRead"),
+            line,
+            "QuotaNotRead",
             "Warning",
         )
         assert (about["kind"], about["name"], about["uid"]) == ("ConfigMap", "gpuquota", "uid-q")

@@ -13,11 +13,11 @@ from release.docs.commands import REPOSITORY, blocks, of_page, pages
 from release.docs.table import IN_PROSE
 
 OTHERS = (
-    *("apt", "apt-get", "dnf", "dpkg", "rpm"),
-    *("crictl", "crun", "ctr", "docker", "helm", "kubectl", "podman", "runc"),
-    *("git", "gpg", "journalctl", "mount", "python3", "sudo", "systemctl", "umount"),
-    *("modprobe", "nvidia-ctk", "nvidia-modprobe", "promtool", "build/[a-z/]+"),
-)
+    "apt", "apt-get", "dnf", "dpkg", "rpm",
+    "crictl", "crun", "ctr", "docker", "helm", "kubectl", "podman", "runc",
+    "git", "gpg", "journalctl", "mount", "python3", "sudo", "systemctl", "umount",
+    "modprobe", "nvidia-ctk", "nvidia-modprobe", "promtool", "build/[a-z/]+",
+)  # fmt: skip
 OURS = ("make", "softgpu", "vcuda", "vcuda-node-agent", "vcuda-scheduler-extender")
 PROGRAM = re.compile(rf"({'|'.join((*OTHERS, *OURS))}) [^:]+")
 # What a reader replaces, and a synopsis.

@@ -45,9 +45,9 @@ Provides: rootlesskit""",
 PROGRAMS = ("dockerd", "docker", "containerd", "ctr", "runc", "rootlesskit")
 # What a host needs to run containers, pages or a machine of another kind, and no build does.
 NOT_FOR_PACKAGES = {
-    *("docker.io", "containerd", "runc", "crun", "podman", "rootlesskit", "uidmap"),
-    *("chromium", "qemu-user-static", "prometheus", "systemd"),
-}
+    "docker.io", "containerd", "runc", "crun", "podman", "rootlesskit", "uidmap",
+    "chromium", "qemu-user-static", "prometheus", "systemd",
+}  # fmt: skip
 
 
 def stanza(name: str, fields: str) -> str:

@@ -12,7 +12,7 @@ from support.engines.podman import Podman, PodmanV2
 ENGINES: dict[str, type[Engine]] = {
     engine.name: engine
     for engine in (
-        *(RuncV1, RuncV2, CrunV2, Docker, DockerV2),
-        *(Ctr, CtrV2, Cri, CriV2, Podman, PodmanV2),
+        RuncV1, RuncV2, CrunV2, Docker, DockerV2,
+        Ctr, CtrV2, Cri, CriV2, Podman, PodmanV2,
     )
-}
+}  # fmt: skip

@@ -90,10 +90,18 @@ class RootlessDocker(Rootless, Docker):
         self._socket = f"{home}/run/d.sock"
         self.host.daemon(
             self.as_user(
-                *("rootlesskit", "--net=host", "--copy-up=/etc", "--copy-up=/run"),
-                *(f"--state-dir={home}/run/rootlesskit", "--propagation=rslave"),
-                *("sh", "-c", 'rm -f /run/docker /run/containerd; exec "$@"', "sh"),
-                *(*self.daemon(f"{home}/data", f"{home}/run/exec"), "--rootless"),
+                "rootlesskit",
+                "--net=host",
+                "--copy-up=/etc",
+                "--copy-up=/run",
+                f"--state-dir={home}/run/rootlesskit",
+                "--propagation=rslave",
+                "sh",
+                "-c",
+                'rm -f /run/docker /run/containerd; exec "$@"',
+                "sh",
+                *self.daemon(f"{home}/data", f"{home}/run/exec"),
+                "--rootless",
             ),
             "dockerd.log",
         )

@@ -26,7 +26,8 @@ _log = logging.getLogger(__name__)
 async def follow(settings: Config) -> None:
     """Run the watch's process and log its lines until cancelled."""
     arguments = (
-        *(settings.driver_root, settings.state_dir),
+        settings.driver_root,
+        settings.state_dir,
         STOP if settings.stop_bypass else REPORT,
         AUTO if settings.driver_limits else OFF,
     )

@@ -68,7 +68,9 @@ class Held:
         context = {gpu.uuid: gpu.context_bytes for gpu in page.gpus}
         shares = {
             share.uuid: Share(
-                *(share.memory_bytes, share.core_ceiling_percent, share.core_percent == 100),
+                share.memory_bytes,
+                share.core_ceiling_percent,
+                share.core_percent == 100,
                 context.get(share.uuid, 0),
             )
             for share in self.allocation.shares

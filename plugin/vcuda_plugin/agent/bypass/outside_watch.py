@@ -119,8 +119,11 @@ class OutsideWatch:
                     slots[held.key] = _slots(held)
                 has_shim = _has_shim(process, slots[held.key])
                 one = detection.Process(
-                    *(process.pid, command, process.memory_bytes or 0),
-                    *(process.busy_percent, has_shim),
+                    process.pid,
+                    command,
+                    process.memory_bytes or 0,
+                    process.busy_percent,
+                    has_shim,
                 )
                 seen.setdefault((held.key, process.uuid), []).append(one)
         return seen, outsiders
@@ -129,8 +132,11 @@ class OutsideWatch:
         """Record the finding as an event. stops: whether the container is stopped next."""
         allocation = held.allocation
         events.record(
-            *(self._state_dir, names.AGENT_PROGRAM, events.BYPASS_FOUND),
-            *(allocation.id, finding.text),
+            self._state_dir,
+            names.AGENT_PROGRAM,
+            events.BYPASS_FOUND,
+            allocation.id,
+            finding.text,
             **events.about(allocation.container_id, allocation.pod),
             why=finding.why,
             gpu=finding.uuid,

@@ -34,9 +34,9 @@ class ContainerPages:
     """
 
     __slots__ = (
-        *("_is_fixed", "_limits", "_size", "_until_ns", "_usage"),
-        *("allocation", "demands", "due", "moved", "rates", "read_ns", "seen"),
-    )
+        "_is_fixed", "_limits", "_size", "_until_ns", "_usage",
+        "allocation", "demands", "due", "moved", "rates", "read_ns", "seen",
+    )  # fmt: skip
 
     def __init__(self, folder: str, allocation: Allocation) -> None:
         """Raises OSError; ValueError: the pages are not those of the allocation."""

@@ -52,10 +52,10 @@ class Demand:
     """
 
     __slots__ = (
-        *("_belief_ns", "_believed_until_ns", "_content_ppm", "_hidden_until_ns"),
-        *("_looks_at_rest", "_on_trial", "_readings"),
-        *("hides_work", "rests", "used_ppm", "wants"),
-    )
+        "_belief_ns", "_believed_until_ns", "_content_ppm", "_hidden_until_ns",
+        "_looks_at_rest", "_on_trial", "_readings",
+        "hides_work", "rests", "used_ppm", "wants",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._readings: list[Reading] = []

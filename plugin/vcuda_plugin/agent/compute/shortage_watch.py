@@ -93,8 +93,11 @@ class ShortageWatch:
                 f"{share.core_percent} % of {share.uuid}"
             )
         events.record(
-            *(self._records.ledger.state_dir, names.AGENT_PROGRAM, finding.kind),
-            *(allocation.id, text),
+            self._records.ledger.state_dir,
+            names.AGENT_PROGRAM,
+            finding.kind,
+            allocation.id,
+            text,
             **events.about(allocation.container_id, allocation.pod),
             gpu=share.uuid,
             times=finding.times,

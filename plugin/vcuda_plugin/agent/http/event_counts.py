@@ -36,13 +36,13 @@ REASONS = (
 KNOWN_REASONS = dict.fromkeys([*(reason for _, reason in REASONS), OTHER], 0)
 KNOWN_KINDS = dict.fromkeys(
     [
-        *(events.CLAIMED, events.TAKEN_OVER, events.REFUSED, events.STOPPED, events.RELEASED),
-        *(events.LIMIT_CHANGED, events.DECIDED, events.THROTTLED, events.OUT_OF_MEMORY),
-        *(events.BYPASS_FOUND, events.AGENT_STARTED, events.AGENT_ENDED),
-        *(events.GPU_UNHEALTHY, events.GPU_HEALTHY, events.NO_GPUS, events.UNCLAIMED),
+        events.CLAIMED, events.TAKEN_OVER, events.REFUSED, events.STOPPED, events.RELEASED,
+        events.LIMIT_CHANGED, events.DECIDED, events.THROTTLED, events.OUT_OF_MEMORY,
+        events.BYPASS_FOUND, events.AGENT_STARTED, events.AGENT_ENDED,
+        events.GPU_UNHEALTHY, events.GPU_HEALTHY, events.NO_GPUS, events.UNCLAIMED,
     ],
     0,
-)
+)  # fmt: skip
 
 
 class Start(NamedTuple):

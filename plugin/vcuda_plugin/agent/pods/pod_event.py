@@ -81,8 +81,14 @@ def _of_container(
     )
     cut = text.encode(errors="replace")[:_MOST_TEXT].decode(errors="ignore")
     yield Happened(
-        *((reason, allocation, gpu), namespace, pod, uid, reason, cut),
-        *(times if type(times) is int and 0 < times < 1 << 31 else 1, event["time"]),
+        (reason, allocation, gpu),
+        namespace,
+        pod,
+        uid,
+        reason,
+        cut,
+        times if type(times) is int and 0 < times < 1 << 31 else 1,
+        event["time"],
     )
 
 

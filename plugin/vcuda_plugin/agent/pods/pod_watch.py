@@ -218,7 +218,7 @@ def _essence(pod: Any) -> dict[str, Any]:
         "metadata": {
             key: pod["metadata"].get(key)
             for key in (
-                *("name", "namespace", "uid", "annotations", "creationTimestamp"),
+                "name", "namespace", "uid", "annotations", "creationTimestamp",
                 "deletionTimestamp",
             )
         },
@@ -226,4 +226,4 @@ def _essence(pod: Any) -> dict[str, Any]:
         "status": {
             key: (pod.get("status") or {}).get(key) for key in ("phase", *unclaimed.STATUSES)
         },
-    }
+    }  # fmt: skip

@@ -74,9 +74,9 @@ class Cluster:
         os.makedirs(folder, 0o755, exist_ok=True)
         while True:
             arguments = (
-                *(self._state_dir, self.node_name, self._kubeconfig),
-                *(self._resources, self._gpu_resource),
-            )
+                self._state_dir, self.node_name, self._kubeconfig,
+                self._resources, self._gpu_resource,
+            )  # fmt: skip
             watch = child.running(MODULE, *arguments)
             async with watch as (self._process, reports):
                 self._write()

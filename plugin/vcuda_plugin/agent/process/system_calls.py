@@ -94,10 +94,10 @@ MODULES = ("init_module", "finit_module", "delete_module")
 HANDLES = ("open_by_handle_at",)
 # Calls that a server does not need if it starts no process, signals none and connects to nothing.
 UNUSED_BY_SERVERS = (
-    *("execve", "execveat", "fork", "vfork", "connect", "sendmmsg"),
+    "execve", "execveat", "fork", "vfork", "connect", "sendmmsg",
     # Without these, libc's abort() ends the process with an invalid instruction.
-    *("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"),
-)
+    "kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal",
+)  # fmt: skip
 _WITH_ARGUMENTS = ("clone", "clone3", "socket", "socketpair", "sendto", "sendmsg")
 _FOR_SOME_PROCESSES = {*MODULES, *HANDLES, *UNUSED_BY_SERVERS, *_WITH_ARGUMENTS}
 NEVER = tuple(sorted(_NUMBERS.keys() - _FOR_SOME_PROCESSES))

@@ -30,8 +30,12 @@ class QuotaFollower(Follower):
         self._events_path = folder + "/events"
         selector = f"metadata.name={place.name}"
         super().__init__(
-            *(api, folder + "/configmaps", "name"),
-            *(self._put_map, self._drop_map, self._keep_maps),
+            api,
+            folder + "/configmaps",
+            "name",
+            self._put_map,
+            self._drop_map,
+            self._keep_maps,
             fieldSelector=selector,
         )
 

@@ -82,8 +82,11 @@ def _sign(openssl: str, folder: str, server_names: Sequence[str]) -> None:
         # openssl req -x509 makes an authority by default.
         "ca": ("-addext", "keyUsage=critical,keyCertSign"),
         "server": (
-            *(*by_authority, "-addext", f"subjectAltName={known_as}"),
-            *("-addext", "extendedKeyUsage=serverAuth"),
+            *by_authority,
+            "-addext",
+            f"subjectAltName={known_as}",
+            "-addext",
+            "extendedKeyUsage=serverAuth",
         ),
         "client": (*by_authority, "-addext", "extendedKeyUsage=clientAuth"),
     }

@@ -143,14 +143,14 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
     metadata = _mapping(pod.get("metadata"))
     namespace, uid = str(metadata.get("namespace", "")), str(metadata.get("uid", ""))
     return PodAsk(
-        *(
-            tuple(containers),
-            _wanted(annotations),
-            gpu_order,
-            node_order,
-            tuple(sorted(words.items())),
-        ),
-        *(namespace, uid, tenancy_of(annotations, namespace)),
+        tuple(containers),
+        _wanted(annotations),
+        gpu_order,
+        node_order,
+        tuple(sorted(words.items())),
+        namespace,
+        uid,
+        tenancy_of(annotations, namespace),
     )
 
 
