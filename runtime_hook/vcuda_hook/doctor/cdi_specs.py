@@ -6,6 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from vcuda_oci.model import names
 
@@ -25,15 +26,17 @@ _KIND = re.compile(r"\bkind\"?\s*:\s*\"?((?:vcuda\.io|nvidia\.com)/[\w.-]+)")
 _PATH = re.compile(r"\b(hostPath|path)\"?\s*:\s*[\"']?(/[^\"',}\n]+?)[\"']?\s*(?=[,}\n]|$)")
 
 
+@dataclass
 class Specification:
     """missing: the host's files and device nodes that it names and that do not exist.
 
     kind: "" for another vendor's. unreadable: the reason, or "".
     """
 
-    def __init__(self, path: str, kind: str, missing: Sequence[str], unreadable: str = "") -> None:
-        self.path, self.kind, self.missing = path, kind, list(missing)
-        self.unreadable = unreadable
+    path: str
+    kind: str
+    missing: Sequence[str]
+    unreadable: str = ""
 
 
 def examine(settings: Config) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass
 
 from ..hooks import device_program, device_rules
 from .finding import ERROR, OK, UNKNOWN, Finding
@@ -16,14 +17,15 @@ RULES = "device-rules"
 CHECKS = (RULES,)
 
 
+@dataclass
 class Cgroups:
     """version: of the hierarchy that checks devices; 0: none does.
 
     refused: errno with which the kernel refuses a device program of version 2; 0: it loads one.
     """
 
-    def __init__(self, version: int, refused: int = 0) -> None:
-        self.version, self.refused = version, refused
+    version: int
+    refused: int = 0
 
 
 def examine(settings: Config) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from vcuda_oci.ledger import liveness
 from vcuda_oci.ledger.ledger import Ledger
@@ -22,16 +23,17 @@ DEAD, UNSHIMMED = "dead-containers", "shim-not-loaded"
 CHECKS = (DEAD, UNSHIMMED)
 
 
+@dataclass
 class Container:
     """is_alive: as a claim judges it. processes: those with a libcuda but without the shim.
 
     hidden: some of its processes could not be examined.
     """
 
-    def __init__(self, id: str, is_alive: bool) -> None:
-        self.id, self.is_alive = id, is_alive
-        self.processes: list[Process] = []
-        self.hidden = False
+    id: str
+    is_alive: bool
+    processes: list[Process] = field(default_factory=list)
+    hidden: bool = False
 
 
 def examine(settings: Config) -> list[Finding]:

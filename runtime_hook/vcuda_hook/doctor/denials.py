@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from .finding import OK, UNKNOWN, WARNING, Finding
 
@@ -29,11 +30,13 @@ _SELINUX = re.compile(r"avc:\s+denied\s.*?\b(?:path|name)=\"([^\"]*)\".*?\bscont
 _OURS = re.compile(r"vcuda|nvidia|libcuda")
 
 
+@dataclass
 class Denied:
     """module: "AppArmor" or "SELinux". subject: the profile or type that was denied."""
 
-    def __init__(self, module: str, subject: str, path: str) -> None:
-        self.module, self.subject, self.path = module, subject, path
+    module: str
+    subject: str
+    path: str
 
 
 def examine(settings: Config) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import dataclass, field
 
 from vcuda_oci.host import device_nodes, driver_scan
 from vcuda_oci.model.errors import VcudaError
@@ -21,6 +22,7 @@ _LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 _UVM = "nvidia-uvm"
 
 
+@dataclass
 class Driver:
     """root: "" for the host's own. no_library: the error if no library was found.
 
@@ -29,12 +31,12 @@ class Driver:
     kernel's number for nvidia-uvm; None: unknown.
     """
 
-    def __init__(self, root: str, no_library: VcudaError | None = None) -> None:
-        self.root, self.no_library = root, no_library
-        self.versions: dict[str, str] = {}
-        self.kernel = ""
-        self.numbers: dict[str, tuple[int, int] | None] = {}
-        self.uvm_major: int | None = None
+    root: str
+    no_library: VcudaError | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    kernel: str = ""
+    numbers: dict[str, tuple[int, int] | None] = field(default_factory=dict)
+    uvm_major: int | None = None
 
 
 def examine(settings: Config) -> list[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from vcuda_oci.model import names
 from vcuda_oci.start import apply_share
@@ -37,14 +38,17 @@ class Installation:
             self.shim = None
 
 
+@dataclass
 class LowLevel:
     """name: as set. path: None: not found. says: the first line of its --version, or "".
 
     unlinked: device nodes without a link to their number in /dev/char.
     """
 
-    def __init__(self, name: str, path: str | None, version: str, unlinked: Sequence[str]) -> None:
-        self.name, self.path, self.version, self.unlinked = name, path, version, unlinked
+    name: str
+    path: str | None
+    version: str
+    unlinked: Sequence[str]
 
 
 def examine(settings: Config) -> list[Finding]:

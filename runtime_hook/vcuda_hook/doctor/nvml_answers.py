@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 
 from vcuda_oci.host import driver_scan, nvml
 from vcuda_oci.model.errors import VcudaError
@@ -20,11 +21,13 @@ ANSWERS, PERSISTENCE = "nvml", "persistence"
 CHECKS = (ANSWERS, PERSISTENCE)
 
 
+@dataclass
 class Gpu:
     """persists: whether persistence mode is on; None: unknown."""
 
-    def __init__(self, index: int, uuid: str, persists: bool | None) -> None:
-        self.index, self.uuid, self.persists = index, uuid, persists
+    index: int
+    uuid: str
+    persists: bool | None
 
 
 def examine(settings: Config) -> list[Finding]:

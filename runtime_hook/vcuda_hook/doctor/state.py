@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.errors import VcudaError
@@ -25,6 +27,7 @@ _IN_MEMORY = ("tmpfs", "ramfs")
 _OPTIONS = {"nosuid": os.ST_NOSUID, "nodev": os.ST_NODEV, "noexec": os.ST_NOEXEC}
 
 
+@dataclass
 class Place:
     """A folder, or its nearest parent that exists. kind: its file system, as mounted.
 
@@ -33,13 +36,16 @@ class Place:
     write to it. free_files: None if the file system does not count them.
     """
 
-    def __init__(self, path: str, there: str) -> None:
-        self.path, self.there = path, there
-        self.is_folder, self.is_ours, self.is_writable = True, True, True
-        self.kind, self.is_apart = "", False
-        self.missing: list[str] = []
-        self.free_bytes = 0
-        self.free_files: int | None = None
+    path: str
+    there: str
+    is_folder: bool = True
+    is_ours: bool = True
+    is_writable: bool = True
+    kind: str = ""
+    is_apart: bool = False
+    missing: Sequence[str] = ()
+    free_bytes: int = 0
+    free_files: int | None = None
 
 
 def examine(settings: Config) -> list[Finding]:

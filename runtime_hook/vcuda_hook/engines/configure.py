@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import sys
+from dataclasses import dataclass, field
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
@@ -33,16 +34,18 @@ _ENGINES: dict[str, Any] = {
 }
 
 
+@dataclass
 class Outcome:
     """before, after: the file's text; None: no file. left: what undo could not remove, with the
     reason.
     """
 
-    def __init__(self, path: str, before: str | None, after: str | None) -> None:
-        self.path, self.before, self.after = path, before, after
-        self.notes: list[str] = []
-        self.left: list[str] = []
-        self.then_run = ""
+    path: str
+    before: str | None
+    after: str | None
+    notes: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    then_run: str = ""
 
     @property
     def diff(self) -> str:

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from .texts.toml_document import Document
 
@@ -39,17 +40,20 @@ _NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 _CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 
 
+@dataclass
 class Handler:
     """A low-level runtime by the engine's name for it. path: "": the engine chooses."""
 
-    def __init__(self, name: str, path: str, file: str) -> None:
-        self.name, self.path, self.file = name, path, file
-        # of containerd only
-        self.container_annotations: list[str] = []
-        self.pod_annotations: list[str] = []
-        self.systemd_cgroup = False
+    name: str
+    path: str
+    file: str
+    # of containerd only
+    container_annotations: list[str] = field(default_factory=list)
+    pod_annotations: list[str] = field(default_factory=list)
+    systemd_cgroup: bool = False
 
 
+@dataclass
 class Engine:
     """default: the handler of containers that name none; "": the engine's own. default_file: the
     file that sets it.
@@ -58,13 +62,13 @@ class Engine:
     vcuda's hook.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.files: list[str] = []
-        self.handlers: dict[str, Handler] = {}
-        self.default, self.default_file = "", ""
-        self.broken: list[tuple[str, Exception]] = []
-        self.hooks: list[str] = []
+    name: str
+    files: list[str] = field(default_factory=list)
+    handlers: dict[str, Handler] = field(default_factory=dict)
+    default: str = ""
+    default_file: str = ""
+    broken: list[tuple[str, Exception]] = field(default_factory=list)
+    hooks: list[str] = field(default_factory=list)
 
 
 def read(etc: str = "") -> list[Engine]:

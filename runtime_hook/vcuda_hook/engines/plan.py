@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .text_edit import Setting
@@ -13,6 +15,7 @@ EVERY = "all"
 NAME = "vcuda"
 
 
+@dataclass
 class Options:
     """path: the engine's file. program: vcuda's runtime, or hook, by its full path.
 
@@ -20,16 +23,16 @@ class Options:
     the hook for each container, not only for those with an annotation of a request.
     """
 
-    def __init__(
-        self, path: str, program: str, settings: str, default: bool = False, always: bool = False
-    ) -> None:
-        self.path, self.program, self.settings = path, program, settings
-        self.default, self.always = default, always
+    path: str
+    program: str
+    settings: str
+    default: bool = False
+    always: bool = False
 
 
+@dataclass
 class Plan:
     """settings: to add, in this order. notes: for the operator."""
 
-    def __init__(self, settings: list[Setting]) -> None:
-        self.settings = settings
-        self.notes: list[str] = []
+    settings: list[Setting]
+    notes: list[str] = field(default_factory=list)

@@ -6,6 +6,7 @@ A setting is (path, value). A form, "json" or "toml", is a module with parse, pu
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 from vcuda_oci.model.errors import VcudaError
 
@@ -23,6 +24,7 @@ MISSING = object()
 _FORMATS: dict[str, Any] = {"json": json_text, "toml": toml_text}
 
 
+@dataclass
 class Done:
     """An edit of one file, with all that undo needs.
 
@@ -30,10 +32,10 @@ class Done:
     which undo restores `before` byte for byte. settings: those that `before` lacked.
     """
 
-    def __init__(
-        self, form: str, before: str | None, states: list[str], settings: list[Setting]
-    ) -> None:
-        self.form, self.before, self.states, self.settings = form, before, states, settings
+    form: str
+    before: str | None
+    states: list[str]
+    settings: list[Setting]
 
 
 def parse(form: str, text: str, where: str) -> dict[str, Any]:

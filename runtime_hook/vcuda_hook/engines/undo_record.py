@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import dataclass
 
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
@@ -18,11 +19,12 @@ from .text_edit import Done
 VERSION = 1
 
 
+@dataclass
 class Record:
     """done: the edit. folders: created for the file, the lowest first."""
 
-    def __init__(self, done: Done, folders: list[str]) -> None:
-        self.done, self.folders = done, folders
+    done: Done
+    folders: list[str]
 
 
 def path_of(settings: str, engine: str, edited: str) -> str:

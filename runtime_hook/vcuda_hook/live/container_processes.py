@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from vcuda_oci.guest import process
 from vcuda_oci.model import names
@@ -19,11 +20,13 @@ _STATE_SECONDS = 10
 _MOST_LIBCUDAS = 16
 
 
+@dataclass
 class Process:
     """foreign: the path of a mapped libcuda if the shim is not mapped; "" otherwise."""
 
-    def __init__(self, pid: int, name: str, foreign: str) -> None:
-        self.pid, self.name, self.foreign = pid, name, foreign
+    pid: int
+    name: str
+    foreign: str
 
 
 def init_of(runtime: Sequence[str], container_id: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 
 from vcuda_oci.guest import page_file
 from vcuda_oci.pages import layout, page_reader
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 SAMPLE_SECONDS = 0.2
 
 
+@dataclass
 class Sample:
     """A sample of one container's pages at `at_ns` (CLOCK_MONOTONIC).
 
@@ -30,13 +32,13 @@ class Sample:
     page's inode; a restarted container has a new page.
     """
 
-    def __init__(
-        self, at_ns: int, file: int, page: page_reader.Usage, context_bytes: list[int | None]
-    ) -> None:
-        self.at_ns, self.file = at_ns, file
-        self.gpus, self.context_bytes = page.gpus, context_bytes
+    at_ns: int
+    file: int
+    gpus: Sequence[page_reader.UsageGpu]
+    context_bytes: Sequence[int | None]
 
 
+@dataclass
 class Use:
     """The use of one GPU's share. counters: the page's figures; None: it has none.
 
@@ -45,16 +47,10 @@ class Use:
     page.
     """
 
-    def __init__(
-        self,
-        core_percent: float | None = None,
-        counters: page_reader.UsageGpu | None = None,
-        context_bytes: int | None = None,
-        waited_percent: float | None = None,
-    ) -> None:
-        self.core_percent, self.counters = core_percent, counters
-        self.waited_percent = waited_percent
-        self.context_bytes = context_bytes  # part of counters.held_bytes: the charge for contexts
+    core_percent: float | None = None
+    counters: page_reader.UsageGpu | None = None
+    context_bytes: int | None = None  # part of counters.held_bytes: the charge for contexts
+    waited_percent: float | None = None
 
 
 def measure(ledger: Ledger, allocations: Sequence[Allocation], seconds: float) -> list[list[Use]]:
@@ -79,8 +75,8 @@ def take_sample(
         return None
     now = time.monotonic_ns()
     if before and before.file == file and None not in before.context_bytes:
-        return Sample(now, file, page, before.context_bytes)
-    return Sample(now, file, page, _context_bytes(ledger, allocation))
+        return Sample(now, file, page.gpus, before.context_bytes)
+    return Sample(now, file, page.gpus, _context_bytes(ledger, allocation))
 
 
 def between(allocation: Allocation, earlier: Sample | None, later: Sample | None) -> list[Use]:

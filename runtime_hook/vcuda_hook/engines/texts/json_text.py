@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,11 +16,14 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 
 
+@dataclass
 class _Member:
     """Offsets of one `"key": value`; key: with its quotes."""
 
-    def __init__(self, name: str, start: int, value: int, end: int) -> None:
-        self.name, self.start, self.value, self.end = name, start, value, end
+    name: str
+    start: int
+    value: int
+    end: int
 
 
 def parse(text: str) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .toml_values import CONTROL, SPACE, TomlError, key, scalar
 
 TYPE_CHECKING = False
@@ -15,6 +17,7 @@ Path = tuple[str, ...]
 _BY_HEADER, _BY_CHILD, _BY_DOTS, _INLINE = "header", "child", "dots", "inline"
 
 
+@dataclass
 class Section:
     """A header and the lines of its keys. path: () above the first header.
 
@@ -22,15 +25,19 @@ class Section:
     in_array: the table, or one above it, is an element of an array of tables.
     """
 
-    def __init__(self, path: Path, start: int, keys_end: int, in_array: bool) -> None:
-        self.path, self.start, self.keys_end, self.in_array = path, start, keys_end, in_array
+    path: Path = ()
+    start: int = 0
+    keys_end: int = 0
+    in_array: bool = False
 
 
+@dataclass
 class Line:
     """`key = value`. start, end: of its lines, with the newline. value: offsets of the value."""
 
-    def __init__(self, start: int, end: int, value: tuple[int, int]) -> None:
-        self.start, self.end, self.value = start, end, value
+    start: int
+    end: int
+    value: tuple[int, int]
 
 
 class Document:
@@ -44,7 +51,7 @@ class Document:
         self.text = text
         self.tree: dict[str, Any] = {}
         self.lines: dict[Path, Line] = {}
-        self.sections = [Section((), 0, 0, False)]
+        self.sections = [Section()]
         self._made: dict[int, str] = {}
         self._open: dict[str, Any] = self.tree
         at = 0
