@@ -56,7 +56,7 @@ class PolicyNode:
         """
         id = f"c{len(self.ledger.read()[0])}"
         options = {key.replace("_", "-"): value for key, value in words.items()}
-        asked = request.RawRequest({"memory": "256MiB", "gpu": "0", **options}, "test", False)
+        asked = request.RawRequest({"memory": "256MiB", "gpu": "0", **options}, "test")
         # Its claimant is this process, so it lives as long as the test.
         owner, wanted, rules = Owner(id, id), request.parse(asked), claim.Rules()
         allocation, _ = claim.claim(

@@ -34,7 +34,7 @@ class RawRequest(Record):
         self,
         words: dict[str, str],
         where: str,
-        from_env: bool,
+        from_env: bool = False,
         sources: dict[str, str] | None = None,
     ) -> None:
         self.words, self.where, self.from_env = words, where, from_env
@@ -57,21 +57,21 @@ def find(container: Container) -> RawRequest | None:
             if tail not in names.OTHER_KEYS:
                 words[tail] = value
     if words:
-        return RawRequest(words, "annotations", image_may_annotate(annotations))
+        return RawRequest(words, "annotations", from_env=image_may_annotate(annotations))
     sources = _request_mounts(container) if container.is_pod else {}
     if sources:
         words = {key: source.rpartition("/")[2] for key, source in sources.items()}
-        return RawRequest(words, "mounts", False, sources)
+        return RawRequest(words, "mounts", sources=sources)
     env, words = container.environment, {}
     for key, value in env.items():
         if key.startswith(names.ENV_PREFIX):
             words[key[len(names.ENV_PREFIX) :].lower().replace("_", "-")] = value
     if words:
-        return RawRequest(words, "env", True)
+        return RawRequest(words, "env", from_env=True)
     # "", "void" and "none" mean no GPU to NVIDIA's runtime too.
     visible = env.get(names.NVIDIA_VISIBLE_DEVICES, "")
     if visible not in ("", "void", "none"):
-        return RawRequest({"gpu": visible}, _NVIDIA, True)
+        return RawRequest({"gpu": visible}, _NVIDIA, from_env=True)
     return None
 
 

@@ -88,12 +88,12 @@ def claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[Allo
             return _claim(ledger, host, wanted, rules)
         except NoRoom:
             tries -= 1
-            if not tries or not _free_space(ledger, tries % _SEARCH_EACH == 0):
+            if not tries or not _free_space(ledger, search=tries % _SEARCH_EACH == 0):
                 raise
 
 
-def _free_space(ledger: Ledger, search: bool) -> bool:
-    return ledger.make_room(search) or (not search and ledger.make_room(True))
+def _free_space(ledger: Ledger, *, search: bool) -> bool:
+    return ledger.make_room(search=search) or (not search and ledger.make_room(search=True))
 
 
 def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[Allocation, bool]:

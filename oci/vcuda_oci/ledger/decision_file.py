@@ -105,7 +105,7 @@ def _ask_agent(owner: Owner, state_dir: str) -> None:
     request = "\0".join((owner.namespace, owner.pod_name)).encode(errors="replace")
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
-            asking.setblocking(False)
+            asking.settimeout(0)
             asking.sendto(request, f"{state_dir}/{names.POD_LOOKUP}")
     except OSError:
         pass

@@ -57,7 +57,7 @@ def dumps(value: Any) -> str:
         raise TypeError(f"{type(other).__name__} is not a JSON value")
 
     ascii_string = _json.encode_basestring_ascii
-    encode = _json.make_encoder(None, refuse, ascii_string, None, ":", ",", False, False, True)
+    encode = _json.make_encoder(None, refuse, ascii_string, None, ":", ",", False, False, True)  # noqa: FBT003 - takes no names
     try:
         return "".join(encode(value, 0))
     except RecursionError:

@@ -236,7 +236,7 @@ def _answer(connection: socket.socket) -> bytes:
 
 def _has_left(connection: socket.socket) -> bool:
     """Whether the launcher has given up or ended."""
-    connection.setblocking(False)  # with a timeout Python would wait for data
+    connection.settimeout(0)  # with a timeout Python would wait for data
     try:
         return not connection.recv(1, socket.MSG_PEEK)
     except BlockingIOError:

@@ -15,7 +15,7 @@ def notify(state: str) -> None:
     if address[:1] not in ("/", "@"):
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
-        datagrams.setblocking(False)  # a busy systemd must not block the service
+        datagrams.settimeout(0)  # a busy systemd must not block the service
         try:
             datagrams.connect(address.replace("@", "\0", 1))
             datagrams.send(state.encode())

@@ -116,7 +116,7 @@ class _UvicornServer(uvicorn.Server):
     """uvicorn's server with a limit on its shutdown, which uvicorn itself has only since 0.22."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().call_later(_END_SECONDS, setattr, self, "force_exit", True)
+        asyncio.get_running_loop().call_later(_END_SECONDS, setattr, self, "force_exit", True)  # noqa: FBT003
         await super().shutdown(sockets)
 
 

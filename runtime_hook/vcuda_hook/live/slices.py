@@ -46,7 +46,7 @@ def parse(text: str) -> tuple[str, Request]:
         if not colon or (key in words and key != "gpu"):
             raise VcudaError(f"'{part}' is no part of a request", where, "write core:30")
         words[key] = f"{words[key]},{value}" if key in words else value
-    return name, request.parse(request.RawRequest(words, where, False))
+    return name, request.parse(request.RawRequest(words, where))
 
 
 def claim_slice(ledger: Ledger, host: Host, name: str, wanted: Request, settings: Config) -> bool:

@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace, settings: settings_file.Config) -> NoRetu
     mounted = [destination for _, destination in settings.extra_mounts]
     program.check(tree, scratch + "/root", mounted)
     spec.write(tree, command.config_path)
-    raw = request.RawRequest(words, "command line", False)
+    raw = request.RawRequest(words, "command line")
     container = container_of(tree, container_id, scratch)
     creation = main.creation_of(command, low_level, os.getpid(), names.COMMAND)
     main.share_gpu(command, container, raw, settings, creation)

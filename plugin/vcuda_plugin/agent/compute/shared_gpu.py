@@ -20,7 +20,7 @@ class SharedGpu:
 
     def __init__(self, sharing: Sequence[tuple[str, ContainerPages, int]]) -> None:
         self._parts = [
-            (id, pages, at, pages.demands[at], Tenant(pages.allocation.shares[at], False))
+            (id, pages, at, pages.demands[at], Tenant(pages.allocation.shares[at], wants=False))
             for id, pages, at in sharing
         ]
         self._tenants = [tenant for *_, tenant in self._parts]

@@ -55,7 +55,7 @@ def forked(*modules: str) -> Iterator[None]:
         finally:
             os._exit(0)
     its.close()
-    ours.setblocking(False)
+    ours.settimeout(0)
     _servers.append(ours)
     try:
         yield

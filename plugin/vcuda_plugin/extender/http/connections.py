@@ -64,7 +64,7 @@ class Listener:
         self._again: asyncio.TimerHandle | None = None
         self._next_check: asyncio.TimerHandle | None = None  # while connections are open
         self.sockets = [listening]
-        listening.setblocking(False)
+        listening.settimeout(0)
         loop.add_reader(listening, self._accept)
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class Listener:
             if not self._make_room():
                 accepted.close()
                 continue
-            accepted.setblocking(False)
+            accepted.settimeout(0)
             client = _Client(accepted)
             self._open[client] = None
             if not self._next_check:
