@@ -84,7 +84,9 @@ def nvml_entries(include: str, compiler: str) -> list[Entry]:
         text = expand([path], defines, compiler)
         names |= set(NVML_FUNCTION.findall(text))
         processes |= showing_processes(text)
-    return [Entry(name, "nvml", True, name in processes) for name in sorted(names)]
+    return [
+        Entry(name, "nvml", typed=True, shows_processes=name in processes) for name in sorted(names)
+    ]
 
 
 def showing_processes(text: str) -> set[str]:
