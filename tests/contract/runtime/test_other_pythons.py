@@ -1,4 +1,7 @@
-"""The start path's tests on every other supported version of Python."""
+"""The start path's tests on the oldest and the newest supported Python.
+
+`tests/engines/test_pythons.py` starts a container on each version between them too.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,8 @@ import pytest
 from support import pythons
 from support.files import ROOT
 
-OTHERS = [
-    version for version in pythons.VERSIONS if version != "{}.{}".format(*sys.version_info[:2])
-]
+THIS = "{}.{}".format(*sys.version_info[:2])
+OTHERS = [version for version in (pythons.VERSIONS[0], pythons.VERSIONS[-1]) if version != THIS]
 LOADED = """
 import sys
 sys.path.insert(0, "oci")
