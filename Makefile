@@ -79,9 +79,7 @@ unit: $(VENV)/bin/pytest ## the tests of pure code, in under a minute, without r
 $(VENV)/bin/pytest:
 	@echo "$@: not found; run 'sudo make prepare'" >&2; exit 1
 
-# Half as many again as processors: for half of its time a test waits. Twice as many save a minute of
-# fifteen, and find time-outs that are the machine's.
-AT_A_TIME = $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
+AT_A_TIME = $(shell echo $$(($$(nproc) * 2))) # for half of its time a test waits
 .PHONY: test
 test: prepare packages ## every test, on real engines and the software GPU; ARGS=… goes to pytest
 	-@tests/support/make-root

@@ -42,6 +42,7 @@ def test_both_halves_run_and_either_failure_counts(
         "CALLS": str(tmp_path / "calls"),
         "BESIDE": str(beside),
         "ALONE": str(alone),
+        "TEST_TMP": "disk",
     }
     done = subprocess.run(
         [SCRIPT, "3", "tests/unit", "-k", "ledger"],
