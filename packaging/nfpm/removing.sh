@@ -21,7 +21,7 @@ if [ @PACKAGE@ = vcuda-runtime ]; then
   fi
   if [ "$told" ]; then
     timeout 60 vcuda configure all --undo ||
-      say "engines' files: what was just told stays; take vcuda's entries out by hand"
+      say "engines' files: what was just told stays; remove vcuda's entries by hand"
   fi
 fi
 

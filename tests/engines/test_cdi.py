@@ -110,7 +110,7 @@ def test_a_named_slice_holds_its_limits_in_every_container_together(host: Host) 
     assert json.loads(second.stdout)["exact_bytes"] == LIMIT // 2
     assert (removed.rc, removed.stderr) == (
         1,
-        "vcuda: train: a process uses it; end it, or say --force: another may then get the same "
+        "vcuda: train: a process uses it; end it, or use --force: another may then get the same "
         "share\n",
     )
 

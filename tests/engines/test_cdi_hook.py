@@ -190,7 +190,7 @@ def test_a_slice_and_a_share_of_its_own_are_refused_together(host: Host, contain
     with host.podman.using(host.product.runtime):
         result = host.podman.podman("run", "--rm", *words)
     assert (result.rc != 0, result.stdout) == (True, "")
-    assert "annotations: a share, and a slice by CDI beside it; ask for one" in result.stderr
+    assert "annotations: asks for a share and for a slice by CDI; ask for one" in result.stderr
     assert [held["id"] for held in host.product.allocations(host.podman)] == ["cdi@train"]
 
 

@@ -150,7 +150,7 @@ def test_podman_build_step_has_a_share_and_leaves_no_mount_point(
 
 
 def layer_of_a_build_step(engine: LowLevel, step: str, devices: Sequence[str]) -> set[str]:
-    """Run a step as BuildKit does on cgroup v2; return what is no folder in its layer.
+    """Run a step as BuildKit does on cgroup v2; return what is not a folder in its layer.
 
     BuildKit calls `run --keep`, tries to unmount the root until it is no longer busy, removes the
     bundle, and deletes the container last.

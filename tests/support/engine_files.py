@@ -8,7 +8,9 @@ from vcuda_hook.doctor.finding import OK, Finding
 from vcuda_hook.engines import engine_settings
 
 ALL_OK = {
-    "nvidia-default": Finding("nvidia-default", OK, "NVIDIA's runtime is no engine's default"),
+    "nvidia-default": Finding(
+        "nvidia-default", OK, "no engine has NVIDIA's runtime as its default"
+    ),
     "dropped-annotations": Finding(
         "dropped-annotations", OK, "no handler of vcuda's drops a request"
     ),

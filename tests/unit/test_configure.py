@@ -122,13 +122,13 @@ def test_the_record_is_readable_by_root_only(conf: EngineConf) -> None:
     ("engine", "text", "complaint"),
     [
         ("docker", '{\n "a": 1,,\n}', "FILE:2: is not JSON: "),
-        ("docker", '{"runtimes": []}', "FILE: runtimes is no table; make it one, or remove it"),
+        ("docker", '{"runtimes": []}', "FILE: runtimes is not a table; make it one, or remove it"),
         (
             "docker",
             '{"runtimes": {"vcuda": {"path": "/opt/mine"}}}',
-            "FILE: runtimes.vcuda is there, but not as it has to be; remove it, and run this again",
+            "FILE: runtimes.vcuda exists with another value; remove it, and run this again",
         ),
-        ("containerd", "version = 2\n[plugins", "FILE:2: is not TOML: a header that does not end"),
+        ("containerd", "version = 2\n[plugins", "FILE:2: is not TOML: unclosed header"),
         (
             "containerd",
             'version = 2\ndisabled_plugins = ["cri"]\n',
@@ -166,7 +166,7 @@ def test_a_runtime_that_is_not_there_is_refused(conf: EngineConf, capsys: Any) -
     os.unlink(conf.runtime)
     assert conf.run("docker") == 1
     assert capsys.readouterr().err == (
-        f"vcuda: {conf.runtime}: is no program; install vcuda, or name it by --runtime-path\n"
+        f"vcuda: {conf.runtime}: is not a program; install vcuda, or name it by --runtime-path\n"
     )
     assert not os.path.exists(conf.path)
 

@@ -75,7 +75,5 @@ def test_a_record_that_is_damaged_stops_no_other(host: Host, capsys: Any) -> Non
 def test_all_is_accepted_only_with_undo(host: Host, words: list[str], capsys: Any) -> None:
     before = host.texts()
     assert host.run("all", *words) == 1
-    assert capsys.readouterr().err == (
-        "vcuda: all: only takes back what was written; say --undo alone\n"
-    )
+    assert capsys.readouterr().err == ("vcuda: all: works only with --undo; use --undo alone\n")
     assert host.texts() == before

@@ -92,7 +92,7 @@ def test_a_later_file_changes_which_handler_is_the_default(conf: EngineConf) -> 
     [
         (
             'monitor_path = "/nowhere/conmon"\n',
-            "CRI-O's monitor /nowhere/conmon is no program; correct monitor_path in CRI-O's "
+            "CRI-O's monitor /nowhere/conmon is not a program; correct monitor_path in CRI-O's "
             "configuration",
         ),
         (

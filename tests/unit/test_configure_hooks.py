@@ -134,8 +134,7 @@ def test_a_file_of_another_program_stays(hooks: HooksFolder, capsys: Any) -> Non
     write(hooks.path, text)
     assert hooks.run("podman") == 1
     assert capsys.readouterr().err == (
-        f"vcuda: {hooks.path}: hook is there, but not as it has to be; remove it, and run this "
-        "again\n"
+        f"vcuda: {hooks.path}: hook exists with another value; remove it, and run this again\n"
     )
     assert open(hooks.path).read() == text  # noqa: SIM115
 
@@ -144,8 +143,11 @@ def test_a_file_of_another_program_stays(hooks: HooksFolder, capsys: Any) -> Non
     ("words", "line"),
     [
         (["docker"], "--hooks: docker reads no hooks.d; leave it out; these have one: crio, "),
-        (["podman", "--default"], "--default: is about a runtime; leave it out, or --hooks"),
-        (["crio", "--runtime-path", "/x"], "--runtime-path: is about a runtime; leave it out, "),
+        (["podman", "--default"], "--default: is an option of runtimes; leave it out, or --hooks"),
+        (
+            ["crio", "--runtime-path", "/x"],
+            "--runtime-path: is an option of runtimes; leave it out, ",
+        ),
     ],
 )
 def test_options_of_the_other_entry_point_are_refused(
@@ -158,11 +160,13 @@ def test_options_of_the_other_entry_point_are_refused(
 
 def test_always_without_hooks_is_refused(hooks: HooksFolder, capsys: Any) -> None:
     assert main.main(["--config", hooks.settings, "configure", "podman", "--always"]) == 1
-    assert capsys.readouterr().err == "vcuda: --always: is about a hook; say --hooks too\n"
+    assert capsys.readouterr().err == "vcuda: --always: is an option of hooks; use --hooks too\n"
 
 
 def test_a_hook_that_is_not_installed_is_named(hooks: HooksFolder, capsys: Any) -> None:
     os.unlink(hooks.hook)
     assert hooks.run("podman") == 1
-    assert capsys.readouterr().err.startswith(f"vcuda: {hooks.hook}: is no program; install vcuda")
+    assert capsys.readouterr().err.startswith(
+        f"vcuda: {hooks.hook}: is not a program; install vcuda"
+    )
     assert not os.path.exists(hooks.path)

@@ -55,7 +55,7 @@ def test_only_the_added_json_settings_change(
     try:
         after, done = done_to("json", before, DOCKER)
     except VcudaError:
-        # The existing value is no table, or another tool's.
+        # The existing value is not a table, or another tool's.
         known = tree.get("runtimes", {})
         assert not isinstance(known, dict) or "vcuda" in known or tree["default-runtime"] != "vcuda"
         return
@@ -257,12 +257,12 @@ def test_a_text_that_does_not_parse_is_reported_with_its_line(
         (
             "toml",
             'plugins."x/y" = 3',
-            'file: plugins."x/y" is no table; make it one, or remove it',
+            'file: plugins."x/y" is not a table; make it one, or remove it',
         ),
         (
             "toml",
             '[plugins."x/y".containerd.runtimes.vcuda]\ntype = "v1"',
-            'file: plugins."x/y".containerd.runtimes.vcuda is there, but not as it has to be; '
+            'file: plugins."x/y".containerd.runtimes.vcuda exists with another value; '
             "remove it, and run this again",
         ),
     ],

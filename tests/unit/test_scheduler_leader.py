@@ -144,7 +144,9 @@ def test_a_replica_without_the_lease_counts_and_binds_nothing() -> None:
 
 @pytest.mark.parametrize("where", ["x", "/x", "x/", "x/y/z"])
 def test_a_lease_needs_a_namespace_and_a_name(where: str) -> None:
-    with pytest.raises(VcudaError, match=f"--lease {where}: is no Lease; write NAMESPACE/NAME"):
+    with pytest.raises(
+        VcudaError, match=f"--lease {where}: is not the name of a Lease; write NAMESPACE/NAME"
+    ):
         Group().leader("one", where)
 
 

@@ -136,15 +136,15 @@ def test_use_and_limits_are_reported_in_cards() -> None:
     ("text", "why"),
     [
         ("{", "gpu_quota is not JSON: unexpected end of data: line 1 column 2 (char 1)"),
-        ("[]", "gpu_quota is no object; write "),
+        ("[]", "gpu_quota is not an object; write "),
         ('{"t": 1}', "of 't': write an object of quota and pool"),
         ('{"t": {"qouta": {}}}', "of 't': write an object of quota and pool"),
-        ('{"t": {"quota": 3}}', "of 't': quota is no object of cards by model"),
+        ('{"t": {"quota": 3}}', "of 't': quota is not an object of cards by model"),
         ('{"t": {"quota": {"M40": -1}}}', "of 't': 'M40' cannot have -1 cards"),
         ('{"t": {"quota": {"M40": true}}}', "of 't': 'M40' cannot have True cards"),
         ('{"t": {"quota": {"M40": 0.333}}}', "of 't': 'M40' cannot have 0.333 cards"),
         ('{"t": {"quota": {"M40": 1e99}}}', "of 't': 'M40' cannot have 1e+99 cards"),
-        ('{"t": {"pool": "public"}}', "of 't': pool is no list of names"),
+        ('{"t": {"pool": "public"}}', "of 't': pool is not a list of names"),
         (None, "there is no key gpu_quota; write "),
     ],
 )

@@ -65,7 +65,7 @@ def test_json_lines_and_csv_say_the_same_and_what_is_saved_is_read_again() -> No
         (['{"name": "a", "core": true}'], "t:1: core cannot be 'True'; "),
         (['{"name": "a", "arrival": NaN}'], "t:1: arrival cannot be 'nan'; "),
         (["name,duration", "a,-1"], "t:2: duration cannot be '-1'; "),
-        (["name,memory", "a,much"], "t:2: memory 'much' is no size such as 4GiB; "),
+        (["name,memory", "a,much"], "t:2: memory 'much' is not a size such as 4GiB; "),
         (["name,core,count", "a,150,2"], "t:2: core 150 of each of 2 GPUs; "),
         (["name,count", "a,65"], "t:2: more than 64 GPUs; ask for fewer"),
         (['"name', "a"], "t:1: not CSV: "),

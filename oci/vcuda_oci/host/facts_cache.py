@@ -146,7 +146,7 @@ def gpus_key(root: str, library: str) -> list[Any]:
         status = os.stat(library)
     except OSError as error:
         raise VcudaError(
-            f"no NVML: {error.strerror}", library, "reinstall the driver, whole"
+            f"no NVML: {error.strerror}", library, "reinstall the whole driver"
         ) from error
     stamp = (status.st_ino, status.st_mtime_ns)
     return [root, library, *stamp, _text(f"{root}/proc/driver/nvidia/version"), *gpus]

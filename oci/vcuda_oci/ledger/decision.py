@@ -97,7 +97,7 @@ def parse(text: str) -> Decision:
     if len(containers) > _MOST_CONTAINERS:
         raise ValueError("more containers than a pod has")
     if not all(isinstance(word, str) for word in [*words.values(), *init]):
-        raise ValueError("a word that is no text")
+        raise ValueError("a value that is not a string")
     amounts = _amounts(tree["amounts"]) if "amounts" in tree else {}
     shares = {name: _shares(listed) for name, listed in containers.items()}
     return Decision(shares, words, init, amounts)
@@ -138,7 +138,7 @@ def _shares(shares: Any) -> list[GpuShare]:
 
 def _share(share: Any) -> GpuShare:
     if not isinstance(share, dict):
-        raise ValueError("a share that is no object")
+        raise ValueError("a share that is not an object")
     uuid: Any = share.get("uuid")
     core: Any = share.get("core_percent")
     memory: Any = share.get("memory_bytes")

@@ -152,7 +152,7 @@ def _read(path: str) -> Decision | None:
         return None
     except (OSError, ValueError) as error:
         raise VcudaError(
-            f"is no decision ({error})", path, "remove it and restart vcuda-node-agent"
+            f"is not a decision ({error})", path, "remove it and restart vcuda-node-agent"
         ) from error
 
 

@@ -228,7 +228,7 @@ def _refuse_beside_a_slice(container: Container, raw: request.RawRequest) -> Non
             continue
         if f"/containers/{names.SLICE_PREFIX}" in mount.source:
             raise VcudaError(
-                "a share, and a slice by CDI beside it", raw.where, "ask for one of the two"
+                "asks for a share and for a slice by CDI", raw.where, "ask for one of the two"
             )
 
 
@@ -244,7 +244,7 @@ def may_be_decided(owner: Owner, settings: Config) -> bool:
 def check_shim() -> None:
     """Raises VcudaError: this installation has no shim."""
     if not os.path.exists(SHIM):
-        raise VcudaError("no libvcuda", SHIM, "install vcuda again, whole")
+        raise VcudaError("no libvcuda", SHIM, "reinstall vcuda")
 
 
 def shims() -> list[str]:

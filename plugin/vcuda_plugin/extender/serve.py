@@ -166,7 +166,7 @@ def _check_tls(arguments: argparse.Namespace) -> None:
     }
     if not (arguments.tls_client_ca or arguments.insecure):
         what = "any client could bind any pod"
-        hint = "name --tls-cert, --tls-key and --tls-client-ca, or say --insecure"
+        hint = "name --tls-cert, --tls-key and --tls-client-ca, or use --insecure"
         raise VcudaError(what, f"--listen {arguments.listen}", hint)
     if not any(files.values()):
         return

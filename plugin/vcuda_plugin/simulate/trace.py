@@ -93,7 +93,7 @@ def _pod(fields: dict[str, Any]) -> TracePod:
     if "memory" in fields:
         found["memory"] = parse_bytes(str(fields["memory"]))
         if not found["memory"]:
-            raise ValueError(f"memory '{str(fields['memory'])[:40]}' is no size such as 4GiB")
+            raise ValueError(f"memory '{str(fields['memory'])[:40]}' is not a size such as 4GiB")
     for key in ("model", "namespace"):
         if key in fields:
             found[key] = str(fields[key])

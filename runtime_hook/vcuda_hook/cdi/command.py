@@ -36,7 +36,7 @@ def generate(arguments: argparse.Namespace, settings: Config) -> int:
     kind = arguments.kind or cdi_kind.of_file(output)
     cdi_kind.refuse_conflict(kind, output)
     if output == STANDARD_OUTPUT and (arguments.watch or arguments.json):
-        raise VcudaError("is standard output", "--output", "name a file, or leave --watch out")
+        raise VcudaError("must be a file with --watch or --json", "--output", "name a file")
     ledger = Ledger(settings.state_dir)
     facts = apply_share.host_of(settings)
     made: list[str] = []
@@ -77,7 +77,7 @@ def remove(arguments: argparse.Namespace, settings: Config) -> int:
             if name not in known:
                 raise VcudaError("no slice of this name", name, "see 'vcuda ps'")
             if not arguments.force and slices.is_in_use(ledger, known[name]):
-                hint = "end it, or say --force: another may then get the same share"
+                hint = "end it, or use --force: another may then get the same share"
                 raise VcudaError("a process uses it", name, hint)
         specs = [arguments.output] if arguments.output else cdi_kind.written()
         kinds = {path: cdi_kind.of_file(path) for path in specs if os.path.exists(path)}

@@ -30,7 +30,7 @@ def limit(arguments: argparse.Namespace, settings: Config) -> int:
     options = {key: getattr(arguments, key.replace("-", "_")) for key in WORDS}
     words = {key: value for key, value in options.items() if value is not None}
     if not words:
-        raise VcudaError("nothing to change", "vcuda limit", "say --core, --memory or --policy")
+        raise VcudaError("nothing to change", "vcuda limit", "use --core, --memory or --policy")
     facts = apply_share.host_of(settings)
     ledger = Ledger(settings.state_dir)
     # A container can make its page slow to read; do not wait for it.
@@ -77,7 +77,7 @@ def _which(allocation: Allocation, name: str | None, facts: Host) -> int:
         what = f"has no share of '{name}'" if name else f"has shares of {len(uuids)} GPUs"
         if len(begun) > 1:
             what = f"'{name}' begins the UUIDs of {len(begun)} of its GPUs"
-        raise VcudaError(what, allocation.id, f"say --gpu {' or '.join(uuids)}")
+        raise VcudaError(what, allocation.id, f"use --gpu {' or '.join(uuids)}")
     return uuids.index(uuid)
 
 
@@ -86,7 +86,7 @@ def _refuse_to_go_below(held: int | None, after: GpuShare, allocation: Allocatio
         raise VcudaError(
             f"its processes hold {table.size(held)}; {table.size(after.memory_bytes)} asked",
             allocation.id,
-            "free memory in it, or say --force: it then gets no more until it holds less",
+            "free memory in it, or use --force: it then gets no more until it holds less",
         )
 
 

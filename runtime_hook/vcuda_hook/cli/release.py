@@ -24,7 +24,7 @@ def release(arguments: argparse.Namespace, settings: Config) -> int:
     --force is not given.
     """
     if not arguments.id and not arguments.all_dead:
-        raise VcudaError("nothing to release", "vcuda release", "name an id, or say --all-dead")
+        raise VcudaError("nothing to release", "vcuda release", "name an id, or use --all-dead")
     ledger = Ledger(settings.state_dir)
     released: list[str] = []
     with ledger:
@@ -68,6 +68,6 @@ def _resolve(ledger: Ledger, prefix: str, force: bool) -> tuple[str, Allocation 
         raise VcudaError(
             "its container lives",
             allocation.id,
-            "stop it first, or say --force: another may then get the same share",
+            "stop it first, or use --force: another may then get the same share",
         )
     return allocation.id, allocation

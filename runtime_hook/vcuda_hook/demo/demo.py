@@ -40,7 +40,7 @@ def demo(arguments: argparse.Namespace, settings: Config) -> int:
         raise VcudaError(
             f"{arguments.seconds:g} seconds show nothing",
             "--seconds",
-            f"say at least {LEAST_SECONDS}",
+            f"use at least {LEAST_SECONDS}",
         )
     # Remove the old result first: a killed demo must not leave an earlier success.
     _write(arguments.json_out, {"ok": False, "failures": ["the demo did not end"]})
@@ -209,8 +209,8 @@ def _workload(softgpu_dir: str | None) -> str:
         raise VcudaError(
             "no vcuda-workload, the program that keeps the GPU busy",
             softgpu_dir or "vcuda demo",
-            "install vcuda-softgpu and say --softgpu-dir /usr/lib/vcuda/softgpu, "
-            "or run 'make build' and say --softgpu-dir build/softgpu",
+            "install vcuda-softgpu and use --softgpu-dir /usr/lib/vcuda/softgpu, "
+            "or run 'make build' and use --softgpu-dir build/softgpu",
         )
     return path
 

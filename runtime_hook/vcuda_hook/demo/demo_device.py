@@ -72,8 +72,8 @@ def open_device(folder: str, settings: Config, softgpu_dir: str | None) -> Devic
         raise VcudaError(
             "this host has no NVIDIA driver and no software GPU is named",
             "vcuda demo",
-            "install vcuda-softgpu and say --softgpu-dir /usr/lib/vcuda/softgpu, "
-            "or run 'make build' and say --softgpu-dir build/softgpu",
+            "install vcuda-softgpu and use --softgpu-dir /usr/lib/vcuda/softgpu, "
+            "or run 'make build' and use --softgpu-dir build/softgpu",
         )
     root = folder + "/gpu"
     made = subprocess.run(
@@ -87,7 +87,7 @@ def open_device(folder: str, settings: Config, softgpu_dir: str | None) -> Devic
     )
     if made.returncode != 0:
         what = f"no software GPU: {made.stdout.strip()}"
-        raise VcudaError(what, program, "do as it says, and run this again")
+        raise VcudaError(what, program, "follow its hint, and run this again")
     return Device(folder, "software", root, [])
 
 

@@ -60,7 +60,7 @@ def rules(cgroups: Cgroups, is_root: bool) -> Finding:
         return Finding(RULES, OK, "cgroup v2, and the kernel loads device programs")
     reason = os.strerror(cgroups.refused)
     if cgroups.refused in (errno.EPERM, errno.EACCES) and not is_root:
-        return Finding(RULES, UNKNOWN, f"not looked at: {reason}", hint="run it as root")
+        return Finding(RULES, UNKNOWN, f"not checked: {reason}", hint="run it as root")
     what = f"cgroup v2, and the kernel loads no device program: {reason}"
     hint = "boot a kernel with CONFIG_CGROUP_BPF, not locked down, or with cgroup v1"
     return Finding(RULES, ERROR, what, "bpf(2)", hint)

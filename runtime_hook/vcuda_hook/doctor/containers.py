@@ -38,7 +38,7 @@ class Container:
 
 def examine(settings: Config) -> list[Finding]:
     if os.geteuid() != 0:
-        return [Finding(name, UNKNOWN, "not looked at", hint="run it as root") for name in CHECKS]
+        return [Finding(name, UNKNOWN, "not checked", hint="run it as root") for name in CHECKS]
     allocations, _ = Ledger(settings.state_dir).read()
     containers = [read_host(allocation) for allocation in allocations]
     return [dead(containers), *shim_not_loaded(containers)]

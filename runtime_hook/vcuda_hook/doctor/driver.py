@@ -79,7 +79,7 @@ def versions(driver: Driver) -> Finding:
     for soname, version in driver.versions.items():
         if not version:
             what = f"no {soname} beside the driver's other libraries"
-            return Finding(VERSIONS, ERROR, what, driver.root or "/", "reinstall the driver, whole")
+            return Finding(VERSIONS, ERROR, what, driver.root or "/", "reinstall the whole driver")
         if version != driver.kernel:
             return Finding(
                 VERSIONS,
@@ -113,7 +113,7 @@ def _make_nodes(driver: Driver) -> str:
 
 
 def _not_judged(name: str) -> Finding:
-    return Finding(name, UNKNOWN, "not looked at: there is no driver", hint="fix that first")
+    return Finding(name, UNKNOWN, "not checked: there is no driver", hint="fix that first")
 
 
 def _minors(root: str) -> list[int]:

@@ -114,7 +114,7 @@ def nvidia_default(engines: Sequence[Engine], hooks: Sequence[str]) -> list[Find
             )
             hint = f"make runc the default: {_then(engine)}"
             found.append(Finding(NVIDIA, WARNING, what, engine.default_file, hint))
-    return found or [Finding(NVIDIA, OK, "NVIDIA's runtime is no engine's default")]
+    return found or [Finding(NVIDIA, OK, "no engine has NVIDIA's runtime as its default")]
 
 
 def dropped_annotations(engines: Sequence[Engine]) -> list[Finding]:

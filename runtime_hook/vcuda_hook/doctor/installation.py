@@ -18,7 +18,7 @@ from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 PROGRAMS, SHIM, RUNTIME, RUNC = "programs", "shim", "low-level-runtime", "runc-version"
 CHECKS = (PROGRAMS, SHIM, RUNTIME, RUNC)
 LAUNCHER = os.path.join(os.path.dirname(apply_share.HOOK), names.PROGRAM)
-_REINSTALL = "install vcuda again, whole"
+_REINSTALL = "reinstall vcuda"
 # Source: opencontainers/runc, release notes of 1.1.3 and 1.1.7.
 _LOSES_DEVICES = ((1, 1, 3), (1, 1, 6))
 
@@ -90,7 +90,7 @@ def shim(installation: Installation) -> Finding:
             SHIM, ERROR, "cannot be read, so no container gets a share", path, _REINSTALL
         )
     if not installation.shim:
-        return Finding(SHIM, ERROR, "is no shim of vcuda", path, _REINSTALL)
+        return Finding(SHIM, ERROR, "is not vcuda's shim", path, _REINSTALL)
     if installation.shim != expected:
         what = f"is {installation.shim}, and this command goes with {expected}"
         return Finding(SHIM, ERROR, what, path, _REINSTALL)
@@ -112,7 +112,7 @@ def low_level_runtime(runtime: LowLevel) -> Finding:
 
 def runc_version(runtime: LowLevel) -> Finding:
     if runtime.path is None or not runtime.version:
-        return Finding(RUNC, UNKNOWN, "not looked at: no runtime was found", hint="fix that first")
+        return Finding(RUNC, UNKNOWN, "not checked: no runtime was found", hint="fix that first")
     name, _, version = runtime.version.partition(" version ")
     if name != "runc":
         return Finding(RUNC, OK, "the low-level runtime is not runc")

@@ -81,7 +81,7 @@ def persistence(gpus: Sequence[Gpu]) -> list[Finding]:
 
 
 def _not_examined() -> Finding:
-    what = "not looked at: NVML does not answer"
+    what = "not checked: NVML does not answer"
     return Finding(PERSISTENCE, UNKNOWN, what, hint="fix that first")
 
 

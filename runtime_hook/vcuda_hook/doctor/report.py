@@ -79,7 +79,7 @@ def examine(config_path: str, seconds: float) -> list[Finding]:
             found += group.unanswered(answer.reason)
         else:
             found += [
-                Finding(name, UNKNOWN, f"not looked at: {answer.reason}") for name in group.CHECKS
+                Finding(name, UNKNOWN, f"not checked: {answer.reason}") for name in group.CHECKS
             ]
     return found
 

@@ -80,7 +80,7 @@ def state_folder(place: Place) -> Finding:
         return Finding(STATE_DIR, severity, what, where, hint)
 
     if not place.is_folder:
-        return found(ERROR, "is no folder", "remove it, or set state-dir in config.toml")
+        return found(ERROR, "is not a folder", "remove it, or set state-dir in config.toml")
     if place.there == place.path and not place.is_ours:
         return found(ERROR, "other users may write it", "run 'chmod 755' and 'chown root'")
     if not place.is_writable and os.geteuid() != 0:

@@ -108,7 +108,7 @@ def _named(name: str, record: str) -> Any:
     if name == hooks_d.NAME:
         return hooks_d
     if name not in _ENGINES:
-        raise VcudaError(f"{name} is no engine", record, "remove that file")
+        raise VcudaError(f"unknown engine {name}", record, "remove that file")
     return _ENGINES[name]
 
 
@@ -208,11 +208,11 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
     if arguments.engine == EVERY:
         for option in ("default", "hooks", "always", "engine_config", "runtime_path"):
             if getattr(arguments, option) or not arguments.undo:
-                raise VcudaError("only takes back what was written", EVERY, "say --undo alone")
+                raise VcudaError("works only with --undo", EVERY, "use --undo alone")
         return
     if not arguments.hooks:
         if arguments.always:
-            raise VcudaError("is about a hook", "--always", "say --hooks too")
+            raise VcudaError("is an option of hooks", "--always", "use --hooks too")
         return
     if arguments.engine not in hooks_d.ENGINES:
         hint = f"leave it out; these have one: {', '.join(hooks_d.ENGINES)}"
@@ -220,14 +220,14 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
     for option in ("default", "runtime_path"):
         if getattr(arguments, option):
             where = "--" + option.replace("_", "-")
-            raise VcudaError("is about a runtime", where, "leave it out, or --hooks")
+            raise VcudaError("is an option of runtimes", where, "leave it out, or --hooks")
 
 
 def _program(path: str) -> str:
     """The absolute path of the program. Raises VcudaError: it does not exist."""
     found = os.path.abspath(path)
     if not os.access(found, os.X_OK) or os.path.isdir(found):
-        raise VcudaError("is no program", found, "install vcuda, or name it by --runtime-path")
+        raise VcudaError("is not a program", found, "install vcuda, or name it by --runtime-path")
     return found
 
 

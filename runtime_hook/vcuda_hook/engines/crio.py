@@ -103,7 +103,7 @@ def _monitor(path: Any, options: Options) -> dict[str, str]:
     """
     if isinstance(path, str) and path:
         if not os.access(path, os.X_OK):
-            what = f"CRI-O's monitor {path} is no program"
+            what = f"CRI-O's monitor {path} is not a program"
             raise VcudaError(what, options.path, "correct monitor_path in CRI-O's configuration")
         return {}
     if shutil.which("conmon"):

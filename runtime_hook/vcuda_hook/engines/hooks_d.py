@@ -39,7 +39,7 @@ def plan(tree: dict[str, Any], options: Options) -> Plan:
             (("stages",), ["createRuntime", "poststop"]),
         ]
     )
-    planned.notes.append("an engine that sets hooks_dir looks only there: say --config")
+    planned.notes.append("an engine that sets hooks_dir looks only there: use --config")
     planned.notes.append(
         "with systemd on cgroup v2, 'systemctl daemon-reload' takes the GPU from every container "
         "that the hook serves; the runtime ('vcuda configure' without --hooks) keeps it"

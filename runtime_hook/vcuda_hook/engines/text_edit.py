@@ -79,11 +79,11 @@ def added(form: str, text: str, settings: list[Setting], where: str) -> tuple[st
         name = written_key(path)
         if known is not MISSING and (isinstance(value, dict) or isinstance(known, (dict, list))):
             raise VcudaError(
-                f"{name} is there, but not as it has to be", where, "remove it, and run this again"
+                f"{name} exists with another value", where, "remove it, and run this again"
             )
         for end in range(1, len(path)):
             if at(tree, path[:end]) is not MISSING and not isinstance(at(tree, path[:end]), dict):
-                what = f"{written_key(path[:end])} is no table"
+                what = f"{written_key(path[:end])} is not a table"
                 raise VcudaError(what, where, "make it one, or remove it")
         text = _FORMATS[form].put(text, path, value)
         if not _has_only(form, text, tree, path, value):
@@ -115,7 +115,7 @@ def removed(current: str | None, done: Done, where: str) -> tuple[str | None, li
             text = form.take(text, path) if former is None else form.put(text, path, None, former)
             text = _pruned(done, text, path)
         except toml_text.NotPossible:
-            left.append(VcudaError("can't be cut out", key, "remove it by hand"))
+            left.append(VcudaError("cannot be removed automatically", key, "remove it by hand"))
     return text, left
 
 

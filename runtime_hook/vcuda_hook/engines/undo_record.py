@@ -48,7 +48,7 @@ def load(path: str) -> Record | None:
         raise VcudaError("cannot be read", path, "run it as root") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         what = f"is not a whole record: {error}"
-        raise VcudaError(what, path, "take vcuda's entries out by hand, then remove it") from error
+        raise VcudaError(what, path, "remove vcuda's entries by hand, then remove it") from error
 
 
 def all_of(settings: str) -> list[tuple[str, str]]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # MOUNT_ATTR_* by the option's name. Source: mount_setattr(2).
 _ATTRIBUTES = {"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8}
-_MEND = "use the runtime wrapper instead of the hook"
+_HINT = "use the runtime wrapper instead of the hook"
 
 
 def attach(
@@ -60,7 +60,7 @@ def attach(
         id, majors = container.state.id, edits.majors()
         device_rules.change(process, id, edits.devices, edits.not_granted, majors)
     except (OSError, NotImplementedError) as error:
-        raise VcudaError(f"no device rule can be changed: {error}", "cgroup", _MEND) from error
+        raise VcudaError(f"no device rule can be changed: {error}", "cgroup", _HINT) from error
     # The container's root user and group as ids of the host.
     user, group = (kernel_tables.outside_id(process, name) for name in ("uid_map", "gid_map"))
     host_devices = root_paths.host_devices()
@@ -98,7 +98,7 @@ def run_hooks(edits: Edits, kind: str, pid: int) -> None:
             ) from error
         if result.returncode != 0:
             line = result.stderr.strip() or f"ended with {result.returncode}"
-            raise VcudaError(line, command[0], _MEND)
+            raise VcudaError(line, command[0], _HINT)
 
 
 def _open_folder(path: str) -> int:
@@ -118,7 +118,7 @@ def _source(path: str, options: list[str]) -> int:
         mount = syscalls.clone_mount(path)
         syscalls.set_mount(mount, attributes)
     except OSError as error:
-        raise VcudaError(f"cannot be mounted: {error.strerror}", path, _MEND) from error
+        raise VcudaError(f"cannot be mounted: {error.strerror}", path, _HINT) from error
     return mount
 
 
@@ -142,7 +142,7 @@ def _lay(root: Root, place: str, mount: int, again: bool = False) -> None:
         os.close(mount)
     except OSError as error:
         raise VcudaError(
-            f"nothing can be mounted here: {error.strerror}", f"{place} in the container", _MEND
+            f"nothing can be mounted here: {error.strerror}", f"{place} in the container", _HINT
         ) from error
 
 
@@ -160,7 +160,7 @@ def _make_node(root: Root, node: DeviceNode, mount: int | None) -> None:
             os.close(folder)
     except OSError as error:
         raise VcudaError(
-            f"no device node can be made: {error.strerror}", f"{node.path} in the container", _MEND
+            f"no device node can be made: {error.strerror}", f"{node.path} in the container", _HINT
         ) from error
 
 

@@ -52,7 +52,7 @@ def _create(
             raise VcudaError(
                 f"its first process cannot be reached: {error.strerror}",
                 f"container {state.id}",
-                "look why it ended, and create it again",
+                "see why it ended, and create it again",
             ) from error
 
     apply_share.give(container, raw, settings, creation, give)

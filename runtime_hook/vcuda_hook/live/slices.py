@@ -37,14 +37,14 @@ def parse(text: str) -> tuple[str, Request]:
     where = f"--slice {name}"
     if not equals or not _NAME.fullmatch(name):
         hint = "write NAME=core:30,memory:5GiB, NAME of letters, digits and _.-"
-        raise VcudaError(f"'{text}' is no slice", "--slice", hint)
+        raise VcudaError(f"'{text}' is not a slice", "--slice", hint)
     if _TAKEN.fullmatch(name):
         raise VcudaError(f"'{name}' is a whole GPU's name", "--slice", "choose another")
     words: dict[str, str] = {}
     for part in rest.split(","):
         key, colon, value = part.partition(":")
         if not colon or (key in words and key != "gpu"):
-            raise VcudaError(f"'{part}' is no part of a request", where, "write core:30")
+            raise VcudaError(f"'{part}' is not part of a request", where, "write core:30")
         words[key] = f"{words[key]},{value}" if key in words else value
     return name, request.parse(request.RawRequest(words, where))
 
@@ -57,7 +57,7 @@ def claim_slice(ledger: Ledger, host: Host, name: str, wanted: Request, settings
     if known:
         if known.request != wanted.as_json():
             raise VcudaError(
-                "is there with another request", name, f"run 'vcuda cdi remove {name}' first"
+                "exists with another request", name, f"run 'vcuda cdi remove {name}' first"
             )
         with contextlib.suppress(OSError):  # an earlier version left the folder open to every user
             ledger.close_folder(known)

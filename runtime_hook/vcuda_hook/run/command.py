@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace, settings: settings_file.Config) -> NoRetu
     volumes = [parse_volume(text) for text in arguments.volume]
     for pair in arguments.env:
         if not re.match(r"[^=]+=", pair):
-            raise VcudaError(f"'{pair}' is no variable", "--env", "write NAME=value")
+            raise VcudaError(f"'{pair}' is not a variable", "--env", "write NAME=value")
     if not arguments.command and not arguments.bundle:
         raise VcudaError("no command", "vcuda run", "end it like: -- nvidia-smi")
 
@@ -111,7 +111,7 @@ def find_runtime(name: str) -> str:
 def request_words(arguments: argparse.Namespace) -> dict[str, str]:
     """The request by annotation key, as an engine would pass it."""
     if not arguments.core:
-        raise VcudaError("no --core", "vcuda run", "say how much compute: --core 30 is 30 %")
+        raise VcudaError("no --core", "vcuda run", "add how much compute: --core 30 is 30 %")
     given = {key: getattr(arguments, key.replace("-", "_")) for key in REQUEST_WORDS}
     words = {key: value for key, value in given.items() if value is not None}
     if arguments.gpu:
@@ -124,7 +124,7 @@ def parse_volume(text: str) -> tuple[str, str, bool]:
     source, _, rest = text.partition(":")
     destination, _, option = rest.partition(":")
     if not source or not destination.startswith("/") or option not in ("", "ro", "rw"):
-        raise VcudaError(f"'{text}' is no volume", "--volume", "write /host/folder:/folder[:ro]")
+        raise VcudaError(f"'{text}' is not a volume", "--volume", "write /host/folder:/folder[:ro]")
     source = os.path.abspath(source)
     if not os.path.exists(source):
         raise VcudaError("does not exist", source, "make it, or name another --volume")

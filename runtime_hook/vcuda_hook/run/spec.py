@@ -159,7 +159,7 @@ def is_pure_cgroup_v2() -> bool:
 
 def _expect(value: Any, path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise VcudaError("is no container's config", path, "let 'runc spec' write one")
+        raise VcudaError("is not a container's config.json", path, "let 'runc spec' write one")
     return value
 
 

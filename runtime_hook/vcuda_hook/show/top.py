@@ -40,7 +40,7 @@ def top(arguments: argparse.Namespace, settings: Config) -> int:
     if arguments.json or arguments.once:
         return _print(live, arguments)
     if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
-        raise VcudaError("shows nothing without a terminal", "vcuda top", "say --once or --json")
+        raise VcudaError("shows nothing without a terminal", "vcuda top", "use --once or --json")
     ended = 0
     try:
         with Terminal() as terminal:

@@ -201,10 +201,10 @@ def test_an_invalid_annotation_decides_nothing_and_is_reported_once(
 ) -> None:
     key = "vcuda.io/placement-decision"
     nonsense: dict[str, tuple[dict[str, Any], str]] = {
-        "half": ({key: "{"}, f"{key} is no decision: "),
+        "half": ({key: "{"}, f"{key} is not a decision: "),
         "deep": ({key: "[" * 100_000}, "nested too deeply"),
         "empty": ({key: '{"containers":{"main":[]}}'}, "not a list of shares"),
-        "no-text": ({key: ["no", "text"]}, "is no decision"),
+        "no-text": ({key: ["no", "text"]}, "is not a decision"),
         "another-nodes": (
             decision_annotations("node-2", main=("GPU-1", 30, GIB)),
             "for node 'node-2'",

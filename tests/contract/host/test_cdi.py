@@ -238,17 +238,17 @@ def test_a_slice_is_released_by_its_name_alone(node: Node, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("slices", "line"),
     [
-        (["a"], "--slice: 'a' is no slice; write NAME=core:30,memory:5GiB"),
-        (["../a=core:30"], "--slice: '../a=core:30' is no slice; "),
+        (["a"], "--slice: 'a' is not a slice; write NAME=core:30,memory:5GiB"),
+        (["../a=core:30"], "--slice: '../a=core:30' is not a slice; "),
         (["0=core:30"], "--slice: '0' is a whole GPU's name; choose another"),
         (["all=core:30"], "--slice: 'all' is a whole GPU's name; choose another"),
         (["gpu-0=core:30"], "--slice: 'gpu-0' is a whole GPU's name; choose another"),
-        (["a=core"], "--slice a: 'core' is no part of a request; write core:30"),
-        (["a=core:30,core:40"], "--slice a: 'core:40' is no part of a request; write core:30"),
+        (["a=core"], "--slice a: 'core' is not part of a request; write core:30"),
+        (["a=core:30,core:40"], "--slice a: 'core:40' is not part of a request; write core:30"),
         (["a=cores:30"], "--slice a: unknown request key 'cores'; did you mean 'core'?"),
         (["a=memory:1GiB"], "--slice a: memory without core; add how much compute: core:30"),
         (["a=core:30", "b=core:300"], "placement: 1 of 2 GPUs are wholly free; 3 asked; "),
-        (["old=core:40"], "old: is there with another request; run 'vcuda cdi remove old' first"),
+        (["old=core:40"], "old: exists with another request; run 'vcuda cdi remove old' first"),
     ],
 )
 def test_a_slice_that_cannot_be_leaves_everything_as_it_was(

@@ -132,12 +132,15 @@ def test_a_wrong_setting_is_one_line_that_names_file_and_line(tmp_path: Any, cap
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--", "true"], "vcuda run: no --core; say how much compute: --core 30 is 30 %"),
+        (["--", "true"], "vcuda run: no --core; add how much compute: --core 30 is 30 %"),
         (["--core", "30"], "vcuda run: no command; end it like: -- nvidia-smi"),
-        (["--core", "30", "--env", "=x", "true"], "--env: '=x' is no variable; write NAME=value"),
+        (
+            ["--core", "30", "--env", "=x", "true"],
+            "--env: '=x' is not a variable; write NAME=value",
+        ),
         (
             ["--core", "30", "--volume", "/tmp:relative", "true"],
-            "--volume: '/tmp:relative' is no volume; write /host/folder:/folder[:ro]",
+            "--volume: '/tmp:relative' is not a volume; write /host/folder:/folder[:ro]",
         ),
         (
             ["--core", "30", "--volume", "/nonexistent:/x", "true"],

@@ -51,7 +51,7 @@ def test_release_takes_a_broken_record_by_its_id_only(node: Node, capsys: Any) -
 def test_release_of_nothing_asks_for_an_id(node: Node, capsys: Any) -> None:
     assert node.vcuda("release") == 1
     assert capsys.readouterr().err == (
-        "vcuda: vcuda release: nothing to release; name an id, or say --all-dead\n"
+        "vcuda: vcuda release: nothing to release; name an id, or use --all-dead\n"
     )
 
 

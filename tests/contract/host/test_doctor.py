@@ -151,8 +151,8 @@ def test_a_runtime_that_hangs_makes_its_checks_unknown_and_no_other(
     found = report.examine(f"{tmp_path}/config.toml", 10)
     assert [(each.name, each.severity, each.what) for each in found[3:]] == [
         ("device-nodes", OK, "all 4 are there"),
-        ("dead-containers", UNKNOWN, "not looked at: no answer in 10 s"),
-        ("shim-not-loaded", UNKNOWN, "not looked at: no answer in 10 s"),
+        ("dead-containers", UNKNOWN, "not checked: no answer in 10 s"),
+        ("shim-not-loaded", UNKNOWN, "not checked: no answer in 10 s"),
     ]
 
 

@@ -67,7 +67,7 @@ def test_complete_driver_gives_no_finding(root: str, examined: Any) -> None:
 
 def test_a_kernel_without_the_driver_is_found(root: str, examined: Any) -> None:
     os.unlink(root + "/proc/driver/nvidia/version")
-    not_looked_at = ("not looked at: there is no driver", "", "fix that first")
+    not_checked = ("not checked: there is no driver", "", "fix that first")
     assert examined(root, *DRIVER) == [
         Finding(
             "driver",
@@ -76,8 +76,8 @@ def test_a_kernel_without_the_driver_is_found(root: str, examined: Any) -> None:
             root + "/proc/driver/nvidia/version",
             "run 'modprobe nvidia'; where that fails, 'dmesg' says why",
         ),
-        Finding("driver-versions", UNKNOWN, *not_looked_at),
-        Finding("device-nodes", UNKNOWN, *not_looked_at),
+        Finding("driver-versions", UNKNOWN, *not_checked),
+        Finding("device-nodes", UNKNOWN, *not_checked),
     ]
 
 
@@ -88,15 +88,13 @@ def test_a_host_without_a_driver_is_found(tmp_path: Any, examined: Any) -> None:
         f"{tmp_path}/empty",
         "install the driver, or set driver-root in config.toml to the folder that holds it",
     )
-    not_looked_at = ("not looked at: there is no driver", "", "fix that first")
+    not_checked = ("not checked: there is no driver", "", "fix that first")
     assert examined(f"{tmp_path}/empty", *DRIVER, *NVML) == [
         Finding("driver", ERROR, *reason),
-        Finding("driver-versions", UNKNOWN, *not_looked_at),
-        Finding("device-nodes", UNKNOWN, *not_looked_at),
+        Finding("driver-versions", UNKNOWN, *not_checked),
+        Finding("device-nodes", UNKNOWN, *not_checked),
         Finding("nvml", ERROR, *reason),
-        Finding(
-            "persistence", UNKNOWN, "not looked at: NVML does not answer", "", "fix that first"
-        ),
+        Finding("persistence", UNKNOWN, "not checked: NVML does not answer", "", "fix that first"),
     ]
 
 
@@ -123,7 +121,7 @@ def test_libraries_of_two_versions_are_found(root: str, examined: Any) -> None:
     os.unlink(folder + "/libnvidia-ml.so.1")
     what = "no libnvidia-ml.so.1 beside the driver's other libraries"
     assert examined(root, "driver-versions") == [
-        Finding("driver-versions", ERROR, what, root, "reinstall the driver, whole")
+        Finding("driver-versions", ERROR, what, root, "reinstall the whole driver")
     ]
 
 
@@ -174,9 +172,7 @@ def test_an_nvml_that_answers_an_error_is_found(root: str, examined: Any) -> Non
     hint = "check the driver with nvidia-smi"
     assert examined(root, *NVML) == [
         Finding("nvml", ERROR, "nvmlDeviceGetCount_v2: GPU is lost", library, hint),
-        Finding(
-            "persistence", UNKNOWN, "not looked at: NVML does not answer", "", "fix that first"
-        ),
+        Finding("persistence", UNKNOWN, "not checked: NVML does not answer", "", "fix that first"),
     ]
     subprocess.run([SOFTGPU, "heal", root], check=True, capture_output=True)
     assert examined(root, "nvml") == [Finding("nvml", OK, "counts 2 GPUs")]
@@ -191,9 +187,7 @@ def test_an_nvml_that_hangs_is_found_and_holds_nothing_else_up(
     assert examined(root, *DRIVER, *NVML, seconds=10) == [
         *all_is_well(root, nodes=4),
         Finding("nvml", ERROR, "no answer in 10 s", "libnvidia-ml.so.1", LOOK_IN_DMESG),
-        Finding(
-            "persistence", UNKNOWN, "not looked at: NVML does not answer", "", "fix that first"
-        ),
+        Finding("persistence", UNKNOWN, "not checked: NVML does not answer", "", "fix that first"),
     ]
 
 

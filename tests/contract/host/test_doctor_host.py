@@ -196,7 +196,7 @@ BOOT = "boot a kernel with CONFIG_CGROUP_BPF, not locked down, or with cgroup v1
             Finding(
                 "device-rules",
                 UNKNOWN,
-                "not looked at: Operation not permitted",
+                "not checked: Operation not permitted",
                 hint="run it as root",
             ),
         ),

@@ -15,7 +15,7 @@ from vcuda_hook.doctor.installation import Installation
 from vcuda_oci.system import settings_file
 
 BUILT = ROOT + "/build/lib/libvcuda.so.1"
-REINSTALL = "install vcuda again, whole"
+REINSTALL = "reinstall vcuda"
 VERSION = "version 0.1.0, pages 1"
 UPGRADE = "upgrade runc to 1.1.7 or later"
 
@@ -58,7 +58,7 @@ def test_a_shim_that_is_missing_or_another_library_is_found(tmp_path: Any) -> No
     what = "cannot be read, so no container gets a share"
     assert shim_found(gone) == Finding("shim", ERROR, what, gone, REINSTALL)
     real = ROOT + "/build/softgpu/libcuda.so.1"
-    assert shim_found(real) == Finding("shim", ERROR, "is no shim of vcuda", real, REINSTALL)
+    assert shim_found(real) == Finding("shim", ERROR, "is not vcuda's shim", real, REINSTALL)
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_a_runtime_that_is_missing_silent_or_ourselves_is_found(
     runtime: Any, driver: str, tmp_path: Any
 ) -> None:
     not_told = Finding(
-        "runc-version", UNKNOWN, "not looked at: no runtime was found", hint="fix that first"
+        "runc-version", UNKNOWN, "not checked: no runtime was found", hint="fix that first"
     )
     set_it = "install runc or crun, or set runtime in config.toml"
     assert judged("no-such-runc", driver, "/dev") == [

@@ -81,7 +81,7 @@ def test_a_lease_on_its_own_libcuda_hides_no_process(tmp_path: Path) -> None:
         assert shim == goes_round(pid, own)
 
 
-def test_a_process_with_very_many_mappings_is_reported_as_not_looked_at(tmp_path: Path) -> None:
+def test_a_process_with_very_many_mappings_is_reported_as_not_checked(tmp_path: Path) -> None:
     own = tmp_path / ("x" * 200) / ("y" * 200) / "libcuda.so.1"
     own.parent.mkdir(parents=True)
     own.touch()

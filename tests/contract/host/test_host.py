@@ -111,7 +111,7 @@ def test_a_driver_without_nvml_is_one_line(tmp_path: Any) -> None:
     root = DriverRoot(tmp_path)
     os.unlink(root.nvml)
     assert refusal(root.path) == (
-        f"{root.nvml}: no NVML: No such file or directory; reinstall the driver, whole"
+        f"{root.nvml}: no NVML: No such file or directory; reinstall the whole driver"
     )
 
 

@@ -150,7 +150,7 @@ AT_MOST = "box: at most 50 % and 10.0 GiB of GPU-0 can be its own; "
     [
         ("--core 51", AT_MOST + "51 % and 4.0 GiB asked; ask for less, or free a share"),
         ("--memory 11GiB", AT_MOST + "30 % and 11.0 GiB asked; ask for less, or free a share"),
-        ("", "vcuda limit: nothing to change; say --core, --memory or --policy"),
+        ("", "vcuda limit: nothing to change; use --core, --memory or --policy"),
         (
             "--core 101",
             "--core: core cannot be '101'; write a whole number from 1 to 100, percent of one GPU",
@@ -175,7 +175,7 @@ AT_MOST = "box: at most 50 % and 10.0 GiB of GPU-0 can be its own; "
             "--policy elastic --core-limit 20",
             "--policy: core-limit cannot be '20'; write a whole number from 30 to 100",
         ),
-        ("--core 40 --gpu 1", "box: has no share of '1'; say --gpu GPU-0"),
+        ("--core 40 --gpu 1", "box: has no share of '1'; use --gpu GPU-0"),
     ],
 )
 def test_invalid_or_excessive_limit_is_one_line_and_changes_nothing(
@@ -220,7 +220,7 @@ def test_below_what_its_processes_hold_it_takes_force(node: Node, capsys: Any) -
         assert node.vcuda("limit", "box", "--memory", "3GiB") == 0
         assert node.vcuda("limit", "box", "--memory", "2GiB") == 1
         assert capsys.readouterr().err == (
-            "vcuda: box: its processes hold 3 GiB; 2 GiB asked; free memory in it, or say --force: "
+            "vcuda: box: its processes hold 3 GiB; 2 GiB asked; free memory in it, or use --force: "
             "it then gets no more until it holds less\n"
         )
         assert node.vcuda("limit", "box", "--memory", "2GiB", "--force") == 0
@@ -233,7 +233,7 @@ def test_the_named_one_of_several_gpus_changes(node: Node, capsys: Any) -> None:
     whole, half = GpuShare("GPU-1", 8 * GIB, 100), GpuShare("GPU-0", 8 * GIB, 50)
     node.add_record("box", whole, half)
     assert node.vcuda("limit", "box", "--core", "60") == 1
-    line = "vcuda: box: has shares of 2 GPUs; say --gpu GPU-1 or GPU-0\n"
+    line = "vcuda: box: has shares of 2 GPUs; use --gpu GPU-1 or GPU-0\n"
     assert capsys.readouterr().err == line
     assert node.vcuda("limit", "box", "--core", "60", "--gpu", "GPU-0") == 0
     # A whole GPU that shrinks is one that others may share.
@@ -255,7 +255,7 @@ def test_the_beginning_of_a_uuid_names_the_share_that_changes(
     assert [node.share("box", at).core_percent for at in (0, 1)] == [50, 60]
     assert node.vcuda("limit", "box", "--core", "60", "--gpu", "GPU-5") == 1
     assert capsys.readouterr().err == (
-        "vcuda: box: 'GPU-5' begins the UUIDs of 2 of its GPUs; say --gpu GPU-5a01 or GPU-5b02\n"
+        "vcuda: box: 'GPU-5' begins the UUIDs of 2 of its GPUs; use --gpu GPU-5a01 or GPU-5b02\n"
     )
 
 

@@ -186,7 +186,7 @@ def test_top_without_a_terminal_names_the_options_to_use(node: Node) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (
         1,
         "",
-        "vcuda: vcuda top: shows nothing without a terminal; say --once or --json\n",
+        "vcuda: vcuda top: shows nothing without a terminal; use --once or --json\n",
     )
 
 

@@ -158,7 +158,7 @@ def test_a_folder_that_others_may_write_is_found(tmp_path: Any) -> None:
 def test_a_file_in_the_folders_place_is_found(tmp_path: Any) -> None:
     path = write(f"{tmp_path}/state", "")
     assert found_of(path) == Finding(
-        "state-dir", ERROR, "is no folder", path, "remove it, or set state-dir in config.toml"
+        "state-dir", ERROR, "is not a folder", path, "remove it, or set state-dir in config.toml"
     )
 
 

@@ -128,7 +128,7 @@ def test_a_record_that_is_none_is_refused_in_one_line(
     path = write(f"{tmp_path}/decisions/uid1.json", content, mode)
     with pytest.raises(VcudaError) as refused:
         kept(tmp_path)
-    assert str(refused.value).startswith(f"{path}: is no decision (")
+    assert str(refused.value).startswith(f"{path}: is not a decision (")
     assert str(refused.value).endswith("; remove it and restart vcuda-node-agent")
 
 

@@ -90,7 +90,7 @@ def of_pod(
     try:
         decided = decision.parse(str(text)).containers
     except ValueError as error:
-        complaint = f"{names.ANNOTATION_DECISION} is no decision: {error}"
+        complaint = f"{names.ANNOTATION_DECISION} is not a decision: {error}"
         return PodDecision(uid, name, asking, undecided, complaint)
     mine = {container: shares for container, shares in decided.items() if container in asking}
     return PodDecision(uid, name, asking, Decision(mine, words, init, amounts), complaint)

@@ -59,7 +59,9 @@ class Leader:
         """
         namespace, _, name = where.partition("/")
         if not namespace or not name or "/" in name:
-            raise VcudaError("is no Lease", f"--lease {where}", "write NAMESPACE/NAME")
+            raise VcudaError(
+                "is not the name of a Lease", f"--lease {where}", "write NAMESPACE/NAME"
+            )
         self._api, self._name, self._now, self._catch_up = api, name, now, catch_up
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, '')}/leases"
         self._path = f"{self._folder}/{quote(name, '')}"

@@ -66,10 +66,10 @@ def candidates(body: bytes) -> Candidates:
             raise Malformed("NodeNames are not all names")
         return Candidates(pod, names, None)
     if names is not None:
-        raise Malformed("NodeNames are no list")
+        raise Malformed("NodeNames is not a list")
     items = _lower(nodes).get("items") if isinstance(nodes, dict) else nodes
     if items is not None and not isinstance(items, list):
-        raise Malformed("Nodes are no list of nodes")
+        raise Malformed("Nodes is not a list of nodes")
     found = [each for each in items or [] if isinstance(each, dict)]
     return Candidates(pod, [_name(each) for each in found], found)
 

@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._end(ConnectionError(f"what the server says is no answer: {error}"))
+            self._end(ConnectionError(f"the server's answer cannot be parsed: {error}"))
 
     def on_body(self, piece: bytes) -> None:
         self._pieces.append(piece)

@@ -62,7 +62,7 @@ def load_place(path: str) -> QuotaPlace:
     if unknown:
         raise VcudaError(f"unknown: {', '.join(sorted(unknown))}", path, hint)
     if not all(isinstance(tree.get(key, ""), str) for key in keys):
-        raise VcudaError("a value that is no text", path, hint)
+        raise VcudaError("a value that is not a string", path, hint)
     name, namespace, model, pool = (tree.get(key, "") for key in keys)
     default = DEFAULT_PLACE
     return QuotaPlace(
@@ -89,7 +89,7 @@ def limits(text: str) -> dict[str, Limit]:
     except ValueError as error:
         raise ValueError(f"{KEY} is not JSON: {error}") from None
     if not isinstance(tree, dict):
-        raise ValueError(f"{KEY} is no object; write {_EXAMPLE}")
+        raise ValueError(f"{KEY} is not an object; write {_EXAMPLE}")
     return {namespace: _limit(namespace, each) for namespace, each in tree.items()}
 
 
@@ -103,9 +103,9 @@ def _limit(namespace: str, tree: Any) -> Limit:
         raise ValueError(f"of {namespace[:60]!r}: write an object of quota and pool")
     quota, pool = tree.get("quota") or {}, tree.get("pool") or []
     if not isinstance(quota, dict):
-        raise ValueError(f"of {namespace[:60]!r}: quota is no object of cards by model")
+        raise ValueError(f"of {namespace[:60]!r}: quota is not an object of cards by model")
     if not (isinstance(pool, list) and all(isinstance(each, str) for each in pool)):
-        raise ValueError(f"of {namespace[:60]!r}: pool is no list of names")
+        raise ValueError(f"of {namespace[:60]!r}: pool is not a list of names")
     core = {}
     for model, count in quota.items():
         right = type(count) in (int, float) and 0 <= count <= _MOST_CARDS

@@ -87,7 +87,7 @@ class Document:
         is_array = self.text.startswith("[[", at)
         parts, end = self._dotted(self._skip(at + 1 + is_array))
         if not self.text.startswith("]]" if is_array else "]", end):
-            raise TomlError("a header that does not end", at)
+            raise TomlError("unclosed header", at)
         table, in_array = self.tree, is_array
         for part in parts[:-1]:
             table = self._child(table, part, _BY_CHILD, at)
@@ -118,7 +118,7 @@ class Document:
         child = table[part]
         how = self._made.get(id(child))
         if not isinstance(child, (dict, list)) or how in (None, _INLINE):
-            raise TomlError(f"'{part}' is no table that can be added to", at)
+            raise TomlError(f"'{part}' is not a table that can be added to", at)
         return child
 
     def _set(self, table: dict[str, Any], parts: list[str], value: Any, at: int) -> None:
@@ -158,7 +158,7 @@ class Document:
             if self.text.startswith(",", at):
                 at = self._skip_lines(at + 1)
             elif not self.text.startswith("]", at):
-                raise TomlError("an array that does not end", at)
+                raise TomlError("unclosed array", at)
         return items, at + 1
 
     def _inline(self, at: int) -> tuple[dict[str, Any], int]:
@@ -174,7 +174,7 @@ class Document:
             if self.text.startswith("}", at):
                 break
             if not self.text.startswith(",", at):
-                raise TomlError("an inline table that does not end", at)
+                raise TomlError("unclosed inline table", at)
             at = self._skip(at + 1)
         self._freeze(table)
         return table, at + 1
@@ -204,7 +204,7 @@ class Document:
         if self.text.startswith("#", at):
             at = self._skip(self._comment(at))
         if at < len(self.text) and self.text[at] != "\n":
-            raise TomlError("more on the line than belongs there", at)
+            raise TomlError("text after the end of the value", at)
         return at + 1 if at < len(self.text) else at
 
     def _comment(self, at: int) -> int:

@@ -51,7 +51,7 @@ def key(text: str, at: int) -> tuple[str, int]:
         return string(text, at)
     found = BARE_KEY.match(text, at)
     if not found:
-        raise TomlError("no key where one has to be", at)
+        raise TomlError("a key is missing", at)
     return found.group(), found.end()
 
 
@@ -69,7 +69,7 @@ def string(text: str, at: int) -> tuple[str, int]:
         if text[at : at + 1] == quote:
             break
         if quote == "'" or text[at : at + 1] != "\\":
-            raise TomlError("a string that does not end on its line", start)
+            raise TomlError("string not closed on its line", start)
         character, at = _escape(text, at)
         parts.append(character)
     value = "".join(parts)
@@ -90,7 +90,7 @@ def _long_string(text: str, at: int, quotes: str) -> tuple[str, int]:
                 at, extra = at + 1, extra + 1
             return "".join(parts), at + 3
         if at >= len(text):
-            raise TomlError("a string that does not end", start)
+            raise TomlError("unclosed string", start)
         if text[at] == "\\" and quotes[0] == '"':
             folded = _LINE_END.match(text, at + 1)
             if folded:
@@ -112,7 +112,7 @@ def _escape(text: str, at: int) -> tuple[str, int]:
     found = _UNICODE.match(text, at + 1)
     number = int(found.group(1) or found.group(2), 16) if found else -1
     if not found or number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
-        raise TomlError("an escape that TOML does not know", at)
+        raise TomlError("unknown escape", at)
     return chr(number), found.end()
 
 
@@ -137,7 +137,7 @@ def scalar(text: str, at: int) -> tuple[Any, int]:
         return int(found.group(), 0), found.end()
     found = _NUMBER.match(text, at)
     if not found:
-        raise TomlError("no value where one has to be", at)
+        raise TomlError("a value is missing", at)
     word = found.group()
     is_float = bool(found.group(1)) or word[-3:] in ("inf", "nan")
     try:
