@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import NoReturn
+from collections.abc import Iterable
+from typing import NoReturn
 
 # Modules that each program imports; packaging/nfpm lists the same as dependencies.
 MODULES = {

@@ -12,7 +12,8 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any
 
 from vcuda_oci.container.identity import pod_key
 from vcuda_oci.ledger import events
@@ -20,26 +21,20 @@ from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import claim_socket
 from vcuda_oci.system import settings_file, systemd
+from vcuda_oci.system.settings_file import Config
 
 from .bypass import bypass_child
 from .compute import shortage_watch
 from .compute.grants import Arbiter
 from .gpus import inventory
 from .gpus.feature_file import FEATURES_DIR, Labelling
+from .gpus.inventory import Inventory
 from .http import http_child, listen_address
 from .kubelet import registration, resources
 from .kubelet.device_plugin import DevicePlugin
 from .ledger import sweep
 from .pods import pod_watch_child
 from .process import child, confine, rights
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
-    from typing import Any
-
-    from vcuda_oci.system.settings_file import Config
-
-    from .gpus.inventory import Inventory
 
 # Time limit for the parts to end; the agent then exits without waiting for the rest.
 _END_SECONDS = 5

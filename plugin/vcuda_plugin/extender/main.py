@@ -6,16 +6,13 @@ import argparse
 import logging
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
 from .. import dependencies
 from .http import certificates
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PROGRAM = names.EXTENDER_PROGRAM
 PORT = 3456

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import gc
@@ -12,7 +13,7 @@ import signal
 import socket
 import ssl
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import uvicorn
 
@@ -25,18 +26,12 @@ from .bind.bind import Binder
 from .bind.leader import Leader
 from .cluster.cluster import Cluster
 from .follow.async_api import AsyncApi
-from .follow.follow import BOUND, followers
+from .follow.follow import BOUND, Follower, followers
 from .follow.quota_follow import QuotaFollower
 from .http import certificates
 from .http.connections import Loop
 from .http.server import Server
 from .quota.quota_limits import load_place
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from .follow.follow import Follower
 
 # Longer than kube-scheduler keeps an idle connection, so that no connection ends during a call.
 _KEEP_ALIVE_SECONDS = 120

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
@@ -19,10 +20,7 @@ from vcuda_oci.model.errors import VcudaError
 
 from . import json_bytes, kube_client
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    Object = dict[str, Any]
+Object = dict[str, Any]
 
 # Below the five seconds that kube-scheduler waits for an extender by default.
 CALL_SECONDS = 4.0

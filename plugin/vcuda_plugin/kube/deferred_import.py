@@ -9,11 +9,8 @@ import contextlib
 import pkgutil
 import sys
 import types
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+from collections.abc import Iterator
+from typing import Any
 
 
 @contextlib.contextmanager

@@ -12,12 +12,9 @@ import importlib
 import sys
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from . import deferred_import
-
-if TYPE_CHECKING:
-    from typing import Any
 
 _EMPTY = ("kubernetes", "kubernetes.client", "kubernetes.utils")
 # 7 MiB that only a kubeconfig file, its gcp or oidc logins, or a proxy need; a pod has none.

@@ -11,17 +11,12 @@ from __future__ import annotations
 import logging
 import random
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from vcuda_oci.model.errors import VcudaError
 
-from .api import ApiError
+from .api import ApiError, KubeApi, Object
 from .retry import Retry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .api import KubeApi, Object
 
 WATCH_SECONDS = (240, 300)
 # Failures after which the watch goes on where it was.

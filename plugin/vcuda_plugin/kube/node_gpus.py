@@ -10,14 +10,12 @@ overcommit: how many times the memory is promised; absent for once.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vcuda_oci.model import topology
 from vcuda_oci.model.gpu import Gpu
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _MOST_GPUS = 1024
 

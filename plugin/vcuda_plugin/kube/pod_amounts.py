@@ -6,16 +6,14 @@ only the number of GPUs and drops HAMi's other resources.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from vcuda_oci.ledger.decision import Amounts
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Part
 
 from .quantity import whole
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Suffixes of a resource of GPUs, such as nvidia.com/gpu. Per GPU: memory in MiB, memory in percent,
 # compute in percent.

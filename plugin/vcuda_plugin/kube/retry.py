@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
 

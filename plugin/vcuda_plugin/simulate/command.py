@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
 from .. import dependencies
 from . import fgd_trace
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PROGRAM = "vcuda simulate"
 

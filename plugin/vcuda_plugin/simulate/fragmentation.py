@@ -7,20 +7,15 @@ request no larger part of the memory than of the compute.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 
-from ..extender.filter.score import useless
+from ..extender.cluster.cluster import Cluster
+from ..extender.filter.score import Floats, useless
+from ..extender.model.gpu_arrays import Rows
 from ..extender.model.pod_request import Wanted, ask_of
 from .trace_pod import SETTINGS, TracePod
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..extender.cluster.cluster import Cluster
-    from ..extender.filter.score import Floats
-    from ..extender.model.gpu_arrays import Rows
 
 
 class Mix:

@@ -8,26 +8,20 @@ too.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vcuda_oci.model.request import Part
 from vcuda_oci.system.settings_file import BINPACK, SPREAD
 
+from ..extender.cluster.cluster import Cluster
 from ..extender.filter.score import free_of, rest_of, scores
 from ..extender.model.pod_request import TOPOLOGY, PodAsk, Wanted
+from .fragmentation import Mix
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from vcuda_oci.model.request import Part
-
-    from ..extender.cluster.cluster import Cluster
-    from .fragmentation import Mix
-
-    # Takes the nodes that fit. Returns one, and the request, which may now name the GPU.
-    Pick = Callable[[Cluster, PodAsk, Sequence[str]], tuple[str, PodAsk]]
+Pick = Callable[[Cluster, PodAsk, Sequence[str]], tuple[str, PodAsk]]
 
 NO_RESERVE, FIRST_FIT, BEST_FIT, FGD = "no-reserve", "first-fit", "best-fit", "fgd"
 # Digits to round to: smaller differences of sums come from floating point.

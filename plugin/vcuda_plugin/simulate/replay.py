@@ -9,32 +9,26 @@ from __future__ import annotations
 
 import heapq
 import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vcuda_oci.ledger import decision
 from vcuda_oci.model import names
 
 from ..extender.bind.bind import Binder
 from ..extender.cluster.cluster import Cluster
-from ..extender.cluster.objects import pod_of
+from ..extender.cluster.objects import NodeFacts, pod_of
 from ..extender.filter.extender_api import Binding
-from ..extender.filter.fit import fit
+from ..extender.filter.fit import Verdict, fit
 from ..extender.filter.score import free_of
+from ..extender.model.pod_request import PodAsk
+from ..extender.quota.quota_limits import Limit
 from ..extender.quota.quota_usage import EXCEEDED
-from .trace_pod import SETTINGS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-
-    from ..extender.cluster.objects import NodeFacts
-    from ..extender.filter.fit import Verdict
-    from ..extender.model.pod_request import PodAsk
-    from ..extender.quota.quota_limits import Limit
-    from .fragmentation import Mix
-    from .policies import Policy
-    from .trace_pod import TracePod
+from .fragmentation import Mix
+from .policies import Policy
+from .trace_pod import SETTINGS, TracePod
 
 REPORT_EVERY_SECONDS = 10.0
 

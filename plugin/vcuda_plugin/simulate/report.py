@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..extender.cluster.objects import NodeFacts
+from ..extender.quota.quota_limits import Limit
 from .nodes import LINKED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ..extender.cluster.objects import NodeFacts
-    from ..extender.quota.quota_limits import Limit
-    from .replay import Outcome
-    from .trace_pod import TracePod
+from .replay import Outcome
+from .trace_pod import TracePod
 
 _HEADINGS = (
     "POLICY", "PLACED", "AT ONCE", "WAITED", "ALLOCATED", "FRAGMENTED", "LINKED", "QUOTA",

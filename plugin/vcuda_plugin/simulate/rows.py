@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from vcuda_oci.model.errors import VcudaError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 def read(path: str) -> list[str]:

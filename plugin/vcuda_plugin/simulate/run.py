@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
 
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
 
 from ..extender.quota import quota_limits
+from ..extender.quota.quota_limits import Limit
 from ..kube import json_bytes
 from . import fgd_trace, nodes, report, trace
 from .fragmentation import Mix
 from .policies import policies
 from .replay import Replay
 from .trace import Trace
-
-if TYPE_CHECKING:
-    import argparse
-
-    from ..extender.quota.quota_limits import Limit
 
 _PROGRAM = "vcuda simulate"
 _MOST_LOAD, _MOST_PODS = 100, 1_000_000

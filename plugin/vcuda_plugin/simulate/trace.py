@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import parse_bytes
@@ -14,9 +15,6 @@ from . import openb
 from .rows import number, rows
 from .rows import read as read_lines
 from .trace_pod import COLUMNS, SETTINGS, TracePod
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _MOST_SECONDS = 1e12
 _MOST = 1 << 31

@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import TYPE_CHECKING
 
-from vcuda_oci.system.settings_file import AUTO, OFF, REPORT, STOP
+from vcuda_oci.system.settings_file import AUTO, OFF, REPORT, STOP, Config
 
 from ..gpus import inventory
 from ..process import child
-
-if TYPE_CHECKING:
-    from vcuda_oci.system.settings_file import Config
 
 MODULE = "vcuda_plugin.agent.bypass.outside_watch"
 # The longest pause between two polls, plus the time that NVML may take.

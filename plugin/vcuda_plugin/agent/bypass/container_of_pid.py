@@ -9,12 +9,9 @@ cgroups of the first process that the low-level runtime reports.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from vcuda_hook.live import container_processes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 # Path by hierarchy, as container_processes.cgroups returns it; "0" is cgroup v2.
 Cgroups = dict[str, str]

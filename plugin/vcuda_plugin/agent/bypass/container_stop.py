@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
 
 from vcuda_hook.live import container_processes
 from vcuda_oci.guest import process
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from .held_containers import Held
+from .held_containers import Held
 
 # A process may fork as fast as it is killed. The first round kills the container's first process,
 # and the kernel then ends its whole pid namespace.

@@ -8,11 +8,9 @@ in a row do not. GPU time is averaged over WINDOW_SECONDS and reported at once.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 # Kinds of findings: more memory than the limit, a GPU outside the share, a process without the
 # shim, more GPU time than the ceiling.

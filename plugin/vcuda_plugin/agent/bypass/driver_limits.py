@@ -8,14 +8,10 @@ one more process than there are, so that a program reaches the shim's limit firs
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
+from .detection import Share
 from .process_probe import NO_LIMIT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from .detection import Share
 
 # Polls to wait after a refusal before the driver is asked again.
 _RETRY_POLLS = 30

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
 from vcuda_hook.live import cgroup_folders, container_processes, slices
 from vcuda_oci.guest import page_file, process
 from vcuda_oci.ledger import liveness
+from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.pages import layout, page_reader
 
 from ..ledger.records import Records
 from . import container_of_pid
+from .container_of_pid import Cgroups
 from .detection import Holder, Share
-
-if TYPE_CHECKING:
-    from vcuda_oci.model.allocation import Allocation
-
-    from .container_of_pid import Cgroups
 
 # A runtime that does not know a container is asked again after a pause that doubles.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0

@@ -10,7 +10,6 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from vcuda_oci.host import facts_cache, host
 from vcuda_oci.ledger import events
@@ -21,12 +20,8 @@ from vcuda_oci.system.settings_file import AUTO, STOP
 
 from . import container_stop, detection, guest_slots
 from .driver_limits import DriverLimits, hard_bytes
-from .held_containers import HeldContainers
-from .process_probe import ProcessProbe
-
-if TYPE_CHECKING:
-    from .held_containers import Held
-    from .process_probe import OnGpu
+from .held_containers import Held, HeldContainers
+from .process_probe import OnGpu, ProcessProbe
 
 PERIOD_SECONDS = 2.0
 # Polls may use this part of a core. With many processes they become rarer, but never more so than

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from vcuda_oci.host.nvml_processes import MOST_PROCESSES, NOT_AVAILABLE, Process
 from vcuda_oci.model.errors import VcudaError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 NO_LIMIT = (1 << 64) - 1  # NVML_DEVICE_MEMORY_LIMIT_MAX
 _COMPUTE = "nvmlDeviceGetComputeRunningProcesses"

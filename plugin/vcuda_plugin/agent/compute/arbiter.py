@@ -5,14 +5,10 @@ All amounts are parts per million of the GPU's time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.policies import BEST_EFFORT, FIXED
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vcuda_oci.model.allocation import GpuShare
 
 WHOLE_PPM = 1_000_000
 PPM_PER_PERCENT = 10_000

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from vcuda_oci.guest import page_file
+from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.policies import FIXED
 from vcuda_oci.pages import layout
 from vcuda_oci.pages.limits_in_place import OpenPage
 
 from .arbiter import PPM_PER_PERCENT
 from .demand import TOLD_FROM, TOLD_SIZE, Demand
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vcuda_oci.model.allocation import Allocation
 
 # A grant that is not renewed for this time expires: the shim returns to the reserved rate.
 LEASE_NS = 1_000_000_000

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.policies import FIXED
 from vcuda_oci.pages.limits_in_place import Turn
@@ -17,12 +19,6 @@ from vcuda_oci.pages.limits_in_place import Turn
 from ..ledger.ledger_changes import LedgerChanges
 from .container_pages import RENEWAL_NS, ContainerPages
 from .shared_gpu import SharedGpu
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterator
-
-    from vcuda_oci.model.allocation import Allocation
 
 PERIOD_SECONDS = 0.05
 # If no container wants or uses anything, all have their guarantee, so the next sample may come

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from .arbiter import WHOLE_PPM, Tenant, grants
+from .container_pages import ContainerPages
 from .demand import reading
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from .container_pages import ContainerPages
 
 
 class SharedGpu:

@@ -5,12 +5,10 @@ The container writes its page: after impossible figures the count starts again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from vcuda_oci.ledger import events
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # The part of this time that launches must wait; threads that wait at once are each counted.
 WINDOW_SECONDS = 60.0

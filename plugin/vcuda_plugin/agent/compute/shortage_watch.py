@@ -5,23 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from vcuda_hook.live import table
 from vcuda_oci.guest import page_file
 from vcuda_oci.ledger import events
 from vcuda_oci.model import names
+from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.pages import page_reader
 
 from ..ledger.records import Records
-from .shortage import Reading, Share
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vcuda_oci.model.allocation import Allocation, GpuShare
-
-    from .shortage import Finding
+from .shortage import Finding, Reading, Share
 
 PERIOD_SECONDS = 5.0
 

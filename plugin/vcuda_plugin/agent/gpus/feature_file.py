@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
 
 from vcuda_oci.system import files, settings_file
+from vcuda_oci.system.settings_file import Config
 
 from . import node_labels
-
-if TYPE_CHECKING:
-    from vcuda_oci.system.settings_file import Config
-
-    from .inventory import Inventory
+from .inventory import Inventory
 
 FEATURES_DIR = "/etc/kubernetes/node-feature-discovery/features.d"
 NAME = "vcuda"

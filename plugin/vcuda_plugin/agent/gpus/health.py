@@ -7,13 +7,10 @@ each second. An Xid event makes a GPU unhealthy at once.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from vcuda_oci.ledger.unhealthy import GpuFault
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
 
 DOWN_SECONDS = 4.0
 UP_SECONDS = 8.0

@@ -7,20 +7,17 @@ import json
 import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vcuda_oci.host.nvml import HANGS
 from vcuda_oci.ledger import events, unhealthy
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.system.settings_file import Config
 
 from ..process import child
 from .health import Health
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vcuda_oci.system.settings_file import Config
 
 # Without a line from the probe for this time, NVML hangs.
 LIMIT_SECONDS = 8

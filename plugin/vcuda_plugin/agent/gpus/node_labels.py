@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.gpu import Gpu
 
 _GPU, _CUDA = "nvidia.com/gpu.", "nvidia.com/cuda."
 _MODEL = "gaia.tencent.com/gpu-model"  # quotas count by this label

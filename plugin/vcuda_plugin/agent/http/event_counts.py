@@ -10,14 +10,12 @@ import contextlib
 import os
 import re
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from vcuda_oci.ledger import events
 from vcuda_oci.model import jsontree
 from vcuda_oci.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # The only folder that the HTTP process may write to.
 FOLDER, NAME = "http", "event-counts.json"

@@ -7,8 +7,9 @@ character becomes a question mark.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client import generate_latest
 from prometheus_client.core import (
@@ -17,21 +18,15 @@ from prometheus_client.core import (
     GaugeMetricFamily,
     HistogramMetricFamily,
 )
+from prometheus_client.core import Metric as Family
 from prometheus_client.openmetrics import exposition as open_metrics
 
 from vcuda_oci.model import names
 
 from . import metrics
-from .event_counts import KNOWN_KINDS, KNOWN_REASONS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from prometheus_client.core import Metric as Family
-
-    from .event_counts import Counts, Start
-    from .metrics import Metric
-    from .node_state import View
+from .event_counts import KNOWN_KINDS, KNOWN_REASONS, Counts, Start
+from .metrics import Metric
+from .node_state import View
 
 # The format that generate_latest writes when no name needs escaping, in every library version.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

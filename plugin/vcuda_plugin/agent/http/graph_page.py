@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from vcuda_hook.live import table, views
 from vcuda_oci.model import topology
 
+from .node_state import View
 from .page_frame import escape, page
 from .usage_page import colours, summary
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from .node_state import View
-
-    _Entry = Mapping[str, Any]
+_Entry = Mapping[str, Any]
 
 # Sizes in pixels; the limits on text in characters.
 _COLUMN, _GAP, _MARGIN = 224, 16, 24

@@ -6,18 +6,14 @@ import asyncio
 import contextlib
 import logging
 import os
-from typing import TYPE_CHECKING
 
 from vcuda_oci.system import settings_file
+from vcuda_oci.system.settings_file import Config
 
 from ...kube.node_gpus import NO_GPU, NodeGpus
+from ..gpus.inventory import Inventory
 from ..process import child, rights
 from . import event_counts
-
-if TYPE_CHECKING:
-    from vcuda_oci.system.settings_file import Config
-
-    from ..gpus.inventory import Inventory
 
 MODULE = "vcuda_plugin.agent.http.http_process"
 _BEAT_SECONDS = 5

@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
 
 import h11
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
 
 MOST_CONNECTIONS = 600
 # At most so many large answers are in memory at once, each until its client has read it. Answers

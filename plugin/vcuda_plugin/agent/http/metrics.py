@@ -5,14 +5,12 @@ A test compares them with docs/metrics.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from vcuda_hook.live import views
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    _Value = Callable[[Mapping[str, Any]], float | None]
+_Value = Callable[[Mapping[str, Any]], float | None]
 
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 _MIB = 1 << 20

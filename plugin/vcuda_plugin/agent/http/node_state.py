@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from vcuda_hook.live import container_names, usage, views
+from vcuda_hook.live.usage import Sample
+from vcuda_oci.model.allocation import Allocation
 
+from ...kube.node_gpus import NodeGpus
 from ..ledger.records import Records
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from vcuda_hook.live.usage import Sample
-    from vcuda_oci.model.allocation import Allocation
-
-    from ...kube.node_gpus import NodeGpus
 
 # Requests within this time share one view: 500 at once cost as much as one.
 FRESH_SECONDS = 1.0

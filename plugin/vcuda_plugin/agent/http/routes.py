@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from vcuda_oci.model import names
 
 from . import exposition, graph_page, page_frame, usage_page
+from .event_counts import EventCounts
 from .http_server import Request, Response
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from .event_counts import EventCounts
-    from .node_state import Node, View
+from .node_state import Node, View
 
 # The agent's event loop sends a heartbeat more often than this while it runs.
 SILENCE_SECONDS = 30.0

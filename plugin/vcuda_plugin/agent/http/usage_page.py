@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from vcuda_hook.live import table, views
 
+from .node_state import View
 from .page_frame import COLOURS, escape, page
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from .node_state import View
-
-    _Entries = Sequence[Mapping[str, Any]]
+_Entries = Sequence[Mapping[str, Any]]
 
 _LEGEND = "Upper part of a bar: used. Lower part: asked for."
 

@@ -9,23 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 import grpc.aio  # type: ignore[import-untyped]
 
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.system.settings_file import Config
 
 from . import device_plugin_api as api
 from . import resources
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vcuda_oci.model.gpu import Gpu
-    from vcuda_oci.system.settings_file import Config
-
-    from .resources import Device
+from .resources import Device
 
 _log = logging.getLogger(__name__)
 

@@ -7,18 +7,14 @@ import contextlib
 import logging
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import Any
 
 import grpc.aio  # type: ignore[import-untyped]
 
 from vcuda_oci.model.errors import VcudaError
 
 from . import device_plugin_api as api
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from .device_plugin import DevicePlugin
+from .device_plugin import DevicePlugin
 
 PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
 CHECK_SECONDS = 1.0

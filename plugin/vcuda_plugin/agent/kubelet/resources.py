@@ -6,21 +6,16 @@ counting only: placement chooses a container's GPU when the container is created
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from vcuda_oci.model import names
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Refused, choose
-from vcuda_oci.system.settings_file import SPREAD
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from vcuda_oci.model.gpu import Gpu
-    from vcuda_oci.system.settings_file import Config
+from vcuda_oci.system.settings_file import SPREAD, Config
 
 CORE, MEMORY, GPU = "vcuda-core", "vcuda-memory", "gpu"
 # Kind of an Allocate answer where the pod's annotations give the GPU's amount: see `said_of`.

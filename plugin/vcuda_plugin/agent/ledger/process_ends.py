@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from vcuda_oci.ledger import liveness
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class FirstProcess(NamedTuple):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation
 
 from .ledger_changes import LedgerChanges
-
-if TYPE_CHECKING:
-    from vcuda_oci.model.allocation import Allocation
 
 
 class Records:

@@ -17,18 +17,15 @@ import ctypes
 import logging
 import os
 import time
-from typing import TYPE_CHECKING
 
 from vcuda_oci.ledger import liveness, resize
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import names
+from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 
 from .process_ends import FirstProcess, ProcessEnds
 from .records import Records
-
-if TYPE_CHECKING:
-    from vcuda_oci.model.allocation import Allocation
 
 PERIOD_SECONDS = 15
 # The longest time until the first process of a new container is followed.

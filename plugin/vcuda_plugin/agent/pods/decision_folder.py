@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from vcuda_oci.ledger import decision
+from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.model import names
 from vcuda_oci.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from vcuda_oci.ledger.decision import Decision
 
 _SUFFIX = ".json"
 

@@ -6,10 +6,7 @@ reports together is bounded, and so is the number of series in memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .pod_event import Happened
+from .pod_event import Happened
 
 MOST_SERIES = 1000
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 5.0, 300.0

@@ -6,21 +6,16 @@ The pod's author writes the annotations; invalid ones are ignored.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from vcuda_oci.ledger import decision
-from vcuda_oci.ledger.decision import Decision
+from vcuda_oci.ledger.decision import Amounts, Decision
 from vcuda_oci.model import names, policies
 from vcuda_oci.model.errors import VcudaError
 
 from ...kube import pod_amounts
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-    from typing import Any
-
-    from vcuda_oci.ledger.decision import Amounts
 
 # The kubelet's mirror of a static pod. The UID that the engine gets is in an annotation: an MD5, so
 # not a UID of the API. Source: kubelet pkg/kubelet/{types,config}, "config.mirror", applyDefaults.

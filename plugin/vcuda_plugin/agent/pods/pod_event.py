@@ -9,16 +9,13 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from vcuda_oci.container.identity import pod_uid
 from vcuda_oci.ledger import events
 from vcuda_oci.model import names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.model.allocation import Allocation
 
 REASONS = {
     events.REFUSED: "GpuShareRefused",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from vcuda_oci.ledger import events
 from vcuda_oci.ledger.event_reader import Reader
@@ -20,12 +20,7 @@ from ...kube.api import ApiError, KubeApi
 from ...kube.retry import Retry
 from ..ledger.records import Records
 from . import pod_event
-from .event_series import LIFE_SECONDS, AllSeries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .event_series import Series
+from .event_series import LIFE_SECONDS, AllSeries, Series
 
 NAME = "pod-events.json"
 PERIOD_SECONDS = 1.0

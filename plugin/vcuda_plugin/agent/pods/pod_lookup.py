@@ -10,17 +10,14 @@ import logging
 import os
 import re
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
 
 from ...kube.api import ApiError, KubeApi
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 READ_SECONDS = 2  # the limit on waiting look-ups while one hangs
 _MOST_BYTES = 1024

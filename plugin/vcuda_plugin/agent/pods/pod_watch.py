@@ -14,7 +14,8 @@ import logging
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 from vcuda_oci.container.identity import pod_key
 from vcuda_oci.ledger import events
@@ -28,13 +29,7 @@ from ...kube.list_watch import ListWatch
 from ...kube.retry import Retry
 from . import node_metadata, pod_events, pod_lookup, unclaimed
 from .decision_folder import DecisionFolder
-from .pod_decision import of_pod
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from .pod_decision import PodDecision
+from .pod_decision import PodDecision, of_pod
 
 _PAGE = 100
 _MOST_TOLD = 100  # the containers of one pod

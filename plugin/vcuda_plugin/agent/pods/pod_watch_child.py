@@ -10,21 +10,17 @@ import logging
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files, settings_file
+from vcuda_oci.system.settings_file import Config
 
 from ... import dependencies
 from ...kube.node_gpus import NodeGpus
+from ..gpus.inventory import Inventory
 from ..kubelet import resources
 from ..process import child
-
-if TYPE_CHECKING:
-    from vcuda_oci.system.settings_file import Config
-
-    from ..gpus.inventory import Inventory
 
 # A pod that is admitted before its decision is known may get another GPU than the scheduler chose;
 # but an unreachable API must not delay the node for long.

@@ -9,15 +9,12 @@ from __future__ import annotations
 import calendar
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from vcuda_oci.container.identity import pod_key
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
-    from .pod_decision import PodDecision
+from .pod_decision import PodDecision
 
 STATUSES = ("containerStatuses", "initContainerStatuses")
 WHAT = "a container runs without the share of a GPU that it asks for"

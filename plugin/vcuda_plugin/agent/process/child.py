@@ -16,16 +16,13 @@ import os
 import signal
 import socket
 import traceback
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator, Sequence
+from io import FileIO
+from typing import Any
 
 from vcuda_oci.model.errors import VcudaError
 
 from .fork_server import ForkServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
-    from io import FileIO
-    from typing import Any
 
 _END_SECONDS = 10
 

@@ -9,16 +9,12 @@ import contextlib
 import ctypes
 import os
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
 
 from vcuda_oci.system import kernel_tables
 
+from .rights import Rights
 from .system_calls import filter_program
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from .rights import Rights
 
 _BITS = {
     "CHOWN": 0,

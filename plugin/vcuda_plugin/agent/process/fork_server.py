@@ -21,12 +21,9 @@ import signal
 import socket
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from typing import Any, NoReturn
 
 from . import confine, rights
-
-if TYPE_CHECKING:
-    from typing import Any, NoReturn
 
 _MOST_BYTES = 65536
 _DESCRIPTORS = 3

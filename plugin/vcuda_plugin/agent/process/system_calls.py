@@ -11,10 +11,8 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 _NONE = -1
 # Numbers on x86_64 and aarch64, by name.

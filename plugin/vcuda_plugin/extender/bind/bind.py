@@ -9,31 +9,26 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 from urllib.parse import quote
 
 from vcuda_oci.container.identity import pod_key
 from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.model import names
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import with_id
 from vcuda_oci.placement.choose import Refused
+from vcuda_oci.system.settings_file import Config
 
 from ...kube.api import ApiError, message_of
-from ..cluster.objects import PodFacts, pod_of
+from ..cluster.cluster import Cluster
+from ..cluster.objects import NodeFacts, PodFacts, pod_of
+from ..filter.extender_api import Binding
 from ..follow.async_api import Withheld
 from ..model import annotations as known
 from ..model.place import Placed, decided
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from vcuda_oci.model.allocation import GpuShare
-    from vcuda_oci.system.settings_file import Config
-
-    from ..cluster.cluster import Cluster
-    from ..cluster.objects import NodeFacts
-    from ..filter.extender_api import Binding
-    from ..model.pod_request import PodAsk
+from ..model.pod_request import PodAsk
 
 _log = logging.getLogger(__name__)
 

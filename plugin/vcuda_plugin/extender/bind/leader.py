@@ -18,17 +18,13 @@ import socket
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import quote
 
 from vcuda_oci.model.errors import VcudaError
 
-from ...kube.api import CALL_SECONDS, ApiError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...kube.api import KubeApi
+from ...kube.api import CALL_SECONDS, ApiError, KubeApi
 
 HELD_SECONDS = 10.0
 # A call takes at most CALL_SECONDS to connect and CALL_SECONDS to be answered.

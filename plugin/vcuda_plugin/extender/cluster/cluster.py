@@ -9,29 +9,21 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.placement.choose import Refused
 
-from ..model.gpu_arrays import WIDEST, GpuArrays
+from ..model.gpu_arrays import WIDEST, GpuArrays, Rows
 from ..model.place import Placed, decided, place
-from ..model.pod_request import Wanted
+from ..model.pod_request import PodAsk, Wanted
 from ..model.tenancy import NO_TENANCY, SliceNodes
 from ..quota.quota_usage import Quota
 from .node_entry import Assumed, Entry
-from .objects import NodeFacts
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from vcuda_oci.model.gpu import Gpu
-
-    from ..model.gpu_arrays import Rows
-    from ..model.pod_request import PodAsk
-    from .objects import PodFacts
+from .objects import NodeFacts, PodFacts
 
 # How long a binding with an unknown outcome counts, by the monotonic clock.
 UNKNOWN_SECONDS = 120.0

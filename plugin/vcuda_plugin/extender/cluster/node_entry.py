@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from vcuda_oci.model.allocation import GpuShare
 
-from ..model.tenancy import NO_TENANCY
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from ..model.place import Placed
-    from ..model.tenancy import Tenancy
-    from .objects import NodeFacts, PodFacts
+from ..model.place import Placed
+from ..model.tenancy import NO_TENANCY, Tenancy
+from .objects import NodeFacts, PodFacts
 
 
 @dataclass

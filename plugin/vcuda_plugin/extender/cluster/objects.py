@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vcuda_oci.ledger import decision
+from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.system.settings_file import Config
 
 from ...kube import node_gpus
 from ...kube.node_gpus import NodeGpus
 from ...kube.quantity import whole
 from ..model import annotations as known
-from ..model.pod_request import ask_of
-from ..quota.quota_limits import DEFAULT_PLACE
+from ..model.pod_request import PodAsk, ask_of
+from ..quota.quota_limits import DEFAULT_PLACE, QuotaPlace
 from ..quota.quota_usage import NO_GROUP, Group
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vcuda_oci.ledger.decision import Decision
-    from vcuda_oci.system.settings_file import Config
-
-    from ..model.pod_request import PodAsk
-    from ..quota.quota_limits import QuotaPlace
 
 _MOST_BYTES = 1 << 50
 _MOST_CAPACITY_GPUS = 64

@@ -6,17 +6,13 @@ the Go names. Calls are read without regard to case, as encoding/json does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...kube import json_bytes
+from .fit import Verdict
 from .preempt import Victims
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from .fit import Verdict
-
 
 _MOST_NAMES = 100_000  # bounds the memory for the results
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vcuda_oci.model.request import Part
 from vcuda_oci.placement.choose import Refused
 
+from ..cluster.cluster import Cluster
+from ..model.gpu_arrays import Bools, Rows
+from ..model.pod_request import PodAsk
 from ..model.tenancy import NO_TENANCY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from vcuda_oci.model.request import Part
-
-    from ..cluster.cluster import Cluster
-    from ..model.gpu_arrays import Bools, Rows
-    from ..model.pod_request import PodAsk
 
 # How many nodes get a reason of their own, which names GPUs: the scheduler writes every distinct
 # reason into the pod's status.

@@ -7,19 +7,16 @@ because they free other resources.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from vcuda_oci.placement.choose import Refused
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+from ..cluster.cluster import Cluster
+from ..cluster.node_entry import Entry
+from ..model.pod_request import PodAsk
 
-    from ..cluster.cluster import Cluster
-    from ..cluster.node_entry import Entry
-    from ..model.pod_request import PodAsk
-
-    Fits = Callable[[Collection[str]], bool]
+Fits = Callable[[Collection[str]], bool]
 
 # Tries in one call. The remaining nodes are left out, and the scheduler uses another node.
 MOST_TRIES = 10_000

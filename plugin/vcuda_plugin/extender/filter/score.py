@@ -8,28 +8,22 @@ Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from vcuda_oci.model.request import Part
 from vcuda_oci.system.settings_file import SPREAD
 
-from ..model.pod_request import TOPOLOGY
+from ..cluster.cluster import Cluster
+from ..cluster.node_entry import Entry
+from ..model.gpu_arrays import Rows
+from ..model.pod_request import TOPOLOGY, PodAsk
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from vcuda_oci.model.request import Part
-
-    from ..cluster.cluster import Cluster
-    from ..cluster.node_entry import Entry
-    from ..model.gpu_arrays import Rows
-    from ..model.pod_request import PodAsk
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 MOST = 10
 # Assumed requests of the next pod, in GPUs, and their probabilities.

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from ...kube.api import KubeApi
 from .http_client import Server
-
-if TYPE_CHECKING:
-    from ...kube.api import KubeApi
 
 
 class Access(NamedTuple):

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ...kube import json_bytes
-from ...kube.api import CALL_SECONDS, CONNECTIONS, ApiError
-from .access import access_by
+from ...kube.api import CALL_SECONDS, CONNECTIONS, ApiError, KubeApi
+from .access import Access, access_by
 from .http_client import Connection
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...kube.api import KubeApi
-    from .access import Access
 
 # A renewed token or certificate is read again after this time.
 _ACCESS_SECONDS = 60.0

@@ -5,21 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+from vcuda_oci.system.settings_file import Config
+
+from ...kube.api import KubeApi
 from ...kube.list_watch import ListWatch
+from ..cluster.cluster import Cluster
 from ..cluster.objects import is_finished, node_of, pod_of
+from ..quota.quota_limits import QuotaPlace
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vcuda_oci.system.settings_file import Config
-
-    from ...kube.api import KubeApi
-    from ..cluster.cluster import Cluster
-    from ..quota.quota_limits import QuotaPlace
-
-    Object = dict[str, Any]
+Object = dict[str, Any]
 
 # A finished pod holds no GPU; with this selector the server reports its end as a deletion.
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"

@@ -6,13 +6,11 @@ httptools parses the answers. A general client takes three times as long for a c
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple, cast
+import ssl
+from collections.abc import Callable
+from typing import NamedTuple, cast
 
 import httptools
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable
 
 # An object is at most 1.5 MiB in etcd.
 _MOST_ANSWER_BYTES = 32 << 20

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
-from ...kube.api import ApiError
+from ...kube.api import ApiError, KubeApi
+from ..cluster.cluster import Cluster
 from ..quota import quota_limits
+from ..quota.quota_limits import QuotaPlace
 from .follow import Follower
 
-if TYPE_CHECKING:
-    from ...kube.api import KubeApi
-    from ..cluster.cluster import Cluster
-    from ..quota.quota_limits import QuotaPlace
-
-    Object = dict[str, Any]
+Object = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

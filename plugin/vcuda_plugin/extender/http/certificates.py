@@ -12,13 +12,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FILES = ("ca.crt", "server.crt", "server.key", "client.crt", "client.key")
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")

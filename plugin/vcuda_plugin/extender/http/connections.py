@@ -15,13 +15,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import TYPE_CHECKING, Any
+import ssl
+from collections.abc import Callable
+from typing import Any
 
 import uvloop
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable
 
 MOST_CONNECTIONS = 600
 HANDSHAKE_SECONDS = 5.0

@@ -5,18 +5,14 @@ Source: the ASGI specification, "HTTP & WebSocket ASGI Message Format".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    # Takes the body; None: it was longer than MOST_BODY_BYTES.
-    Post = Callable[[bytes | None], Awaitable["Answer"]]
-    # Takes what follows the path, without the slash.
-    Get = Callable[[str], "Answer"]
-    Scope = Mapping[str, Any]
-    Receive = Callable[[], Awaitable[Mapping[str, Any]]]
-    Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+Post = Callable[[bytes | None], Awaitable["Answer"]]
+Get = Callable[[str], "Answer"]
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 # Fits a thousand nodes as whole objects. For more, nodeCacheCapable makes the scheduler send names.
 MOST_BODY_BYTES = 32 << 20

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ..cluster.cluster import Cluster
-    from ..cluster.node_entry import Entry
+from ..cluster.cluster import Cluster
+from ..cluster.node_entry import Entry
 
 
 def nodes(cluster: Cluster) -> dict[str, Any]:

@@ -5,36 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system.settings_file import Config
 
 from ...kube import json_bytes
+from ..bind.bind import Binder
+from ..cluster.cluster import Cluster
 from ..cluster.objects import priority_of
 from ..filter import extender_api
 from ..filter.extender_api import Malformed
 from ..filter.fit import Verdict, fit
 from ..filter.preempt import preempt
 from ..filter.score import scores
+from ..follow.follow import Follower
 from ..model.pod_request import ask_of
 from . import inspect
-from .http_app import MOST_BODY_BYTES, PROMETHEUS, Answer, HttpApp, line
+from .http_app import MOST_BODY_BYTES, PROMETHEUS, Answer, HttpApp, Post, line
 from .metrics import Metrics
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from vcuda_oci.system.settings_file import Config
-
-    from ..bind.bind import Binder
-    from ..cluster.cluster import Cluster
-    from ..follow.follow import Follower
-    from .http_app import Post
-
-    Verb = Callable[[bytes], Answer | bytes | Coroutine[Any, Any, Answer | bytes]]
+Verb = Callable[[bytes], Answer | bytes | Coroutine[Any, Any, Answer | bytes]]
 
 NOT_READY = "the scheduler extender has not read the cluster yet; it will in a moment"
 

@@ -6,24 +6,20 @@ in the time in which `placement.choose` answers for ten. `choose` still decides 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from typing import Any
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.request import Part
 
-    from numpy.typing import NDArray
+from .pod_request import Wanted
 
-    from vcuda_oci.model.allocation import GpuShare
-    from vcuda_oci.model.gpu import Gpu
-    from vcuda_oci.model.request import Part
-
-    from .pod_request import Wanted
-
-    Bools = NDArray[np.bool_]
-    Rows = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+Rows = NDArray[np.intp]
 
 # A node with more GPUs is kept out of the arrays, because each column widens every row.
 WIDEST = 32

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Chosen, Refused, choose
 
-from .pod_request import INIT, SIDECAR
+from .pod_request import INIT, SIDECAR, ContainerAsk, PodAsk
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from vcuda_oci.ledger.decision import Decision
-    from vcuda_oci.model.gpu import Gpu
-
-    from .pod_request import ContainerAsk, PodAsk
-
-    Between = Callable[[Sequence[Gpu]], Sequence[Sequence[int]] | None]
+Between = Callable[[Sequence[Gpu]], Sequence[Sequence[int]] | None]
 
 
 @dataclass(frozen=True)

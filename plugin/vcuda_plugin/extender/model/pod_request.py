@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vcuda_oci.ledger.decision import Amounts
 from vcuda_oci.model import names, policies
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Part
-from vcuda_oci.system.settings_file import BINPACK, SPREAD
+from vcuda_oci.system.settings_file import BINPACK, SPREAD, Config
 
 from ...kube import pod_amounts
 from . import annotations as known
 from .tenancy import NO_TENANCY, Tenancy, tenancy_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vcuda_oci.system.settings_file import Config
 
 TOPOLOGY = "topology"
 # When a container runs. APP: together with all others. SIDECAR: from its place among the init

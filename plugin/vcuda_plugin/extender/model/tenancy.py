@@ -6,12 +6,10 @@ Source: KubeShare, README.md, "SharePod Specification".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from . import annotations as known
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 
 class Tenancy(NamedTuple):

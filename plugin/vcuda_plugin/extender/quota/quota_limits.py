@@ -5,17 +5,15 @@ Source: GPUManager's gpu-quota-admission, docs/gpu-quota.md, for names, defaults
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
 
 from ...kube import json_bytes
 from ..model import annotations as known
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 KEY = "gpu_quota"
 _MOST_CARDS = 1_000_000

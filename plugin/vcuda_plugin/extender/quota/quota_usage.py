@@ -7,21 +7,16 @@ bind still holds when the pod is counted.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..model.gpu_arrays import Rows
+from ..model.pod_request import PodAsk
 from .quota_limits import Limit, cards
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    from ..model.gpu_arrays import Rows
-    from ..model.pod_request import PodAsk
 
 EXCEEDED = "ExceedsGPUQuota"
 
