@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from typing import NoReturn
 
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
@@ -15,10 +16,6 @@ from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
 from . import spec_file
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
 
 
 def watch(ledger: Ledger, settings: Config, path: str, kind: str, seconds: float) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 
@@ -14,11 +15,6 @@ from vcuda_oci.system.settings_file import Config
 
 from ..live import slices, table
 from . import cdi_kind, cdi_watch, spec_file
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-
 
 STANDARD_OUTPUT = "-"
 

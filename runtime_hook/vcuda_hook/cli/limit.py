@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import liveness, resize
 from vcuda_oci.ledger.ledger import Ledger
@@ -12,11 +14,6 @@ from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, table, usage
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-
 
 WORDS = ("core", "memory", "policy", "core-limit", "weight", "priority")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 
 from vcuda_oci.ledger import events, liveness
@@ -11,10 +12,6 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, slices, table
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 
 def release(arguments: argparse.Namespace, settings: Config) -> int:

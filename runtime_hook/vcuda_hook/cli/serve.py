@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+
 from vcuda_oci.start import claim_socket
 from vcuda_oci.system import systemd
 from vcuda_oci.system.settings_file import Config
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 
 def serve(arguments: argparse.Namespace, settings: Config) -> int:

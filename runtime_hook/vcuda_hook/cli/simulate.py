@@ -6,12 +6,9 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from vcuda_oci.model.errors import VcudaError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
 
 _PROGRAM = "vcuda-scheduler-extender"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -21,11 +22,6 @@ from ..show import show
 from . import demo_device
 from .demo_container import START_SECONDS, Container, request
 from .demo_device import Device
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-
 
 GIB = 1 << 30
 TOLERANCE_POINTS = 3.0

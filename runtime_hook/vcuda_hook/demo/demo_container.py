@@ -8,12 +8,9 @@ import os
 import signal
 import subprocess
 import time
+from typing import Any
 
 from vcuda_oci.model.errors import VcudaError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)

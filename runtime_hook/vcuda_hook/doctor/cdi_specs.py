@@ -9,12 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vcuda_oci.model import names
+from vcuda_oci.system.settings_file import Config
 
 from .finding import OK, UNKNOWN, WARNING, Finding
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.system.settings_file import Config
 
 STALE = "cdi"
 CHECKS = (STALE,)

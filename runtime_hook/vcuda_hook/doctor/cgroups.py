@@ -6,12 +6,10 @@ import errno
 import os
 from dataclasses import dataclass
 
+from vcuda_oci.system.settings_file import Config
+
 from ..hooks import device_program, device_rules
 from .finding import ERROR, OK, UNKNOWN, Finding
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.system.settings_file import Config
 
 RULES = "device-rules"
 CHECKS = (RULES,)

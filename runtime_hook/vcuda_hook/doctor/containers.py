@@ -9,15 +9,11 @@ from dataclasses import dataclass, field
 from vcuda_oci.ledger import liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.system.settings_file import Config
 
 from ..live import container_processes
 from ..live.container_processes import Process
 from .finding import ERROR, OK, UNKNOWN, WARNING, Finding
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.system.settings_file import Config
-
 
 DEAD, UNSHIMMED = "dead-containers", "shim-not-loaded"
 CHECKS = (DEAD, UNSHIMMED)

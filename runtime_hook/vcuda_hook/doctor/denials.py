@@ -8,11 +8,9 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .finding import OK, UNKNOWN, WARNING, Finding
+from vcuda_oci.system.settings_file import Config
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.system.settings_file import Config
+from .finding import OK, UNKNOWN, WARNING, Finding
 
 DENIALS = "denials"
 CHECKS = (DENIALS,)

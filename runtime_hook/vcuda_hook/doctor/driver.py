@@ -9,12 +9,9 @@ from dataclasses import dataclass, field
 from vcuda_oci.host import device_nodes, driver_scan
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
+from vcuda_oci.system.settings_file import Config
 
 from .finding import ERROR, OK, UNKNOWN, Finding
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.system.settings_file import Config
 
 LOADED, VERSIONS, NODES = "driver", "driver-versions", "device-nodes"
 CHECKS = (LOADED, VERSIONS, NODES)

@@ -7,15 +7,11 @@ import os
 from collections.abc import Sequence
 
 from vcuda_oci.model import names
+from vcuda_oci.system.settings_file import Config
 
 from ..engines import engine_settings
 from ..engines.engine_settings import CONTAINERD, CRIO, DOCKER, PODMAN, Engine, Handler
 from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.system.settings_file import Config
-
 
 SETTINGS, RUNTIMES, NVIDIA = "engine-settings", "engine-runtimes", "nvidia-default"
 DROPPED, OPEN = "dropped-annotations", "pod-annotations"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from vcuda_oci.model.errors import VcudaError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 OK, INFO, UNKNOWN, WARNING, ERROR = "ok", "info", "unknown", "warning", "error"
 SEVERITIES = (OK, INFO, UNKNOWN, WARNING, ERROR)  # in order of severity

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vcuda_oci.host import driver_scan, nvml
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system.settings_file import Config
 
 from . import finding
 from .finding import ERROR, OK, UNKNOWN, WARNING, Finding
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vcuda_oci.system.settings_file import Config
 
 ANSWERS, PERSISTENCE = "nvml", "persistence"
 CHECKS = (ANSWERS, PERSISTENCE)

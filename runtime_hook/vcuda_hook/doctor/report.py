@@ -5,9 +5,11 @@ It changes nothing. Each group of checks runs in its own process, which is aband
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import settings_file
@@ -27,12 +29,6 @@ from . import (
     state,
 )
 from .finding import ERROR, INFO, OK, SEVERITIES, UNKNOWN, WARNING, Finding
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import Any
-
 
 SETTINGS = "settings"
 SECONDS = 10.0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import os
 import sys
 from dataclasses import dataclass, field
+from typing import Any
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
@@ -18,12 +20,6 @@ from . import containerd, crio, docker, engine_file, hooks_d, podman, undo_recor
 from .plan import EVERY, Options
 from .text_edit import Done, added, digest, parse, removed
 from .undo_record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import Any
-
 
 _LOCK_SECONDS = 30.0
 _ENGINES: dict[str, Any] = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+from typing import Any
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
@@ -20,11 +21,6 @@ from .plan import NAME, Options, Plan
 from .text_edit import MISSING, at
 from .texts.toml_document import Path
 from .texts.toml_values import written_key
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 FILE = containerd_files.FILE
 FORM = "toml"

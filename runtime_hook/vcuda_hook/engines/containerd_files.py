@@ -11,15 +11,11 @@ import fnmatch
 import glob
 import os
 import subprocess
+from typing import Any
 
 from . import engine_file
 from .text_edit import at, parse
 from .texts.toml_document import Path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 FILE = "/etc/containerd/config.toml"
 # The CRI plugin's name by the file's version; the last also for later versions.

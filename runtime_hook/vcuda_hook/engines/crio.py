@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from typing import Any
 
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import settings_file
@@ -18,11 +19,6 @@ from . import crio_files
 from .plan import NAME, Options, Plan
 from .text_edit import MISSING, at
 from .texts.toml_values import written_key
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 FILE = "/etc/crio/crio.conf.d/99-vcuda.conf"
 FORM = "toml"

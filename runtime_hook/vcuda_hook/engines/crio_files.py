@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+from typing import Any
 
 from . import engine_file
 from .text_edit import at, parse
 from .texts.toml_document import Path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 _MAIN = "/etc/crio/crio.conf"
 _RUNTIMES = ("crio", "runtime", "runtimes")

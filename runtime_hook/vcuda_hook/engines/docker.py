@@ -5,12 +5,9 @@ Source: docs.docker.com, "dockerd", "Daemon configuration file".
 
 from __future__ import annotations
 
+from typing import Any
+
 from .plan import NAME, Options, Plan
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 FILE = "/etc/docker/daemon.json"
 FORM = "json"

@@ -12,12 +12,9 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from .texts.toml_document import Document
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 DOCKER, CONTAINERD, CRIO, PODMAN = "docker", "containerd", "crio", "podman"
 _PROGRAMS = {DOCKER: "dockerd", CONTAINERD: "containerd", CRIO: "crio", PODMAN: "podman"}

@@ -6,16 +6,13 @@ oci-hooks(5), "1.0.0 Hook Schema".
 
 from __future__ import annotations
 
+from typing import Any
+
 from vcuda_oci.edits import edits
 from vcuda_oci.model import names
 
 from ..hooks.main import BY_STATUS
 from .plan import Options, Plan
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 ENGINES = ("crio", "podman")
 NAME = "hooks"

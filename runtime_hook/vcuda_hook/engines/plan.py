@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .text_edit import Setting
+from .text_edit import Setting
 
 # Engines of `vcuda configure`; EVERY with --undo only.
 ENGINES = ("docker", "containerd", "crio", "podman")

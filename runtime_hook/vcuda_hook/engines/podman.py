@@ -5,12 +5,9 @@ Source: containers.conf(5), "ENGINE.RUNTIMES TABLE".
 
 from __future__ import annotations
 
+from typing import Any
+
 from .plan import NAME, Options, Plan
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 FILE = "/etc/containers/containers.conf.d/99-vcuda.conf"
 FORM = "toml"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 from vcuda_oci.model.errors import VcudaError
 
@@ -14,11 +15,7 @@ from .texts import json_text, toml_text
 from .texts.toml_document import Path
 from .texts.toml_values import TomlError, written_key
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Setting = tuple[Path, Any]
+Setting = tuple[Path, Any]
 
 MISSING = object()
 _FORMATS: dict[str, Any] = {"json": json_text, "toml": toml_text}

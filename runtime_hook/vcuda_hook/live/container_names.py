@@ -10,16 +10,12 @@ import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from vcuda_oci.container import engine_name
 from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 _MOST_BYTES = 8 << 20
 _MOST_FILES = 1000

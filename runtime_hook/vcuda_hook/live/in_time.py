@@ -13,10 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 _PAUSE_S = 0.005
 _LAST_WORDS_S = 0.2

@@ -8,10 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vcuda_oci.ledger import liveness
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.model.allocation import Allocation
 
 CLAIMING, GONE, NAMED, UNKNOWN = "claiming", "gone", "named", "unknown"
 

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from vcuda_oci.guest import page_file
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.pages import layout, page_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from vcuda_oci.ledger.ledger import Ledger
-    from vcuda_oci.model.allocation import Allocation
 
 SAMPLE_SECONDS = 0.2
 

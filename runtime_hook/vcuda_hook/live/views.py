@@ -6,18 +6,15 @@ ones are omitted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from vcuda_oci.model import policies
 from vcuda_oci.model.allocation import Allocation, GpuShare
+from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.placement import free
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from vcuda_oci.model.gpu import Gpu
-
-    from .usage import Use
+from .usage import Use
 
 # State of a tenant's figures: read; the page cannot be read; the page has more than the GPU has, or
 # less than before.

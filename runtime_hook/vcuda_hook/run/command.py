@@ -8,10 +8,12 @@ command line chooses settings and runtime.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import secrets
 import sys
+from typing import NoReturn
 
 from vcuda_oci.container import bundle, request
 from vcuda_oci.container.container import container_of
@@ -23,11 +25,6 @@ from vcuda_oci.system import settings_file
 
 from ..live import low_level
 from . import overlay, program, spec, watch
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import NoReturn
 
 REQUEST_WORDS = ("core", "memory", "placement", "policy", "core-limit", "weight", "priority")
 

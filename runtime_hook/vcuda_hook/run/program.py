@@ -6,17 +6,14 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
+from typing import Any
 
 from vcuda_oci.container.container import container_of
 from vcuda_oci.host import driver_files
 from vcuda_oci.model.errors import VcudaError
 
 from ..hooks import root_paths
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 _HINT = "name a program of the container's root file system"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from vcuda_oci.container import bundle
 from vcuda_oci.model import jsontree, names
 from vcuda_oci.model.errors import VcudaError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
 
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The capabilities of a container by default; the engines agree on these fourteen.

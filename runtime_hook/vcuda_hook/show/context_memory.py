@@ -9,11 +9,8 @@ import sys
 
 import vcuda_hook
 import vcuda_oci
+from vcuda_oci.host.host import Host
 from vcuda_oci.model.errors import VcudaError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from vcuda_oci.host.host import Host
 
 _START = """
 import sys

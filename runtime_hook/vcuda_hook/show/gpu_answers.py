@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from vcuda_oci.host import nvml
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 
 from ..live import in_time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 _SECONDS = 2 * nvml.FIRST_ANSWER_SECONDS
 

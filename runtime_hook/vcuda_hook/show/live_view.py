@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from vcuda_oci.host import host
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, usage, views
 from ..live.usage import Sample
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from vcuda_oci.system.settings_file import Config
 
 
 class LiveView:

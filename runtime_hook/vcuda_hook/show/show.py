@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
@@ -14,17 +15,11 @@ from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, table, usage, views
 from ..live.status import GONE, Status, statuses
 from . import context_memory, gpu_answers
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-
-    from vcuda_oci.system.settings_file import Config
-
 
 _PS = ("CONTAINER", "GPU", "CORE", "USED", "MEMORY", "POLICY", "STATE", "AGE")
 _PS_WIDE = (

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import signal
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from vcuda_oci.ledger import events
 from vcuda_oci.ledger.event_reader import Reader
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, table, views
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import Any
-
-    from vcuda_oci.system.settings_file import Config
 
 FOLLOW_SECONDS = 0.2
 _HEADINGS = ("TIME", "EVENT", "CONTAINER", "BY", "WHAT")

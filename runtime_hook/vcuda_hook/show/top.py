@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -9,22 +10,16 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system.settings_file import Config
 
 from ..live import table, views
 from . import top_screen
 from .live_view import LiveView
 from .terminal import Ended, Terminal
 from .top_screen import Line
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from typing import Any
-
-    from vcuda_oci.system.settings_file import Config
-
 
 _WIDTH = 100  # if the terminal does not report its size
 _KEYS = {order[0]: order for order in top_screen.ORDERS}

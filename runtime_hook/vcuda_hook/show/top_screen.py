@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ..live import table, views
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    _Entry = Mapping[str, Any]
+_Entry = Mapping[str, Any]
 
 # A text and its colour (SGR parameters, or "").
 Line = list[tuple[str, str]]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from .toml_values import CONTROL, SPACE, TomlError, key, scalar
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 Path = tuple[str, ...]
 

@@ -6,13 +6,10 @@ which is appended with a comment above it.
 
 from __future__ import annotations
 
+from typing import Any
+
 from .toml_document import Document, Line, Path, Section
 from .toml_values import TomlError, written, written_key
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 REMARK = "# Added by 'vcuda configure'; with --undo it goes again."
 

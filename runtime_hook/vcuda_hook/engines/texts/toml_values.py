@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 SPACE = re.compile(r"[ \t]*(?:\r(?=\n))?")  # a newline may be \r\n
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
