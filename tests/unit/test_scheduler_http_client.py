@@ -73,7 +73,10 @@ def test_answer_is_read_in_pieces_of_any_size(raw_answer: bytes, answer: tuple[i
         (b"", "the server broke off"),
         (OK[:-1], "the server broke off"),
         (b"SSH-2.0-OpenSSH\r\n", "the server's answer cannot be parsed: "),
-        (b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", "what the server says"),
+        (
+            b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
+            "the server's answer cannot be parsed",
+        ),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 40000000\r\n\r\n" + bytes(40_000_000),
             "the server's answer cannot be parsed: ",

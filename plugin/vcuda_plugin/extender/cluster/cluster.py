@@ -183,10 +183,10 @@ class Cluster:
                     break
                 self.undo(uid, node)
 
-    def find(self, entry: Entry, ask: PodAsk, gone: Collection[str] = ()) -> Placed | Refused:
-        """Place the pod on this node exactly, as if the pods with the UIDs `gone` had ended."""
-        taken = entry.taken if not gone else entry.taken_without(gone)
-        closed = self._closed(entry, ask, gone)
+    def find(self, entry: Entry, ask: PodAsk, removed: Collection[str] = ()) -> Placed | Refused:
+        """Place the pod on this node exactly, as if the pods with the UIDs `removed` had ended."""
+        taken = entry.taken if not removed else entry.taken_without(removed)
+        closed = self._closed(entry, ask, removed)
         found = self._choose(entry, ask, taken, closed)
         if not closed or not isinstance(found, Refused):
             return found
@@ -218,10 +218,10 @@ class Cluster:
         """Return the nodes' rows in the arrays; -1 for an unknown node."""
         return np.fromiter(map(self._rows.get, names, itertools.repeat(-1)), np.intp)
 
-    def _closed(self, entry: Entry, ask: PodAsk, gone: Collection[str] = ()) -> list[str]:
+    def _closed(self, entry: Entry, ask: PodAsk, removed: Collection[str] = ()) -> list[str]:
         """Return the GPUs with tenants that the pod may not join, or outside of its slice."""
         mine = ask.tenancy
-        tenants = entry.tenants(self.pods, gone) if self._labelled or any(mine) else {}
+        tenants = entry.tenants(self.pods, removed) if self._labelled or any(mine) else {}
         closed = [uuid for uuid, others in tenants.items() if not mine.beside(others)]
         if mine.slice in self.slices.nodes:
             own = entry.slices.get(mine.slice, set())

@@ -46,8 +46,8 @@ class Entry:
         """The sum of all shares, one for each GPU that is held at least in part."""
         return [GpuShare(uuid, memory, core) for uuid, (core, memory) in self._sums.items()]
 
-    def taken_without(self, gone: Collection[str]) -> list[GpuShare]:
-        return [share for uid, each in self.holds.items() if uid not in gone for share in each]
+    def taken_without(self, removed: Collection[str]) -> list[GpuShare]:
+        return [share for uid, each in self.holds.items() if uid not in removed for share in each]
 
     def hold(self, uid: str, shares: list[GpuShare]) -> None:
         """Replace what the pod holds."""
@@ -75,12 +75,12 @@ class Entry:
                 self._sums.pop(share.uuid, None)
 
     def tenants(
-        self, pods: Mapping[str, PodFacts], gone: Collection[str] = ()
+        self, pods: Mapping[str, PodFacts], removed: Collection[str] = ()
     ) -> dict[str, list[Tenancy]]:
-        """Return the labels of the pods on each held GPU, by UUID. gone: UIDs that are left out."""
+        """Return the labels of the pods on each held GPU, by UUID. removed: UIDs that are left out."""
         found: dict[str, list[Tenancy]] = {}
         for uid, shares in self.holds.items():
-            if uid not in gone:
+            if uid not in removed:
                 pod = pods.get(uid)
                 tenancy = pod.ask.tenancy if pod and pod.ask else NO_TENANCY
                 for share in shares:

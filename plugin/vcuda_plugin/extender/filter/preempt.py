@@ -69,13 +69,13 @@ def _on_node(
         and pod.priority < priority
     }
 
-    def fits(gone: Collection[str]) -> bool:
+    def fits(removed: Collection[str]) -> bool:
         tries[0] += 1
         if tries[0] > MOST_TRIES:
             raise _TooManyTries
-        if cluster.quota.over(ask, entry.facts.group, cluster.quota.held(ask.namespace, gone)):
+        if cluster.quota.over(ask, entry.facts.group, cluster.quota.held(ask.namespace, removed)):
             return False
-        return not isinstance(cluster.find(entry, ask, gone), Refused)
+        return not isinstance(cluster.find(entry, ask, removed), Refused)
 
     if fits(()):
         return given if given.uids else None  # victims for other resources than GPUs
@@ -120,8 +120,8 @@ def lowest(priorities: Mapping[str, int], most: int) -> list[str]:
 
 def least(may: Collection[str], keep_first: Iterable[str], fits: Fits) -> set[str]:
     """Return the pods of `may` to evict, after keeping as many as possible in the given order."""
-    gone = set(may)
+    removed = set(may)
     for uid in keep_first:
-        if fits(gone - {uid}):
-            gone.discard(uid)
-    return gone
+        if fits(removed - {uid}):
+            removed.discard(uid)
+    return removed
