@@ -77,7 +77,7 @@ class Entry:
     def tenants(
         self, pods: Mapping[str, PodFacts], removed: Collection[str] = ()
     ) -> dict[str, list[Tenancy]]:
-        """Return the labels of the pods on each held GPU, by UUID. removed: UIDs that are left out."""
+        """Return the labels of the pods on each held GPU, by UUID. removed: UIDs to leave out."""
         found: dict[str, list[Tenancy]] = {}
         for uid, shares in self.holds.items():
             if uid not in removed:
