@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from typing import NamedTuple
 
-from .headers import Entry
+from .headers import SUFFIX, Entry
 
 HOOKED = ("charged", "freed", "metered", "virtualised")
 PASSED = "passed"
 # A function that answers "not supported"; an export that is the driver's alone.
 REFUSED, ABSENT = "refused", "absent"
 KINDS = (*HOOKED, PASSED, REFUSED, ABSENT)
+# Words in the names of CUDA's functions that get memory or start work.
+GETS_OR_STARTS = re.compile("(Alloc|Create|Import|Instantiate|Launch|Load)(?![a-z])")
 
 
 class Rule(NamedTuple):
@@ -47,21 +50,28 @@ def read(path: str) -> list[Rule]:
 def assign(entries: list[Entry], rules: list[Rule]) -> dict[str, Rule]:
     """The first rule that matches each entry's name, or the name without its suffixes.
 
-    Raises PolicyError: an entry that no rule names, one that shows processes and is passed on by a
-    wildcard, or a rule that names none.
+    Raises PolicyError: an entry that no rule names, or a rule that names none. A wildcard of
+    `passed` names none that shows processes, gets memory or starts work by its name, or has another
+    version with a policy function.
     """
+    with_policy = {SUFFIX.sub("", rule.pattern) for rule in rules if rule.kind in HOOKED}
     used: set[Rule] = set()
     assigned: dict[str, Rule] = {}
     missing: list[str] = []
     for entry in entries:
+        needs_own_rule = (
+            entry.shows_processes
+            or entry.base in with_policy
+            or (entry.library == "cuda" and GETS_OR_STARTS.search(entry.base))
+        )
         for rule in rules:
             if rule.kind in HOOKED:
                 # A policy function has one signature, so it is named exactly.
                 match = entry.name == rule.pattern
             else:
                 match = fnmatch.fnmatchcase(entry.base, rule.pattern)
-            wildcard = rule.kind == PASSED and "*" in rule.pattern
-            if match and not (wildcard and entry.shows_processes):
+            is_wildcard = rule.kind == PASSED and "*" in rule.pattern
+            if match and not (is_wildcard and needs_own_rule):
                 assigned[entry.name] = rule
                 used.add(rule)
                 break

@@ -97,10 +97,31 @@ def test_an_entry_point_on_no_list_is_an_error(entries):
         policy.assign([*entries, headers.Entry("cuMemAllocNew", "cuda", True)], rules)
 
 
-def test_a_new_version_of_a_charged_entry_point_is_an_error(entries):
+@pytest.mark.parametrize(
+    "name",
+    [
+        # Versions of functions with a policy.
+        "cuMemAlloc_v3",
+        "cuCtxCreate_v9",
+        "cuDevicePrimaryCtxRetain_v9",
+        "cuGraphLaunch_v9",
+        # Families of which some functions get memory, or start work.
+        "cuArrayNew_ptsz",
+        "cuMipmappedArrayNew",
+        "cuMulticastNew",
+        "cuIpcOpenNew",
+        "cuExternalMemoryNew",
+        "cuGraphInstantiateNew",
+        "cuStreamLaunchNew",
+        "cuModuleLoadNew",
+        "cuLibraryLoadNew",
+        "cuLogicalEndpointAllocNew",
+    ],
+)
+def test_no_wildcard_passes_what_may_get_memory_or_start_work(entries, name):
     rules = policy.read(POLICY)
-    with pytest.raises(policy.PolicyError, match="cuMemAlloc_v3"):
-        policy.assign([*entries, headers.Entry("cuMemAlloc_v3", "cuda", True)], rules)
+    with pytest.raises(policy.PolicyError, match=f"on no list: {name};"):
+        policy.assign([*entries, headers.Entry(name, "cuda", typed=True)], rules)
 
 
 # What a list of processes would be called next.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.files import ROOT, write
@@ -346,6 +346,8 @@ FILES = st.lists(LINES.map("".join) | COMMENT | TEXTS, max_size=4).flatmap(
 )
 
 
+@example('gpu-split = "79"')
+@example('driver-root = "/a"')
 @given(FILES)
 def test_what_we_take_tomllib_takes_with_the_same_values(text: str) -> None:
     try:
@@ -355,9 +357,12 @@ def test_what_we_take_tomllib_takes_with_the_same_values(text: str) -> None:
     theirs = tomllib.loads(text)
     mounts = [mount.split(":") for mount in theirs.pop("extra-mounts", [])]
     renamed = {key.replace("-", "_"): value for key, value in theirs.items()}
+    if "driver_root" in renamed:
+        renamed["_driver_root"] = renamed.pop("driver_root")
     meanings: tuple[tuple[str, Any], ...] = (
         ("memory_overcommit", float),
         ("context_memory", parse_bytes),
+        ("gpu_split", int),
         *(
             (key, lambda xids: [int(xid) for xid in xids])
             for key in ("ignored_xids", "lasting_xids")
