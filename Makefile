@@ -37,6 +37,7 @@ SHELL_SOURCES := packaging/prepare packaging/genuine-driver packaging/install pa
 include libvcuda/build.mk
 include libvcuda/softgpu/build.mk
 include oci/launcher/build.mk
+include libvcuda/turns/build.mk
 include packaging/build.mk
 
 .PHONY: help

@@ -43,6 +43,26 @@ enum vcuda_policy
   VCUDA_POLICY_BEST_EFFORT = 3, /* what other containers leave */
 };
 
+/* Whether a container may launch, as the turn keeper says (libvcuda/turns). The low bits of
+   `turn`.  */
+enum vcuda_turn
+{
+  VCUDA_TURN_NONE = 0, /* no keeper has written: the bucket of GPU time alone decides */
+  VCUDA_TURN_OPEN = 1, /* no other container wants the GPU */
+  VCUDA_TURN_WAIT = 2, /* ring, and wait for a change of the word */
+  VCUDA_TURN_HELD = 3, /* launch until turn_until_ns, then let the queue drain and ring */
+};
+#define VCUDA_TURN_STATE 3u
+
+/* What a process says of one GPU, four bits each in `turn_marks` of its slot.  */
+enum vcuda_turn_mark
+{
+  VCUDA_TURN_BUSY = 1,    /* its queue may hold work */
+  VCUDA_TURN_IN_WAIT = 2, /* a thread waits for the queue, and will clear BUSY */
+  VCUDA_TURN_WANTS = 4,   /* a thread waits for a turn */
+};
+#define VCUDA_TURN_MARK_BITS 4
+
 /* Field lists: F (type, name) is a scalar, A (type, name, count) an array.  */
 
 #define VCUDA_LIMITS_HEAD_FIELDS(F, A)                                                             \
@@ -67,7 +87,12 @@ enum vcuda_policy
   F (uint32_t, policy)               /* enum vcuda_policy */                                       \
   F (uint32_t, rate_ppm)             /* GPU time granted now, parts per million of real time */    \
   F (uint32_t, weight)                                                                             \
-  A (uint8_t, reserved, 40)                                                                        \
+  F (uint32_t, turn)           /* futex: enum vcuda_turn, above it a number of the keeper's */     \
+  F (uint64_t, turn_until_ns)  /* VCUDA_TURN_HELD: CLOCK_MONOTONIC of its last launch */           \
+  F (uint64_t, turn_lease_ns)  /* CLOCK_MONOTONIC until which the keeper is known to be alive */   \
+  F (uint64_t, turn_held_ns)   /* time in turns since the container started */                     \
+  F (uint64_t, turn_waited_ns) /* time that it waited for a turn */                                \
+  A (uint8_t, reserved, 4)                                                                         \
   F (uint32_t, managed_memory) /* 1: cuMemAlloc gives managed memory, which may be moved out */    \
   F (uint64_t, context_bytes)  /* what each context counts against memory_bytes; 0: nothing */
 
@@ -99,7 +124,10 @@ enum vcuda_policy
   F (uint64_t, earlier_busy)                                                                       \
   F (uint64_t, long_until_ns) /* CLOCK_MONOTONIC when long work would end, had it the GPU alone */ \
   F (uint64_t, overrun_ns)    /* the deepest debt ever: one batch took so much beyond its share */ \
-  A (uint8_t, reserved, 32)
+  F (uint32_t, bell)          /* futex: the turn keeper sleeps on it */                            \
+  F (uint32_t, work_begun)    /* how often a process began to use the idle GPU */                  \
+  F (uint64_t, busy_until_ns) /* CLOCK_MONOTONIC when the queued work ends, estimated */           \
+  A (uint8_t, reserved, 16)
 
 /* One process. It holds an OFD lock on byte VCUDA_USAGE_LOCK_BASE + slot of the page's file. The
    kernel drops the lock when the process dies, and the process that takes it next clears the slot.
@@ -115,7 +143,7 @@ enum vcuda_policy
   A (uint64_t, busy_ns, VCUDA_MAX_GPUS)                                                            \
   A (uint8_t, contexts, VCUDA_MAX_GPUS)             /* live ones; 255: that many or more */        \
   A (uint32_t, thread_asking, VCUDA_ASKING_THREADS) /* odd: that thread is deciding now */         \
-  A (uint8_t, reserved, 8)
+  F (uint64_t, turn_marks)                          /* enum vcuda_turn_mark of each GPU */
 
 #define VCUDA_SCALAR(type, name) type name;
 #define VCUDA_ARRAY(type, name, count) type name[count];

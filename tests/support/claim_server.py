@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from support.private_host import PrivateHost, wait_until
 from support.product import Product
-from vcuda_oci.start import claim_socket, page_keeper
+from vcuda_oci.start import claim_socket
 
 LOG = "claim-server.log"
 
@@ -40,8 +40,8 @@ class ClaimServer:
         wait_until(lambda: len(self.workers()) == claim_socket.WORKERS, f"its workers, see {LOG}")
 
     def workers(self) -> list[int]:
-        """Process ids of the workers, without the page keeper."""
-        return [pid for pid in children(self.pid) if name_of(pid) != page_keeper.NAME]
+        """Process ids of the workers, without the keepers."""
+        return [pid for pid in children(self.pid) if not is_keeper(pid)]
 
     def use(self) -> dict[int, Use]:
         """The use of the server and of each worker, by process id."""
@@ -66,6 +66,10 @@ class ClaimServer:
     def _await_end(workers: list[int]) -> None:
         left = "workers of vcuda serve to end"
         wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers), left)
+
+
+def is_keeper(pid: int) -> bool:
+    return name_of(pid) in claim_socket.KEEPERS
 
 
 def name_of(pid: int) -> str:

@@ -69,6 +69,7 @@ class Installed:
                 f"{ROOT}/{package}", target, ignore=shutil.ignore_patterns("__pycache__")
             )
         write(self.prefix + "/lib/vcuda/libvcuda.so.1", "")
+        shutil.copy(ROOT + "/build/lib/vcuda-turn-keeper", self.prefix + "/lib/vcuda")
         defines = {"CONFIG": self.settings, "PYTHON": python, "PYTHON_PATH": self.python_path}
         flags = [*WARNINGS, "-static"]
         flags += [f'-DVCUDA_{name}="{value}"' for name, value in defines.items()]

@@ -68,7 +68,7 @@ def left_in(state_dir: str) -> list[str]:
         found += [
             os.path.relpath(os.path.join(folder, name), state_dir) for name in folders + files
         ]
-    stays = {"lock", "pages.lock", "door.sock", "events.jsonl"}
+    stays = {"lock", "pages.lock", "turns.lock", "door.sock", "events.jsonl"}
     stays |= {"allocations", "containers", "ended"}
     return sorted(set(found) - stays)
 

@@ -18,6 +18,9 @@ extern int vcuda_sampling;
 /* Threads that hold credit.  */
 extern int vcuda_credit_threads;
 
+/* The limits page; before it is mapped, a word that is 0.  */
+extern const char *vcuda_turn_base;
+
 /* True: the launch is paid for, and goes to the driver.  */
 static inline bool
 vcuda_launch_at_once_of (struct vcuda_thread *thread, const void *function, CUstream stream)
@@ -27,7 +30,11 @@ vcuda_launch_at_once_of (struct vcuda_thread *thread, const void *function, CUst
   int64_t left = credit->ns - cost;
   if (__builtin_expect (
           (left < 0) | (credit->stream != stream) | (credit->context != thread->current.context)
-              | (thread->in_driver != 0) | __atomic_load_n (&vcuda_sampling, __ATOMIC_RELAXED),
+              | (thread->in_driver != 0)
+              | (__atomic_load_n ((const uint32_t *) (vcuda_turn_base + credit->turn_offset),
+                                  __ATOMIC_RELAXED)
+                 != credit->turn)
+              | __atomic_load_n (&vcuda_sampling, __ATOMIC_RELAXED),
           0))
     return false;
   credit->ns = left;

@@ -138,13 +138,13 @@ vcuda_cuGraphLaunch_ptsz (CUgraphExec graph, CUstream stream)
   return launch_graph_ptsz_slow_path (graph, stream);
 }
 
-#define WAIT(call)                                                                                 \
+#define WAIT(waited, stream, call)                                                                 \
   do                                                                                               \
     {                                                                                              \
       VCUDA_PASS_ON (call);                                                                        \
       uint64_t began = vcuda_wait_begin ();                                                        \
       CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
-      vcuda_wait_end (began);                                                                      \
+      vcuda_wait_end (began, VCUDA_WAITED_##waited, stream);                                       \
       return rc;                                                                                   \
     }                                                                                              \
   while (0)
@@ -152,30 +152,30 @@ vcuda_cuGraphLaunch_ptsz (CUgraphExec graph, CUstream stream)
 CUresult
 vcuda_cuCtxSynchronize (void)
 {
-  WAIT (real.cuCtxSynchronize ());
+  WAIT (CONTEXT, NULL, real.cuCtxSynchronize ());
 }
 
 CUresult
 vcuda_cuCtxSynchronize_v2 (CUcontext context)
 {
-  WAIT (real.cuCtxSynchronize_v2 (context));
+  WAIT (CONTEXT, NULL, real.cuCtxSynchronize_v2 (context));
 }
 
 CUresult
 vcuda_cuStreamSynchronize (CUstream stream)
 {
-  WAIT (real.cuStreamSynchronize (stream));
+  WAIT (STREAM, stream, real.cuStreamSynchronize (stream));
 }
 
 CUresult
 vcuda_cuStreamSynchronize_ptsz (CUstream stream)
 {
-  WAIT (real.cuStreamSynchronize_ptsz (stream));
+  WAIT (STREAM, vcuda_per_thread (stream), real.cuStreamSynchronize_ptsz (stream));
 }
 
 CUresult
 vcuda_cuEventSynchronize (CUevent event)
 {
   vcuda_off_gpu_event (event);
-  WAIT (real.cuEventSynchronize (event));
+  WAIT (EVENT, NULL, real.cuEventSynchronize (event));
 }

@@ -44,6 +44,7 @@ struct meter
   struct entry ring[VCUDA_RING]; /* its events are created once and used again */
   unsigned head, count;
   uint64_t in_flight_ns;
+  CUevent fence;  /* behind the last launch, while the queue drains */
   CUevent anchor; /* an event at a known time in COVERED */
   double anchor_ms;
   struct vcuda_intervals covered; /* milliseconds since the first anchor */

@@ -53,6 +53,18 @@ vcuda_meters_exist (void)
   return __atomic_load_n (&meter_count, __ATOMIC_RELAXED) != 0;
 }
 
+bool
+vcuda_meters_idle (int gpu)
+{
+  bool idle = true;
+  vcuda_lock (&meters_mutex);
+  for (unsigned i = 0; i < METERS && idle; i++)
+    idle = !meters[i] || !meters[i]->context || meters[i]->gpu != gpu
+           || !__atomic_load_n (&meters[i]->count, __ATOMIC_RELAXED);
+  vcuda_unlock (&meters_mutex);
+  return idle;
+}
+
 /* The events ended with their context. A thread may still hold a pointer to the meter or to an
    entry of it, which is then not OPEN any more.  */
 static void
@@ -62,6 +74,7 @@ empty (struct meter *meter)
   memset (meter->ring, 0, sizeof meter->ring);
   meter->head = meter->count = 0;
   meter->in_flight_ns = 0;
+  meter->fence = NULL;
   meter->anchor = NULL;
   meter->anchor_ms = 0;
   meter->covered = (struct vcuda_intervals){ 0 };

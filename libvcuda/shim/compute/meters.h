@@ -11,6 +11,9 @@ struct meter *vcuda_meter_of (CUcontext context, int gpu, bool make);
 
 bool vcuda_meters_exist (void);
 
+/* Whether no measured launch is in flight on GPU.  */
+bool vcuda_meters_idle (int gpu);
+
 /* After CONTEXT was destroyed.  */
 void vcuda_meter_drop (CUcontext context);
 

@@ -15,6 +15,7 @@
 #include "compute/meters.h"
 #include "compute/throttle.h"
 #include "compute/time_bucket.h"
+#include "compute/turn.h"
 #include "pages/device.h"
 #include "pages/pages.h"
 #include "thread/clock.h"
@@ -74,6 +75,7 @@ begin_sample (struct meter *meter, CUstream stream, int64_t cost)
   entry->sampled_ns = sampled;
   entry->uncounted_ns = uncounted;
   entry->estimate_ns = (uint64_t) cost;
+  vcuda_turn_expect (meter->gpu, meter->in_flight_ns + (uint64_t) (sampled + cost + portion));
   return entry;
 }
 
@@ -90,11 +92,12 @@ publish_long_work (int gpu, uint64_t under_way)
 static struct entry *
 begin_whole (struct meter *meter, CUstream stream, const void *function)
 {
-  vcuda_wait_for_share (meter, vcuda_estimate (function));
+  vcuda_wait_for_share (meter, stream, vcuda_estimate (function));
   /* Read again: other launches may have ended during the wait.  */
   uint64_t estimate = vcuda_estimate (function);
   vcuda_charge_time (meter->gpu, (int64_t) estimate);
   vcuda_thread ()->credit.waited += (int64_t) estimate;
+  vcuda_turn_expect (meter->gpu, meter->in_flight_ns + estimate);
   if (estimate >= LONG_WORK_NS)
     publish_long_work (meter->gpu, meter->in_flight_ns + estimate);
   struct entry *entry = vcuda_meter_open (meter, stream, false);
@@ -146,9 +149,23 @@ wait_for_portion (int gpu, CUcontext context, CUstream stream)
       return;
     }
   vcuda_lock (&meter->mutex);
-  vcuda_wait_for_share (meter, (uint64_t) VCUDA_PORTION_NS);
+  vcuda_wait_for_share (meter, stream, (uint64_t) VCUDA_PORTION_NS);
   vcuda_unlock (&meter->mutex);
   vcuda_thread ()->credit.waits = false;
+}
+
+/* A launch into a capture runs nothing: it does not wait.  */
+static void
+take_turn (int gpu, CUcontext context, CUstream stream)
+{
+  bool queued = vcuda_turn_mark_busy (gpu, stream);
+  if (vcuda_turn_allows (gpu, 0))
+    return;
+  struct meter *meter = vcuda_meter_of (context, gpu, true);
+  if (meter && !capturing (stream))
+    vcuda_turn_wait (meter, stream, queued);
+  else
+    vcuda_thread ()->credit.context = VCUDA_NO_CONTEXT;
 }
 
 bool
@@ -160,6 +177,7 @@ vcuda_launch_begin (struct vcuda_launch *launch, const void *function, CUstream 
     return false;
   vcuda_credit_follow (launch->gpu, stream);
   credit->launches++;
+  take_turn (launch->gpu, context, stream);
   if (credit->waits)
     wait_for_portion (launch->gpu, context, stream);
   int64_t cost = vcuda_cost (function);

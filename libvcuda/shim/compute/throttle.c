@@ -3,20 +3,41 @@
 #include "compute/throttle.h"
 
 #include "compute/time_bucket.h"
+#include "compute/turn.h"
 #include "pages/pages.h"
 #include "thread/clock.h"
 #include "thread/in_driver.h"
 
-/* Without a bound an asynchronous program queues seconds of work before the first end is found.  */
-#define MOST_IN_FLIGHT_NS 20000000ull
 /* A kernel may wait for one that is launched later: never hold a launch back for longer.  */
 #define PATIENCE_NS 200000000ull
+#define SHORTEST_PAUSE_NS 50000ull
+#define LONGEST_PAUSE_NS 500000ull
 #define CAP_NS 10000000ull
 #define LONGEST_CAP_NS 1000000000ull
 
-void
-vcuda_wait_for_share (struct meter *meter, uint64_t estimate)
+/* Without a bound an asynchronous program queues seconds of work before the first end is found. One
+   launch may always stand behind the one that runs.  */
+static bool
+is_crowded (const struct meter *meter)
 {
+  return meter->count == VCUDA_RING
+         || (meter->count > 1 && meter->in_flight_ns > vcuda_turn_most_in_flight (meter->gpu));
+}
+
+static uint64_t
+time_until_room (const struct meter *meter)
+{
+  uint64_t most = vcuda_turn_most_in_flight (meter->gpu);
+  uint64_t wait = meter->in_flight_ns > most ? meter->in_flight_ns - most : 0;
+  if (wait < SHORTEST_PAUSE_NS)
+    return SHORTEST_PAUSE_NS;
+  return wait < LONGEST_PAUSE_NS ? wait : LONGEST_PAUSE_NS;
+}
+
+void
+vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
+{
+  int gpu = meter->gpu;
   uint64_t cap = CAP_NS + 2 * estimate;
   if (cap > LONGEST_CAP_NS)
     cap = LONGEST_CAP_NS;
@@ -25,11 +46,19 @@ vcuda_wait_for_share (struct meter *meter, uint64_t estimate)
   for (;;)
     {
       vcuda_meter_reap (meter);
-      if (!vcuda_paced (meter->gpu))
+      if (!vcuda_turn_allows (gpu, meter->in_flight_ns))
+        {
+          vcuda_unlock (&meter->mutex);
+          vcuda_turn_wait (meter, stream, true);
+          vcuda_lock (&meter->mutex);
+          continue;
+        }
+      bool held = vcuda_turn_is_held (gpu);
+      if (!vcuda_paced (gpu) && !held)
         break;
-      int64_t balance = vcuda_balance (meter->gpu, cap);
+      int64_t balance = held ? enough : vcuda_balance (gpu, cap);
       uint64_t now = vcuda_now ();
-      bool crowded = meter->count == VCUDA_RING || meter->in_flight_ns > MOST_IN_FLIGHT_NS;
+      bool crowded = is_crowded (meter);
       if (balance >= enough && (!crowded || (began && now - began > PATIENCE_NS)))
         break;
       if (!began)
@@ -38,15 +67,15 @@ vcuda_wait_for_share (struct meter *meter, uint64_t estimate)
       if (balance < enough)
         {
           enough = (int64_t) VCUDA_PORTION_NS;
-          pause = vcuda_time_to_earn (meter->gpu, (uint64_t) enough - (uint64_t) balance);
+          pause = vcuda_time_to_earn (gpu, (uint64_t) enough - (uint64_t) balance);
         }
       else
-        pause = 500000;
+        pause = time_until_room (meter);
       vcuda_unlock (&meter->mutex);
-      vcuda_sleep_ns (pause);
+      vcuda_turn_sleep (gpu, pause);
       vcuda_lock (&meter->mutex);
       /* Updated at each pause: the host sees from it which containers want more than they have.  */
-      __atomic_fetch_add (&vcuda_pages.usage->gpu[meter->gpu].throttled_ns, vcuda_now () - now,
+      __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].throttled_ns, vcuda_now () - now,
                           __ATOMIC_RELAXED);
     }
 }

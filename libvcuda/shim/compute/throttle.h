@@ -11,10 +11,10 @@
    costs more.  */
 #define VCUDA_PORTION_NS 1000000ull
 
-/* Called with the meter's lock held. Sleeps until the container has GPU time, of which at most
-   twice ESTIMATE_NS more is saved up, and little work of this process is in flight. The lock is
-   released while the thread sleeps.  */
-void vcuda_wait_for_share (struct meter *meter, uint64_t estimate_ns);
+/* Called with the meter's lock held, before a launch in STREAM. Sleeps until the container may use
+   the GPU: it has the turn, or GPU time, of which at most twice ESTIMATE_NS more is saved up; and
+   little work of this process is in flight. The lock is released while the thread sleeps.  */
+void vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate_ns);
 
 /* Takes GPU time from the bucket, if the GPU is paced. NS below 0 gives time back.  */
 void vcuda_charge_time (int gpu, int64_t ns);

@@ -58,7 +58,11 @@ vcuda_meter_settle (CUcontext context)
 uint64_t
 vcuda_wait_begin (void)
 {
-  return vcuda_thread ()->credit.joined ? vcuda_now () : 0;
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  if (!credit->joined)
+    return 0;
+  vcuda_turn_wait_begin (credit->gpu);
+  return vcuda_now ();
 }
 
 static void
@@ -89,9 +93,9 @@ busy_of_process (int gpu)
 /* Charges what has ended, which keeps the statistics fresh. A wait that took far longer than the
    charge points to a kernel that was not measured and took longer than expected: so the next
    launches, which may include it again, are measured. Only a very long wait is charged itself,
-   because a wait also contains other tenants' turns.  */
-void
-vcuda_wait_end (uint64_t began)
+   because a wait also contains other tenants' turns. Returns whether no measured launch is left. */
+static bool
+charge_waited (uint64_t began)
 {
   struct vcuda_credit *credit = &vcuda_thread ()->credit;
   CUcontext context;
@@ -113,7 +117,7 @@ vcuda_wait_end (uint64_t began)
   credit->waited = credit->ns;
   vcuda_credit_count ();
   if (!vcuda_meters_exist () || vcuda_gpu_current (&gpu, &context) != CUDA_SUCCESS)
-    return;
+    return true;
   bool all = reap (context);
   uint64_t busy = busy_of_process (credit->gpu);
   /* BUSY comes from the usage page, which a program may overwrite: the difference may wrap.  */
@@ -125,4 +129,13 @@ vcuda_wait_end (uint64_t began)
       busy += (uint64_t) beyond;
     }
   credit->paid = busy;
+  return all;
+}
+
+void
+vcuda_wait_end (uint64_t began, enum vcuda_waited waited, CUstream stream)
+{
+  bool reaped = charge_waited (began);
+  if (began)
+    vcuda_turn_wait_end (vcuda_thread ()->credit.gpu, waited, stream, reaped);
 }

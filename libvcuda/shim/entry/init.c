@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "compute/meters.h"
+#include "compute/turn.h"
 #include "context/context_count.h"
 #include "context/context_limits.h"
 #include "context/contexts.h"
@@ -39,6 +40,7 @@ in_child (void)
   vcuda_primaries_forget ();
   vcuda_current_forget_all ();
   vcuda_meters_forget ();
+  vcuda_turn_forget ();
 }
 
 /* Sums up what this process holds. No running total is kept: each allocation would have to update

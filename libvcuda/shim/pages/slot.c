@@ -41,6 +41,7 @@ clear_slot (struct vcuda_usage_slot *slot)
       __atomic_store_n (&slot->contexts[gpu], 0, __ATOMIC_RELAXED);
     }
   vcuda_decisions_clear (slot);
+  __atomic_store_n (&slot->turn_marks, 0, __ATOMIC_RELAXED);
   __atomic_store_n (&slot->pid, 0, __ATOMIC_SEQ_CST);
 }
 
@@ -48,7 +49,8 @@ static bool
 is_clear (const struct vcuda_usage_slot *slot)
 {
   /* A slot without a pid may hold numbers if a program has overwritten the page.  */
-  uint64_t any = __atomic_load_n (&slot->pid, __ATOMIC_SEQ_CST);
+  uint64_t any = __atomic_load_n (&slot->pid, __ATOMIC_SEQ_CST)
+                 | __atomic_load_n (&slot->turn_marks, __ATOMIC_RELAXED);
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     any |= __atomic_load_n (&slot->held_bytes[gpu], __ATOMIC_SEQ_CST)
            | __atomic_load_n (&slot->contexts[gpu], __ATOMIC_RELAXED);

@@ -42,12 +42,15 @@ struct vcuda_credit
   CUcontext context; /* the current context at the last launch */
   CUstream stream;   /* the stream of the last launch */
   /* The value of `ns` at an earlier moment, plus what was added since.  */
-  int64_t counted;       /* when its use was last counted as busy time */
-  int64_t sampled;       /* when a launch was last measured */
-  int64_t waited;        /* when a wait last ended */
-  uint64_t paid;         /* busy time of the process when a wait last ended */
-  uint64_t suspected_ns; /* CLOCK_MONOTONIC of the last wait that took too long */
-  uint32_t launches;     /* not counted yet */
+  int64_t counted;        /* when its use was last counted as busy time */
+  int64_t sampled;        /* when a launch was last measured */
+  int64_t waited;         /* when a wait last ended */
+  uint64_t paid;          /* busy time of the process when a wait last ended */
+  uint64_t suspected_ns;  /* CLOCK_MONOTONIC of the last wait that took too long */
+  uint32_t launches;      /* not counted yet */
+  uint32_t turn;          /* the word of the limits page at the last launch (turn.h) */
+  uint32_t turn_offset;   /* of that word */
+  uint32_t turn_launches; /* of the process when a wait began */
   uint32_t random;
   int16_t gpu;
   uint16_t suspects; /* how many launches were measured after that wait */

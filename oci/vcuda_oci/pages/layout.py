@@ -48,6 +48,9 @@ GUEST_LIMITS = GUEST_DIR + "/limits"
 GUEST_USAGE = GUEST_DIR + "/usage"
 GUEST_DRIVER = GUEST_DIR + "/driver"
 
+# `turn` to `turn_waited_ns` before the turn keeper writes them.
+_NO_TURN = (0, 0, 0, 0, 0)
+
 POLICY_FIXED = 0
 POLICY_ELASTIC = 1
 POLICY_WEIGHTED = 2
@@ -74,7 +77,12 @@ FIELDS = {
         ("policy", "I"),
         ("rate_ppm", "I"),
         ("weight", "I"),
-        ("reserved", "40s"),
+        ("turn", "I"),
+        ("turn_until_ns", "Q"),
+        ("turn_lease_ns", "Q"),
+        ("turn_held_ns", "Q"),
+        ("turn_waited_ns", "Q"),
+        ("reserved", "4s"),
         ("managed_memory", "I"),
         ("context_bytes", "Q"),
     ),
@@ -101,7 +109,10 @@ FIELDS = {
         ("earlier_busy", "Q"),
         ("long_until_ns", "Q"),
         ("overrun_ns", "Q"),
-        ("reserved", "32s"),
+        ("bell", "I"),
+        ("work_begun", "I"),
+        ("busy_until_ns", "Q"),
+        ("reserved", "16s"),
     ),
     "usage_slot": (
         ("pid", "I"),
@@ -113,7 +124,7 @@ FIELDS = {
         ("busy_ns", f"{MAX_GPUS}Q"),
         ("contexts", f"{MAX_GPUS}B"),
         ("thread_asking", "4I"),
-        ("reserved", "8s"),
+        ("turn_marks", "Q"),
     ),
 }
 
@@ -219,6 +230,7 @@ def limits_page(
             gpu.policy,
             gpu.rate_ppm,
             gpu.weight,
+            *_NO_TURN,
             b"",
             gpu.managed_memory,
             gpu.context_bytes,

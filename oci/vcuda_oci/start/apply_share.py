@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _LIBRARY = os.path.abspath(__file__).rsplit("/", 4)[0]
 SHIM = _LIBRARY + "/libvcuda.so.1"
 PROCFS_HOOK = _LIBRARY + "/vcuda-procfs-hook"
+TURN_KEEPER = _LIBRARY + "/vcuda-turn-keeper"
 HOOK = os.path.dirname(os.path.dirname(_LIBRARY)) + "/bin/vcuda-container-hook"
 
 

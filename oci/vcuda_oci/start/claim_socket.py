@@ -7,8 +7,9 @@ allocation's id, for the log. The launcher at a delete, and the poststop hook, s
 runtime, then "delete" and the id, or "poststop", the id and the container's state.
 
 Several worker processes accept connections, so that a slow claim delays no other; a fork for each
-connection would cost twice as much as a claim. One more process, the page keeper, keeps
-containers' pages open while the socket is open.
+connection would cost twice as much as a claim. Two more processes run while the socket is open: the
+page keeper keeps containers' pages open, and the turn keeper (libvcuda/turns) gives the containers
+of a GPU exclusive turns.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import os
 import signal
 import socket
 import struct
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -28,10 +30,10 @@ from ..guest import page_file
 from ..guest import process as guest_process
 from ..host import nvml
 from ..ledger import decision_file, liveness
-from ..ledger.ledger import LOCK_SECONDS
+from ..ledger.ledger import LOCK_SECONDS, Ledger
 from ..model.errors import NotKnownYetError, VcudaError
 from ..system import files, own_lock, settings_file
-from . import after_delete, main, poststop
+from . import after_delete, apply_share, main, poststop
 
 NAME = "door.sock"
 MOST_BYTES = 65536
@@ -39,6 +41,8 @@ WORKERS = 4
 DONE, REFUSED, CLOSED = b"+", b"-", b"?"
 _BACKLOG = 128
 _LOOK_AROUND_S = 5
+PAGE_KEEPER, TURN_KEEPER = "page_keeper", "turn_keeper"
+KEEPERS = (PAGE_KEEPER, TURN_KEEPER)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _READY = (decision_file, liveness, nvml, page_file)
 
@@ -51,11 +55,11 @@ class ClaimServer:
     """
 
     def __init__(
-        self, state_dir: str, settings: str, limit_keeper: Callable[[], None] = lambda: None
+        self, state_dir: str, settings: str, limit_keeper: Callable[[str], None] = lambda name: None
     ) -> None:
         """settings: path of config.toml, which the page keeper keeps open too.
 
-        limit_keeper: called in the page keeper's process before it begins.
+        limit_keeper: called with a keeper's name in its process before it begins.
         """
         self._settings, self._limit_keeper = settings, limit_keeper
         self.path = f"{state_dir}/{NAME}"
@@ -71,7 +75,8 @@ class ClaimServer:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         gc.freeze()  # the workers share today's objects unchanged
         self._workers: set[int] = set()
-        self._keeper, self._keeper_due = 0, 0.0
+        self._keepers: dict[str, int] = {}  # pids
+        self._keepers_due: dict[str, float] = {}
         try:
             self._fill_up()
         except BaseException:
@@ -93,7 +98,7 @@ class ClaimServer:
             raise VcudaError("was removed", self.path, "run 'vcuda serve' again")
 
     def close(self) -> None:
-        children = self._workers | ({self._keeper} - {0})
+        children = self._workers | set(self._keepers.values())
         for pid in children:
             os.kill(pid, signal.SIGTERM)
         for pid in children:
@@ -122,7 +127,7 @@ class ClaimServer:
             os.close(lock)
 
     def _fill_up(self) -> None:
-        """Replace the workers that have ended, and the page keeper."""
+        """Replace the workers and keepers that have ended."""
         ended = {pid for pid in self._workers if os.waitpid(pid, os.WNOHANG)[0]}
         self._workers -= ended
         while len(self._workers) < WORKERS:
@@ -133,7 +138,8 @@ class ClaimServer:
                     return  # the others answer; tried again at the next check
                 what = f"no process can be started: {error.strerror}"
                 raise VcudaError(what, self.path, "raise the limits of the service") from error
-        self._keep_pages()
+        for name in KEEPERS:
+            self._run_keeper(name)
 
     def _is_ours(self) -> bool:
         try:
@@ -141,24 +147,37 @@ class ClaimServer:
         except OSError:
             return False
 
-    def _keep_pages(self) -> None:
-        if self._keeper and os.waitpid(self._keeper, os.WNOHANG)[0]:
-            self._keeper = 0
+    def _run_keeper(self, name: str) -> None:
+        if name in self._keepers and os.waitpid(self._keepers[name], os.WNOHANG)[0]:
+            del self._keepers[name]
         # Do not restart a failing keeper in a loop.
-        if self._keeper or time.monotonic() < self._keeper_due:
+        if name in self._keepers or time.monotonic() < self._keepers_due.get(name, 0):
             return
-        self._keeper_due = time.monotonic() + _LOOK_AROUND_S
+        self._keepers_due[name] = time.monotonic() + _LOOK_AROUND_S
+        work = self._keep_pages if name == PAGE_KEEPER else self._keep_turns
         try:
-            self._keeper = _fork(self._keep_until_closed)
+            self._keepers[name] = _fork(work)
         except OSError:
             pass  # tried again at the next check
 
-    def _keep_until_closed(self, server: int) -> None:
+    def _keep_pages(self, server: int) -> None:
         from .page_keeper import PageKeeper  # late: a claim needs none of its imports
 
         self._socket.close()
-        self._limit_keeper()
+        guest_process.set_own_name(PAGE_KEEPER)
+        self._limit_keeper(PAGE_KEEPER)
         PageKeeper(os.path.dirname(self.path), self._settings).run(server)
+
+    def _keep_turns(self, server: int) -> None:
+        state_dir = os.path.dirname(self.path)
+        self._limit_keeper(TURN_KEEPER)
+        try:
+            Ledger(state_dir).make_folders()
+            os.execv(apply_share.TURN_KEEPER, [apply_share.TURN_KEEPER, state_dir, str(server)])
+        except OSError as error:
+            # Without it every container goes by its own rate.
+            what = f"cannot be started: {error.strerror}"
+            print(VcudaError(what, apply_share.TURN_KEEPER, "install vcuda again"), file=sys.stderr)
 
     def _serve_callers(self, server: int) -> None:
         decision_file.may_hold = False  # do not wait in a worker

@@ -14,13 +14,12 @@ import os
 import signal
 import time
 
-from ..guest import ended_pages, held_files, page_file, process
+from ..guest import ended_pages, held_files, page_file
 from ..host import host
 from ..ledger.ledger import Ledger
 from ..pages import layout
 from . import apply_share
 
-NAME = "page_keeper"
 # Time between two checks while the kernel reports no change.
 PERIOD_SECONDS = 5.0
 # First pause before a page that another process also has is checked again; it doubles each time.
@@ -44,7 +43,6 @@ class PageKeeper:
         """Keep files open until `parent`, the parent process, ends."""
         # Block before any thread starts: the kernel reports changes by this signal.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO])
-        process.set_own_name(NAME)
         self._watch_folders()
         pause = _SOON_SECONDS
         while os.getppid() == parent:

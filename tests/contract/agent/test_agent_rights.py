@@ -15,7 +15,7 @@ from support.cluster_api import KubeApi
 from support.fake_kubelet import until
 from support.files import ROOT
 from support.node_agent import Agent, AgentNode, children_of
-from vcuda_oci.start import page_keeper
+from vcuda_oci.start.claim_socket import KEEPERS
 from vcuda_plugin.agent.process import confine, rights
 
 # The kernel names them by bits.
@@ -51,12 +51,12 @@ def processes(agent: Agent) -> dict[str, int]:
     found = {name: agent.child(name) for name in table() if name in agent_children(server)}
     if "claim_socket" in found:
         below = {status(pid)["Name"]: pid for pid in children_of(found["claim_socket"])}
-        found |= {name: pid for name, pid in below.items() if name == page_keeper.NAME}
+        found |= {name: pid for name, pid in below.items() if name in KEEPERS}
     return {"vcuda-node-agen": agent.process.pid, "fork_server": server, **found}
 
 
 def workers(server: int) -> list[int]:
-    return [pid for pid in children_of(server) if status(pid)["Name"] != page_keeper.NAME]
+    return [pid for pid in children_of(server) if status(pid)["Name"] not in KEEPERS]
 
 
 def agent_children(server: int) -> set[str]:
@@ -81,7 +81,7 @@ def test_each_process_has_the_rights_of_the_table(node: AgentNode) -> None:
                     for mask in ("CapPrm", "CapEff"):
                         assert names_of(had[mask]) == capabilities, (name, mask)
                     # Only a process with CAP_SETPCAP can take from its bounding set.
-                    bounding = table()["claim_socket"][1] if name == page_keeper.NAME else None
+                    bounding = table()["claim_socket"][1] if name in KEEPERS else None
                     assert names_of(had["CapBnd"]) == (bounding or capabilities), name
                     assert names_of(had["CapInh"]) == names_of(had["CapAmb"]) == set(), name
                     assert (had["NoNewPrivs"], had["Seccomp"]) == ("1", "2"), name
@@ -95,7 +95,7 @@ def test_the_page_and_the_program_name_the_same_rights() -> None:
     expected = {
         "vcuda-node-agen": rights.AGENT,
         "fork_server": rights.FORK_SERVER,
-        page_keeper.NAME: rights.PAGE_KEEPER,
+        **rights.KEEPERS,
         **{module.rpartition(".")[2]: each for module, each in rights.OF.items()},
     }
     assert table() == {name: (each.uid, set(each.capabilities)) for name, each in expected.items()}

@@ -250,7 +250,7 @@ def test_processes_of_the_agent_reach_pages_of_ended_containers(
     ledger: Ledger, gone: str, name: str
 ) -> None:
     """With the capabilities and the filter of system calls that each gives itself."""
-    own = {"agent": rights.AGENT, "page_keeper": rights.PAGE_KEEPER}
+    own = {"agent": rights.AGENT, "page_keeper": rights.KEEPERS["page_keeper"]}
     own["claim_socket"] = rights.OF["vcuda_plugin.agent.process.claim_socket"]
     with open(gone, "r+b") as page:
         end_container(ledger, "gone")

@@ -19,7 +19,7 @@ from support.driver_root import VERSION, DriverRoot
 from support.files import write
 from support.installed_wrapper import Installed
 from support.wrapper_node import Node, asking
-from vcuda_oci.start import page_keeper
+from vcuda_oci.start import claim_socket
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_keeper_without_free_descriptors_retains_its_pages(node: Node) -> None:
 
 
 def keepers(server: int) -> list[int]:
-    return [pid for pid in children(server) if comm_of(pid) == page_keeper.NAME]
+    return [pid for pid in children(server) if comm_of(pid) == claim_socket.PAGE_KEEPER]
 
 
 def held_pages(node: Node, keeper: int) -> list[str]:

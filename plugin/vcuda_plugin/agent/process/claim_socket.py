@@ -17,7 +17,7 @@ def main(state_dir: str, settings: str) -> None:
     """Print "open" and serve until another process takes over the socket or the agent has ended."""
     try:
         opened = claim_socket.ClaimServer(
-            state_dir, settings, lambda: confine.confine(rights.PAGE_KEEPER)
+            state_dir, settings, lambda name: confine.confine(rights.KEEPERS[name])
         )
     except VcudaError as error:
         sys.exit(f"vcuda-node-agent: {error}")

@@ -52,8 +52,12 @@ OF = {
     # Another user may own the kubeconfig and the files that it names.
     "vcuda_plugin.agent.pods.pod_watch": Rights(frozenset(("DAC_READ_SEARCH",))),
 }
-# A child of claim_socket. Without CAP_SETPCAP it cannot reduce its bounding set.
-PAGE_KEEPER = Rights(frozenset((*_PAGES, *_REPAIR)), _NO_MODULES)
+# Children of claim_socket. Without CAP_SETPCAP they cannot reduce their bounding set.
+KEEPERS = {
+    "page_keeper": Rights(frozenset((*_PAGES, *_REPAIR)), _NO_MODULES),
+    # A container may change its page's owner and mode.
+    "turn_keeper": Rights(frozenset(("DAC_OVERRIDE",)), (*_NO_MODULES, *system_calls.HANDLES)),
+}
 # The fork server holds the rights of all children to pass them on, and needs KILL to end a child of
 # another uid.
 FORK_SERVER = Rights(

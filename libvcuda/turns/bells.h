@@ -1,0 +1,25 @@
+/* Sleeps until a container rings, or a moment has come.  */
+
+#ifndef TURNS_BELLS_H
+#define TURNS_BELLS_H
+
+#include <stdint.h>
+
+#define BELLS 128 /* of FUTEX_WAITV_MAX */
+
+struct bells
+{
+  int count;
+  const uint32_t *word[BELLS];
+  uint32_t value[BELLS];
+};
+
+/* Returns at the latest when CLOCK_MONOTONIC is UNTIL_NS (UINT64_MAX: never), and at once where a
+   word no longer has its value. May return early.  */
+void bells_wait (const struct bells *bells, uint64_t until_ns);
+
+void bells_wake (const uint32_t *word);
+
+uint64_t bells_now (void);
+
+#endif

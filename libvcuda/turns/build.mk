@@ -1,0 +1,21 @@
+# The turn keeper, $(OUT)/lib/vcuda-turn-keeper: static against musl as the launcher is, so that it is
+# small and runs on any distribution. For the tests the same program, linked with the C library whose
+# clock virtual time replaces.
+
+TURNS := $(OUT)/lib/vcuda-turn-keeper
+TURNS_SOURCES := $(wildcard libvcuda/turns/*.c)
+TURNS_FILES := $(TURNS_SOURCES) $(wildcard libvcuda/turns/*.h) libvcuda/vcuda_abi.h libvcuda/turns/build.mk
+TURNS_CFLAGS = $(CFLAGS_COMMON) -Wmissing-prototypes -Ilibvcuda -Ilibvcuda/turns
+
+$(TURNS): $(TURNS_FILES) oci/launcher/fortify.h
+	@mkdir -p $(@D)
+	@echo "link      $@"
+	@$(MUSL_CC) $(TURNS_CFLAGS) $(MUSL_HARDENING) -o $@ $(TURNS_SOURCES) $(MUSL_LIBRARY)/crtn.o
+
+build/turns/vcuda-turn-keeper: $(TURNS_FILES)
+	@mkdir -p $(@D)
+	@echo "link      $@"
+	@$(CC) $(TURNS_CFLAGS) -D_GNU_SOURCE -o $@ $(TURNS_SOURCES) -pthread
+
+RUNTIME_TARGETS += $(TURNS)
+BUILD_TARGETS += build/turns/vcuda-turn-keeper

@@ -1,0 +1,211 @@
+/* A container's pages, read and written through descriptors.  */
+
+#include "container.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PPM_PER_PERCENT 10000u
+#define MILLION 1000000u
+#define GPU_AT(gpu)                                                                                \
+  (sizeof (struct vcuda_limits) - sizeof ((struct vcuda_limits *) 0)->gpu                          \
+   + (gpu) * sizeof (struct vcuda_limits_gpu))
+
+/* O_NONBLOCK: the container may have leased the page; then the open fails, and is tried again.  */
+static int
+open_page (const char *state_dir, const char *id, const char *name, int flags, size_t size,
+           struct stat *found)
+{
+  char path[4096];
+  int length = snprintf (path, sizeof path, "%s/containers/%s/%s", state_dir, id, name);
+  if (length < 0 || (size_t) length >= sizeof path)
+    return -1;
+  int fd = open (path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0)
+    return -1;
+  if (fstat (fd, found) == 0 && S_ISREG (found->st_mode) && (size_t) found->st_size >= size)
+    return fd;
+  close (fd);
+  return -1;
+}
+
+static bool
+read_head (struct container *container)
+{
+  struct vcuda_limits limits;
+  if (pread (container->limits_fd, &limits, sizeof limits, 0) != (ssize_t) sizeof limits
+      || limits.magic != VCUDA_LIMITS_MAGIC || limits.gpu_count > VCUDA_MAX_GPUS)
+    return false;
+  container->gpu_count = limits.gpu_count;
+  for (unsigned gpu = 0; gpu < limits.gpu_count; gpu++)
+    {
+      memcpy (container->uuid[gpu], limits.gpu[gpu].uuid, sizeof container->uuid[gpu]);
+      container->uuid[gpu][sizeof container->uuid[gpu] - 1] = 0;
+    }
+  return true;
+}
+
+static const void *
+addresses (int fd, size_t size)
+{
+  void *at = mmap (NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+  return at == MAP_FAILED ? NULL : at;
+}
+
+struct container *
+container_open (const char *state_dir, const char *id)
+{
+  struct stat limits, usage;
+  struct container *container = calloc (1, sizeof *container);
+  if (!container)
+    return NULL;
+  container->id = strdup (id);
+  container->limits_fd
+      = open_page (state_dir, id, "limits", O_RDWR, sizeof (struct vcuda_limits), &limits);
+  container->usage_fd
+      = open_page (state_dir, id, "usage", O_RDONLY, sizeof (struct vcuda_usage), &usage);
+  if (container->id && container->limits_fd >= 0 && container->usage_fd >= 0
+      && read_head (container)
+      && (container->limits_at = addresses (container->limits_fd, sizeof (struct vcuda_limits)))
+      && (container->usage_at = addresses (container->usage_fd, sizeof (struct vcuda_usage))))
+    {
+      container->device = limits.st_dev;
+      container->limits_inode = limits.st_ino;
+      container->usage_inode = usage.st_ino;
+      return container;
+    }
+  container_close (container);
+  return NULL;
+}
+
+void
+container_close (struct container *container)
+{
+  if (container->limits_at)
+    munmap ((void *) container->limits_at, sizeof (struct vcuda_limits));
+  if (container->usage_at)
+    munmap ((void *) container->usage_at, sizeof (struct vcuda_usage));
+  if (container->limits_fd >= 0)
+    close (container->limits_fd);
+  if (container->usage_fd >= 0)
+    close (container->usage_fd);
+  free (container->id);
+  free (container);
+}
+
+static bool
+is_at (const char *state_dir, const char *id, const char *name, dev_t device, ino_t inode)
+{
+  char path[4096];
+  struct stat found;
+  snprintf (path, sizeof path, "%s/containers/%s/%s", state_dir, id, name);
+  return lstat (path, &found) == 0 && found.st_dev == device && found.st_ino == inode;
+}
+
+bool
+container_is_current (const struct container *container, const char *state_dir)
+{
+  return is_at (state_dir, container->id, "limits", container->device, container->limits_inode)
+         && is_at (state_dir, container->id, "usage", container->device, container->usage_inode);
+}
+
+/* A live process holds a lock on its slot's byte, which the kernel drops when it ends.  */
+static bool
+slot_is_live (const struct container *container, unsigned slot)
+{
+  struct flock range = { .l_type = F_WRLCK,
+                         .l_whence = SEEK_SET,
+                         .l_start = (off_t) (VCUDA_USAGE_LOCK_BASE + slot),
+                         .l_len = 1 };
+  return fcntl (container->usage_fd, F_OFD_GETLK, &range) != 0 || range.l_type != F_UNLCK;
+}
+
+bool
+container_signals (const struct container *container, unsigned gpu, bool live,
+                   struct signals *signals)
+{
+  const off_t slots_at = (off_t) offsetof (struct vcuda_usage, slot);
+  struct vcuda_usage_gpu entry;
+  uint32_t used;
+  /* The bell first: whoever rings later than this read wakes the keeper again.  */
+  if (pread (container->usage_fd, &entry, sizeof entry,
+             (off_t) (offsetof (struct vcuda_usage, gpu) + gpu * sizeof entry))
+          != (ssize_t) sizeof entry
+      || pread (container->usage_fd, &used, sizeof used,
+                (off_t) offsetof (struct vcuda_usage, slots_used))
+             != (ssize_t) sizeof used)
+    return false;
+  *signals = (struct signals){ .bell = entry.bell,
+                               .work_begun = entry.work_begun,
+                               .busy_until_ns = entry.busy_until_ns };
+  for (unsigned i = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
+    {
+      uint64_t marks;
+      off_t at = slots_at
+                 + (off_t) (i * sizeof (struct vcuda_usage_slot)
+                            + offsetof (struct vcuda_usage_slot, turn_marks));
+      if (pread (container->usage_fd, &marks, sizeof marks, at) != (ssize_t) sizeof marks)
+        return false;
+      marks = marks >> (gpu * VCUDA_TURN_MARK_BITS) & ((1 << VCUDA_TURN_MARK_BITS) - 1);
+      if (marks && (!live || slot_is_live (container, i)))
+        signals->marks |= (uint32_t) marks;
+    }
+  return true;
+}
+
+uint32_t
+container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now)
+{
+  struct vcuda_limits_gpu share;
+  uint64_t until;
+  if (pread (container->limits_fd, &share, sizeof share, (off_t) GPU_AT (gpu))
+          != (ssize_t) sizeof share
+      || pread (container->limits_fd, &until, sizeof until,
+                (off_t) offsetof (struct vcuda_limits, rate_until_ns))
+             != (ssize_t) sizeof until)
+    return 0;
+  uint32_t rate = until && until - now > VCUDA_LONGEST_LEASE_NS
+                      ? share.core_percent * PPM_PER_PERCENT
+                      : share.rate_ppm;
+  return rate < MILLION ? rate : MILLION;
+}
+
+static void
+put (const struct container *container, unsigned gpu, size_t field, const void *value, size_t size)
+{
+  /* A full file system cannot refuse it: the page's blocks are there.  */
+  if (pwrite (container->limits_fd, value, size, (off_t) (GPU_AT (gpu) + field)) != (ssize_t) size)
+    perror ("vcuda-turn-keeper: limits page");
+}
+
+void
+container_put_u32 (const struct container *container, unsigned gpu, size_t field, uint32_t value)
+{
+  put (container, gpu, field, &value, sizeof value);
+}
+
+void
+container_put_u64 (const struct container *container, unsigned gpu, size_t field, uint64_t value)
+{
+  put (container, gpu, field, &value, sizeof value);
+}
+
+const uint32_t *
+container_turn_word (const struct container *container, unsigned gpu)
+{
+  return (const uint32_t *) ((const char *) container->limits_at + GPU_AT (gpu)
+                             + offsetof (struct vcuda_limits_gpu, turn));
+}
+
+const uint32_t *
+container_bell (const struct container *container, unsigned gpu)
+{
+  return (const uint32_t *) ((const char *) container->usage_at + offsetof (struct vcuda_usage, gpu)
+                             + gpu * sizeof (struct vcuda_usage_gpu)
+                             + offsetof (struct vcuda_usage_gpu, bell));
+}

@@ -1,0 +1,60 @@
+/* A container's pages, as the turn keeper uses them.
+
+   The container writes its usage page: it may hold anything, be cut or leased at any moment. So
+   both pages are read and written through descriptors; they are mapped for the addresses of their
+   futexes only.  */
+
+#ifndef TURNS_CONTAINER_H
+#define TURNS_CONTAINER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "vcuda_abi.h"
+
+struct container
+{
+  char *id;
+  int limits_fd, usage_fd;
+  dev_t device;
+  ino_t limits_inode, usage_inode;
+  const struct vcuda_limits *limits_at; /* addresses, never read */
+  const struct vcuda_usage *usage_at;
+  unsigned gpu_count;
+  char uuid[VCUDA_MAX_GPUS][48];
+};
+
+/* What a container's processes say of one GPU.  */
+struct signals
+{
+  uint32_t bell, work_begun;
+  uint64_t busy_until_ns;
+  uint32_t marks; /* enum vcuda_turn_mark, of all processes */
+};
+
+/* The pages of the container ID below STATE_DIR; NULL: they are missing, or are no such pages.  */
+struct container *container_open (const char *state_dir, const char *id);
+void container_close (struct container *container);
+
+/* Whether the files at the pages' paths are still these.  */
+bool container_is_current (const struct container *container, const char *state_dir);
+
+/* LIVE: leave out the marks of processes that have ended. False: the page cannot be read.  */
+bool container_signals (const struct container *container, unsigned gpu, bool live,
+                        struct signals *signals);
+
+/* Its rate now: the arbiter's grant while that is valid, its reserved share otherwise.  */
+uint32_t container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now);
+
+/* Writes a field of GPU's entry of the limits page.  */
+void container_put_u32 (const struct container *container, unsigned gpu, size_t field,
+                        uint32_t value);
+void container_put_u64 (const struct container *container, unsigned gpu, size_t field,
+                        uint64_t value);
+
+/* Addresses of the futexes.  */
+const uint32_t *container_turn_word (const struct container *container, unsigned gpu);
+const uint32_t *container_bell (const struct container *container, unsigned gpu);
+
+#endif

@@ -1,0 +1,432 @@
+/* The turns of one GPU.
+
+   A GPU with fewer than two containers has no turns, and no thread. Otherwise a thread sleeps on
+   the containers' bells. While one container uses the GPU its word is OPEN, the others' is WAIT,
+   and the thread sleeps without a time limit. When another container rings, the word of the first
+   changes to WAIT, and once its queue has drained turns begin: the holder's word is HELD, with the
+   moment until when it may launch; it stops by itself then, drains, and rings. The turn passes
+
+     when its time is over, or its budget (queue.h),
+     when the holder is idle, and has rung or been idle for a grace,
+     when the holder's processes have died.
+
+   A turn that ends with no other container active becomes OPEN, without a pause.
+
+   Nothing is granted while another container is busy: that is what makes a turn exclusive.  */
+
+#include "gpu.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bells.h"
+#include "tenant.h"
+
+#define GRACE_NS (MS / 5)
+/* A container that was active so recently will be so again: go on with turns.  */
+#define RECENT_NS (5 * MS)
+/* A holder that is alive ends its turn itself: look after it only later.  */
+#define LATE_NS (MS / 2)
+#define CHECK_NS (9 * MS / 2)
+#define LEASE_CHECK_NS (200 * MS)
+#define STACK_BYTES (64 << 10)
+
+struct gpu
+{
+  char uuid[48];
+  struct gpu *next;
+  pthread_mutex_t mutex;
+  bool has_thread;
+  uint32_t changes; /* futex: tenants were added or removed */
+  struct tenant **tenants;
+  int count;
+  struct tenant *holder;
+  bool open;    /* the holder is alone */
+  bool revoked; /* the holder's word is WAIT, and its queue drains */
+  uint64_t until_ns;
+  uint64_t passed_ns; /* until when time is accounted for */
+};
+
+static struct gpu *gpus;
+
+static bool
+is_recent (const struct tenant *tenant, uint64_t now)
+{
+  return tenant->active_ns && now - tenant->active_ns < RECENT_NS;
+}
+
+static bool
+others_want (const struct gpu *gpu)
+{
+  for (int i = 0; i < gpu->count; i++)
+    if (gpu->tenants[i] != gpu->holder && gpu->tenants[i]->claim.wants)
+      return true;
+  return false;
+}
+
+static bool
+others_are_recent (const struct gpu *gpu, const struct tenant *tenant, uint64_t now)
+{
+  for (int i = 0; i < gpu->count; i++)
+    if (gpu->tenants[i] != tenant && is_recent (gpu->tenants[i], now))
+      return true;
+  return false;
+}
+
+static bool
+others_are_ready (const struct gpu *gpu)
+{
+  for (int i = 0; i < gpu->count; i++)
+    if (gpu->tenants[i] != gpu->holder && queue_is_ready (&gpu->tenants[i]->claim))
+      return true;
+  return false;
+}
+
+static void
+pass_time (struct gpu *gpu, uint64_t now)
+{
+  int64_t ns = (int64_t) (now - gpu->passed_ns);
+  gpu->passed_ns = now;
+  for (int i = 0; i < gpu->count; i++)
+    {
+      struct tenant *tenant = gpu->tenants[i];
+      bool holds = tenant == gpu->holder;
+      if (holds && gpu->open)
+        {
+          queue_pass_time_alone (&tenant->claim, ns);
+          continue;
+        }
+      tenant->claim.holds = holds;
+      queue_pass_time (&tenant->claim, ns);
+      tenant->held_ns += holds ? (uint64_t) ns : 0;
+      tenant->waited_ns += !holds && tenant->claim.wants ? (uint64_t) ns : 0;
+    }
+}
+
+static void
+take_back (struct gpu *gpu)
+{
+  gpu->revoked = true;
+  gpu->open = false;
+  tenant_tell (gpu->holder, VCUDA_TURN_WAIT, 0);
+}
+
+static void
+hold (struct gpu *gpu, struct tenant *tenant, uint64_t now)
+{
+  gpu->holder = tenant;
+  gpu->open = gpu->revoked = false;
+  gpu->until_ns = now + (uint64_t) queue_turn_ns (&tenant->claim);
+  tenant->idle_ns = tenant->blocks_ns = 0;
+  tenant->granted_begun = tenant->signals.work_begun;
+  tenant_tell (tenant, VCUDA_TURN_HELD, gpu->until_ns);
+  tenant_publish (tenant);
+}
+
+static void
+open_gpu (struct gpu *gpu, struct tenant *tenant)
+{
+  gpu->holder = tenant;
+  gpu->open = true;
+  gpu->revoked = false;
+  tenant->blocks_ns = 0;
+  tenant_tell (tenant, VCUDA_TURN_OPEN, 0);
+  tenant_publish (tenant);
+}
+
+static bool
+has_yielded (const struct tenant *holder, uint64_t now)
+{
+  return !holder->busy && !holder->claim.wants
+         && (holder->rang || (holder->idle_ns && now - holder->idle_ns >= GRACE_NS));
+}
+
+/* What becomes of the holder's turn.  */
+static void
+judge_holder (struct gpu *gpu, uint64_t now)
+{
+  struct tenant *holder = gpu->holder;
+  bool wanted = others_want (gpu);
+  if (gpu->open)
+    {
+      if (wanted)
+        take_back (gpu);
+      return;
+    }
+  if (wanted && has_yielded (holder, now))
+    {
+      take_back (gpu);
+      return;
+    }
+  if (now < gpu->until_ns && !tenant_has_stopped (holder))
+    return;
+  if (!wanted && !others_are_recent (gpu, holder, now))
+    open_gpu (gpu, holder);
+  else if (!others_are_ready (gpu) && queue_is_ready (&holder->claim))
+    hold (gpu, holder, now);
+  else
+    take_back (gpu);
+}
+
+static bool
+is_blocked (struct gpu *gpu, uint64_t now)
+{
+  bool blocked = false;
+  for (int i = 0; i < gpu->count; i++)
+    if (gpu->tenants[i]->busy)
+      {
+        tenant_blocks (gpu->tenants[i], now);
+        blocked = true;
+      }
+  return blocked;
+}
+
+static void
+grant (struct gpu *gpu, uint64_t now)
+{
+  const struct claimant *claimants[gpu->count];
+  struct tenant *only = NULL;
+  int wanting = 0;
+  for (int i = 0; i < gpu->count; i++)
+    {
+      claimants[i] = &gpu->tenants[i]->claim;
+      if (claimants[i]->wants)
+        {
+          only = gpu->tenants[i];
+          wanting++;
+        }
+    }
+  if (wanting == 1 && !others_are_recent (gpu, only, now))
+    {
+      open_gpu (gpu, only);
+      return;
+    }
+  int next = queue_next (claimants, gpu->count);
+  if (next >= 0)
+    hold (gpu, gpu->tenants[next], now);
+}
+
+/* Whether keeper and containers must know of each other being alive.  */
+static bool
+is_contended (const struct gpu *gpu)
+{
+  return (gpu->holder && !gpu->open) || others_want (gpu);
+}
+
+/* When the thread has to look again, if no bell rings.  */
+static uint64_t
+next_look (const struct gpu *gpu, uint64_t now)
+{
+  uint64_t next = is_contended (gpu) ? now + LEASE_CHECK_NS : UINT64_MAX;
+  const struct claimant *claimants[gpu->count];
+  bool blocked = false;
+  for (int i = 0; i < gpu->count; i++)
+    {
+      const struct tenant *tenant = gpu->tenants[i];
+      claimants[i] = &tenant->claim;
+      uint64_t then = UINT64_MAX;
+      if (tenant->blocks_ns)
+        then = tenant_check_ns (tenant, now);
+      else if (tenant_is_muted (tenant))
+        then = now + CHECK_NS;
+      blocked |= tenant->blocks_ns != 0;
+      next = then < next ? then : next;
+    }
+  uint64_t then = UINT64_MAX;
+  if (gpu->holder && !gpu->open && !gpu->revoked)
+    {
+      uint64_t check = now + CHECK_NS, late = gpu->until_ns + LATE_NS;
+      then = late > now && late < check ? late : check;
+      if (gpu->holder->idle_ns && others_want (gpu))
+        {
+          uint64_t yields = gpu->holder->idle_ns + GRACE_NS;
+          then = yields > now && yields < then ? yields : then;
+        }
+    }
+  else if (!gpu->holder && !blocked)
+    {
+      int64_t ready = queue_ready_in (claimants, gpu->count);
+      then = ready == INT64_MAX ? UINT64_MAX : now + (uint64_t) ready;
+    }
+  return then < next ? then : next;
+}
+
+/* One look at everything. TIMED: no bell rang, so a process may have died.  */
+static uint64_t
+look (struct gpu *gpu, bool timed)
+{
+  uint64_t now = bells_now ();
+  pass_time (gpu, now);
+  for (int i = 0; i < gpu->count; i++)
+    tenant_read (gpu->tenants[i], now, timed || gpu->tenants[i]->blocks_ns);
+  if (gpu->holder && !gpu->revoked)
+    judge_holder (gpu, now);
+  if (gpu->holder && gpu->revoked)
+    {
+      /* Again: a launch before the word changed marked BUSY.  */
+      tenant_read (gpu->holder, now, timed);
+      tenant_blocks (gpu->holder, now);
+      if (!gpu->holder->busy)
+        {
+          tenant_publish (gpu->holder);
+          gpu->holder = NULL;
+        }
+    }
+  if (!gpu->holder && !is_blocked (gpu, now))
+    grant (gpu, now);
+  if (is_contended (gpu))
+    for (int i = 0; i < gpu->count; i++)
+      tenant_renew_lease (gpu->tenants[i], now);
+  return next_look (gpu, now);
+}
+
+static void
+sleep_until (struct gpu *gpu, uint64_t until, uint32_t changes)
+{
+  struct bells bells = { .count = 1, .word = { &gpu->changes }, .value = { changes } };
+  for (int i = 0; i < gpu->count; i++)
+    {
+      const struct tenant *tenant = gpu->tenants[i];
+      if (tenant_is_muted (tenant))
+        continue;
+      if (bells.count < BELLS)
+        {
+          bells.word[bells.count] = container_bell (tenant->container, tenant->gpu);
+          bells.value[bells.count] = tenant->signals.bell;
+        }
+      bells.count++;
+    }
+  pthread_mutex_unlock (&gpu->mutex);
+  bells_wait (&bells, until);
+  pthread_mutex_lock (&gpu->mutex);
+}
+
+static void *
+keep_turns (void *argument)
+{
+  struct gpu *gpu = argument;
+  uint64_t until = 0;
+  pthread_mutex_lock (&gpu->mutex);
+  gpu->passed_ns = bells_now ();
+  while (gpu->count > 1)
+    {
+      uint32_t changes = __atomic_load_n (&gpu->changes, __ATOMIC_SEQ_CST);
+      until = look (gpu, until <= bells_now ());
+      sleep_until (gpu, until, changes);
+    }
+  /* The last container is alone for good.  */
+  gpu->holder = NULL;
+  if (gpu->count)
+    tenant_tell (gpu->tenants[0], VCUDA_TURN_NONE, 0);
+  gpu->has_thread = false;
+  pthread_mutex_unlock (&gpu->mutex);
+  return NULL;
+}
+
+static void
+start_thread (struct gpu *gpu)
+{
+  pthread_attr_t attributes;
+  pthread_t thread;
+  pthread_attr_init (&attributes);
+  pthread_attr_setstacksize (&attributes, STACK_BYTES);
+  pthread_attr_setdetachstate (&attributes, PTHREAD_CREATE_DETACHED);
+  /* Signals are the main thread's.  */
+  sigset_t all, before;
+  sigfillset (&all);
+  pthread_sigmask (SIG_SETMASK, &all, &before);
+  gpu->has_thread = pthread_create (&thread, &attributes, keep_turns, gpu) == 0;
+  pthread_sigmask (SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy (&attributes);
+  if (!gpu->has_thread)
+    fprintf (stderr,
+             "vcuda-turn-keeper: no thread can be started for GPU %s; its containers go by"
+             " their own rates\n",
+             gpu->uuid);
+}
+
+static void
+tell_changed (struct gpu *gpu)
+{
+  __atomic_fetch_add (&gpu->changes, 1, __ATOMIC_SEQ_CST);
+  bells_wake (&gpu->changes);
+}
+
+struct gpu *
+gpu_of (const char *uuid)
+{
+  for (struct gpu *gpu = gpus; gpu; gpu = gpu->next)
+    if (strcmp (gpu->uuid, uuid) == 0)
+      return gpu;
+  struct gpu *gpu = calloc (1, sizeof *gpu);
+  if (!gpu)
+    return NULL;
+  snprintf (gpu->uuid, sizeof gpu->uuid, "%s", uuid);
+  pthread_mutex_init (&gpu->mutex, NULL);
+  gpu->next = gpus;
+  gpus = gpu;
+  return gpu;
+}
+
+void
+gpu_add (struct gpu *gpu, struct container *container, unsigned index)
+{
+  struct tenant *tenant = calloc (1, sizeof *tenant);
+  pthread_mutex_lock (&gpu->mutex);
+  struct tenant **tenants
+      = tenant ? realloc (gpu->tenants, ((size_t) gpu->count + 1) * sizeof *tenants) : NULL;
+  if (tenants)
+    {
+      tenant->container = container;
+      tenant->gpu = index;
+      /* No word of an earlier keeper: each tells the container something new.  */
+      tenant->word = (uint32_t) bells_now () << 2;
+      gpu->tenants = tenants;
+      gpu->tenants[gpu->count++] = tenant;
+      if (gpu->count > 1)
+        /* Where it runs already, its queue may hold work: nothing is granted before it drains.  */
+        for (int i = gpu->has_thread ? gpu->count - 1 : 0; i < gpu->count; i++)
+          {
+            tenant_renew_lease (gpu->tenants[i], bells_now ());
+            tenant_tell (gpu->tenants[i], VCUDA_TURN_WAIT, 0);
+          }
+      if (gpu->count > 1 && !gpu->has_thread)
+        start_thread (gpu);
+    }
+  else
+    free (tenant);
+  pthread_mutex_unlock (&gpu->mutex);
+  tell_changed (gpu);
+}
+
+void
+gpu_remove (struct gpu *gpu, const struct container *container)
+{
+  pthread_mutex_lock (&gpu->mutex);
+  for (int i = 0; i < gpu->count; i++)
+    if (gpu->tenants[i]->container == container)
+      {
+        if (gpu->holder == gpu->tenants[i])
+          gpu->holder = NULL;
+        free (gpu->tenants[i]);
+        gpu->tenants[i] = gpu->tenants[--gpu->count];
+        break;
+      }
+  pthread_mutex_unlock (&gpu->mutex);
+  tell_changed (gpu);
+}
+
+void
+gpu_end_all (void)
+{
+  for (struct gpu *gpu = gpus; gpu; gpu = gpu->next)
+    {
+      pthread_mutex_lock (&gpu->mutex);
+      for (int i = 0; i < gpu->count; i++)
+        tenant_tell (gpu->tenants[i], VCUDA_TURN_NONE, 0);
+      /* Kept: no thread may write another word.  */
+    }
+}

@@ -1,0 +1,22 @@
+/* The turns of one GPU. See gpu.c.  */
+
+#ifndef TURNS_GPU_H
+#define TURNS_GPU_H
+
+#include "container.h"
+
+struct gpu;
+
+/* The GPU with this UUID, made at the first call; NULL: out of memory.  */
+struct gpu *gpu_of (const char *uuid);
+
+/* The container's entry GPU_INDEX takes part from now on.  */
+void gpu_add (struct gpu *gpu, struct container *container, unsigned index);
+
+/* It does no longer: its pages may be closed afterwards.  */
+void gpu_remove (struct gpu *gpu, const struct container *container);
+
+/* Ends all turns: every container goes by its own rate again.  */
+void gpu_end_all (void);
+
+#endif

@@ -1,0 +1,84 @@
+/* Which container gets the next turn of one GPU.  */
+
+#include "queue.h"
+
+#define MILLION 1000000
+
+static int64_t
+earned (uint32_t rate_ppm, int64_t ns)
+{
+  return (int64_t) ((__int128) rate_ppm * ns / MILLION);
+}
+
+static int64_t
+least_of (const struct claimant *claimant)
+{
+  int64_t least = earned (claimant->rate_ppm, LEAST_SPAN_NS);
+  return least < LEAST_NS ? least : LEAST_NS;
+}
+
+void
+queue_pass_time (struct claimant *claimant, int64_t ns)
+{
+  int64_t budget = claimant->budget_ns + earned (claimant->rate_ppm, ns);
+  if (claimant->holds)
+    budget -= ns;
+  else if (!claimant->wants && budget > MOST_SAVED_NS)
+    budget = claimant->budget_ns > MOST_SAVED_NS ? claimant->budget_ns : MOST_SAVED_NS;
+  claimant->budget_ns = budget;
+}
+
+void
+queue_pass_time_alone (struct claimant *claimant, int64_t ns)
+{
+  int64_t budget = claimant->budget_ns + earned (claimant->rate_ppm, ns);
+  int64_t least = least_of (claimant);
+  claimant->budget_ns = budget < least ? budget : least;
+}
+
+bool
+queue_is_ready (const struct claimant *claimant)
+{
+  return claimant->wants && claimant->rate_ppm && claimant->budget_ns >= least_of (claimant);
+}
+
+/* By budget over rate, without a division.  */
+static bool
+is_fuller (const struct claimant *one, const struct claimant *other)
+{
+  return (__int128) one->budget_ns * other->rate_ppm > (__int128) other->budget_ns * one->rate_ppm;
+}
+
+int
+queue_next (const struct claimant *const *claimants, int count)
+{
+  int next = -1;
+  for (int i = 0; i < count; i++)
+    if (queue_is_ready (claimants[i]) && (next < 0 || is_fuller (claimants[i], claimants[next])))
+      next = i;
+  return next;
+}
+
+int64_t
+queue_turn_ns (const struct claimant *claimant)
+{
+  int64_t ns = claimant->budget_ns < TURN_NS ? claimant->budget_ns : TURN_NS;
+  return ns > SHORTEST_TURN_NS ? ns : SHORTEST_TURN_NS;
+}
+
+int64_t
+queue_ready_in (const struct claimant *const *claimants, int count)
+{
+  int64_t soonest = INT64_MAX;
+  for (int i = 0; i < count; i++)
+    {
+      const struct claimant *claimant = claimants[i];
+      if (!claimant->wants || !claimant->rate_ppm)
+        continue;
+      int64_t lacks = least_of (claimant) - claimant->budget_ns;
+      int64_t wait
+          = lacks > 0 ? (int64_t) ((__int128) lacks * MILLION / claimant->rate_ppm) + 1 : 0;
+      soonest = wait < soonest ? wait : soonest;
+    }
+  return soonest;
+}

@@ -1,0 +1,52 @@
+/* Which container gets the next turn of one GPU, and for how long. Pure: it reads no clock and no
+   page.
+
+   A budget is GPU time in nanoseconds. It grows by the container's rate; a turn is paid from it,
+   from grant to release, whatever the container did with it. A container that waits saves without a
+   bound, so it gets back what a long kernel of a neighbour took; one that rests saves up a little.
+   The fullest budget, relative to its rate, is next.  */
+
+#ifndef TURNS_QUEUE_H
+#define TURNS_QUEUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MS 1000000ll
+
+#define TURN_NS (15 * MS)
+#define SHORTEST_TURN_NS (MS / 2)
+/* A turn begins with a budget of at least this, so that passing turns costs little. For small
+   shares it is what they earn in LEAST_SPAN_NS.  */
+#define LEAST_NS (3 * MS)
+#define LEAST_SPAN_NS (20 * MS)
+/* Saved while resting: a request after a pause does not wait for its budget.  */
+#define MOST_SAVED_NS (30 * MS)
+
+struct claimant
+{
+  uint32_t rate_ppm; /* its part of the GPU's time */
+  int64_t budget_ns;
+  bool wants; /* waits for a turn */
+  bool holds; /* has the turn, and pays for it */
+};
+
+/* NS pass.  */
+void queue_pass_time (struct claimant *claimant, int64_t ns);
+
+/* The same for one that is alone on the GPU: it pays nothing here, and saves what a turn needs.  */
+void queue_pass_time_alone (struct claimant *claimant, int64_t ns);
+
+/* Whether it may begin a turn.  */
+bool queue_is_ready (const struct claimant *claimant);
+
+/* The index of the one whose turn is next; -1: none is ready.  */
+int queue_next (const struct claimant *const *claimants, int count);
+
+/* How long its turn may last.  */
+int64_t queue_turn_ns (const struct claimant *claimant);
+
+/* How long until one that wants is ready; INT64_MAX: none wants.  */
+int64_t queue_ready_in (const struct claimant *const *claimants, int count);
+
+#endif

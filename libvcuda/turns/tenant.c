@@ -1,0 +1,142 @@
+/* One container on one GPU.  */
+
+#include "tenant.h"
+
+#include <stdio.h>
+
+#include "bells.h"
+
+/* How much later than its own estimate a queue may end.  */
+#define ESTIMATE_ERROR_NS (3 * MS / 2)
+/* How long others wait for a queue that does not end, beyond twice its estimate.  */
+#define PATIENCE_NS (1000 * MS)
+#define LONGEST_PATIENCE_NS (3000 * MS)
+#define SHORTEST_DISTRUST_NS (5000 * MS)
+#define LONGEST_DISTRUST_NS (60000 * MS)
+#define CHECK_NS (2 * MS)
+#define LEASE_NS (500 * MS)
+/* A bell may ring two thousand times a second, after a burst of forty.  */
+#define RING_NS (MS / 2)
+#define MOST_RING_DEBT_NS (20 * MS)
+
+#define FIELD(name) offsetof (struct vcuda_limits_gpu, name)
+
+static uint64_t
+patience_of (const struct tenant *tenant)
+{
+  uint64_t until = tenant->signals.busy_until_ns;
+  uint64_t left = until > tenant->blocks_ns ? until - tenant->blocks_ns : 0;
+  left = left < LONGEST_PATIENCE_NS ? left : LONGEST_PATIENCE_NS;
+  uint64_t patience = PATIENCE_NS + 2 * left;
+  return patience < LONGEST_PATIENCE_NS ? patience : LONGEST_PATIENCE_NS;
+}
+
+static void
+distrust (struct tenant *tenant, uint64_t now)
+{
+  uint64_t longer = 2 * tenant->distrust_ns;
+  longer = longer > SHORTEST_DISTRUST_NS ? longer : SHORTEST_DISTRUST_NS;
+  tenant->distrust_ns = longer < LONGEST_DISTRUST_NS ? longer : LONGEST_DISTRUST_NS;
+  tenant->distrusted_until_ns = now + tenant->distrust_ns;
+  fprintf (stderr,
+           "vcuda-turn-keeper: container %s does not let its GPU queue end; others go on without"
+           " waiting for it\n",
+           tenant->container->id);
+}
+
+static bool
+is_busy (struct tenant *tenant, uint64_t now)
+{
+  const struct signals *signals = &tenant->signals;
+  if (!(signals->marks & VCUDA_TURN_BUSY) || now < tenant->distrusted_until_ns)
+    return false;
+  if (!(signals->marks & (VCUDA_TURN_IN_WAIT | VCUDA_TURN_WANTS))
+      && now > signals->busy_until_ns + ESTIMATE_ERROR_NS)
+    return false;
+  if (!tenant->blocks_ns || now - tenant->blocks_ns <= patience_of (tenant))
+    return true;
+  distrust (tenant, now);
+  return false;
+}
+
+void
+tenant_read (struct tenant *tenant, uint64_t now, bool live)
+{
+  struct signals before = tenant->signals;
+  tenant->readable = container_signals (tenant->container, tenant->gpu, live, &tenant->signals);
+  if (!tenant->readable)
+    tenant->signals.marks = 0;
+  tenant->rang = tenant->signals.bell != before.bell;
+  uint64_t paid = now - tenant->read_ns;
+  tenant->read_ns = now;
+  tenant->ring_debt_ns = tenant->ring_debt_ns > paid ? tenant->ring_debt_ns - paid : 0;
+  if (tenant->rang)
+    tenant->ring_debt_ns += RING_NS;
+  tenant->claim.rate_ppm = container_rate_ppm (tenant->container, tenant->gpu, now);
+  tenant->claim.wants = tenant->signals.marks & VCUDA_TURN_WANTS;
+  tenant->busy = is_busy (tenant, now);
+  if (!tenant->busy)
+    tenant->blocks_ns = 0;
+  bool began = tenant->signals.work_begun != before.work_begun;
+  if (tenant->busy || tenant->claim.wants || began)
+    tenant->active_ns = now;
+  if (tenant->busy || tenant->claim.wants || began || !tenant->idle_ns)
+    tenant->idle_ns = tenant->busy || tenant->claim.wants ? 0 : now;
+}
+
+bool
+tenant_is_muted (const struct tenant *tenant)
+{
+  return !tenant->readable || tenant->ring_debt_ns > MOST_RING_DEBT_NS;
+}
+
+void
+tenant_blocks (struct tenant *tenant, uint64_t now)
+{
+  if (tenant->busy && !tenant->blocks_ns)
+    tenant->blocks_ns = now;
+}
+
+uint64_t
+tenant_check_ns (const struct tenant *tenant, uint64_t now)
+{
+  const struct signals *signals = &tenant->signals;
+  uint64_t ends = signals->busy_until_ns + ESTIMATE_ERROR_NS + 1;
+  bool will_say = signals->marks & (VCUDA_TURN_IN_WAIT | VCUDA_TURN_WANTS);
+  uint64_t check = now + CHECK_NS;
+  return will_say || ends <= now || ends > check ? check : ends;
+}
+
+bool
+tenant_has_stopped (const struct tenant *tenant)
+{
+  return tenant->claim.wants && !tenant->busy
+         && tenant->signals.work_begun != tenant->granted_begun;
+}
+
+void
+tenant_tell (struct tenant *tenant, uint32_t state, uint64_t until_ns)
+{
+  if (state == VCUDA_TURN_HELD)
+    container_put_u64 (tenant->container, tenant->gpu, FIELD (turn_until_ns), until_ns);
+  tenant->word = ((tenant->word | VCUDA_TURN_STATE) + 1) | state;
+  container_put_u32 (tenant->container, tenant->gpu, FIELD (turn), tenant->word);
+  if (state != VCUDA_TURN_WAIT || !tenant_has_stopped (tenant))
+    bells_wake (container_turn_word (tenant->container, tenant->gpu));
+}
+
+void
+tenant_renew_lease (struct tenant *tenant, uint64_t now)
+{
+  if (tenant->lease_ns > now + LEASE_NS / 2)
+    return;
+  tenant->lease_ns = now + LEASE_NS;
+  container_put_u64 (tenant->container, tenant->gpu, FIELD (turn_lease_ns), tenant->lease_ns);
+}
+
+void
+tenant_publish (const struct tenant *tenant)
+{
+  container_put_u64 (tenant->container, tenant->gpu, FIELD (turn_held_ns), tenant->held_ns);
+  container_put_u64 (tenant->container, tenant->gpu, FIELD (turn_waited_ns), tenant->waited_ns);
+}

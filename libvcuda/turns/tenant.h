@@ -1,0 +1,60 @@
+/* One container on one GPU: what the keeper told it, what it says, and how far that is believed.
+
+   A tenant is busy while its queue may hold work. The shim clears its BUSY mark when it has seen
+   the queue empty. A program that computes on the host meanwhile cannot see that: then the shim's
+   own estimate of the end counts, and where that is wrong, the driver slices one kernel. A tenant
+   that stays busy for longer than any estimate explains is not believed for a while; what it held
+   until then is charged, so it pays for it in later turns.  */
+
+#ifndef TURNS_TENANT_H
+#define TURNS_TENANT_H
+
+#include "container.h"
+#include "queue.h"
+
+struct tenant
+{
+  struct container *container;
+  unsigned gpu; /* index in its pages */
+  struct claimant claim;
+  struct signals signals;
+  bool readable; /* its usage page could be read */
+  bool rang;     /* since the reading before */
+  bool busy;
+  uint32_t word;          /* as written to its limits page */
+  uint64_t lease_ns;      /* likewise */
+  uint32_t granted_begun; /* signals.work_begun at its last grant */
+  uint64_t active_ns;     /* when it last wanted or used the GPU */
+  uint64_t idle_ns;       /* when it was found idle, in its turn; 0: it was not */
+  uint64_t blocks_ns;     /* since when others wait for its queue; 0: none does */
+  uint64_t distrusted_until_ns, distrust_ns;
+  uint64_t ring_debt_ns, read_ns;
+  uint64_t held_ns, waited_ns; /* totals */
+};
+
+/* Reads what its processes say. LIVE: find out which of them have ended.  */
+void tenant_read (struct tenant *tenant, uint64_t now, bool live);
+
+/* Whether its bell is left out for now: it rang too often.  */
+bool tenant_is_muted (const struct tenant *tenant);
+
+/* Others wait for its queue, since blocks_ns at the latest.  */
+void tenant_blocks (struct tenant *tenant, uint64_t now);
+
+/* When TENANT, whose queue others wait for, is to be read again.  */
+uint64_t tenant_check_ns (const struct tenant *tenant, uint64_t now);
+
+/* Whether it has used its turn, and its threads wait for the next one.  */
+bool tenant_has_stopped (const struct tenant *tenant);
+
+/* Writes enum vcuda_turn STATE, and wakes its threads where they have to know it. UNTIL_NS counts
+   for VCUDA_TURN_HELD.  */
+void tenant_tell (struct tenant *tenant, uint32_t state, uint64_t until_ns);
+
+/* Renews the lease where it ends soon.  */
+void tenant_renew_lease (struct tenant *tenant, uint64_t now);
+
+/* Writes its totals.  */
+void tenant_publish (const struct tenant *tenant);
+
+#endif
