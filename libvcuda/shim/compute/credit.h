@@ -26,12 +26,13 @@ static inline bool
 vcuda_launch_at_once_of (struct vcuda_thread *thread, const void *function, CUstream stream)
 {
   struct vcuda_credit *credit = &thread->credit;
+  const char *turn_base = __atomic_load_n (&vcuda_turn_base, __ATOMIC_RELAXED);
   int64_t cost = vcuda_cost (function);
   int64_t left = credit->ns - cost;
   if (__builtin_expect (
           (left < 0) | (credit->stream != stream) | (credit->context != thread->current.context)
               | (thread->in_driver != 0)
-              | (__atomic_load_n ((const uint32_t *) (vcuda_turn_base + credit->turn_offset),
+              | (__atomic_load_n ((const uint32_t *) (turn_base + credit->turn_offset),
                                   __ATOMIC_RELAXED)
                  != credit->turn)
               | __atomic_load_n (&vcuda_sampling, __ATOMIC_RELAXED),

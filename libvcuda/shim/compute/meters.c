@@ -53,14 +53,22 @@ vcuda_meters_exist (void)
   return __atomic_load_n (&meter_count, __ATOMIC_RELAXED) != 0;
 }
 
+static bool
+is_idle (struct meter *meter, int gpu)
+{
+  vcuda_lock (&meter->mutex);
+  bool idle = !meter->context || meter->gpu != gpu || !meter->count;
+  vcuda_unlock (&meter->mutex);
+  return idle;
+}
+
 bool
 vcuda_meters_idle (int gpu)
 {
   bool idle = true;
   vcuda_lock (&meters_mutex);
   for (unsigned i = 0; i < METERS && idle; i++)
-    idle = !meters[i] || !meters[i]->context || meters[i]->gpu != gpu
-           || !__atomic_load_n (&meters[i]->count, __ATOMIC_RELAXED);
+    idle = !meters[i] || is_idle (meters[i], gpu);
   vcuda_unlock (&meters_mutex);
   return idle;
 }

@@ -143,12 +143,12 @@ bool
 vcuda_turn_mark_busy (int gpu, CUstream stream)
 {
   struct own_turn *turn = &own[gpu];
-  vcuda_turn_base = (const char *) vcuda_pages.limits;
+  __atomic_store_n (&vcuda_turn_base, (const char *) vcuda_pages.limits, __ATOMIC_RELAXED);
   vcuda_thread ()->credit.turn_offset
       = (uint32_t) ((const char *) &share_of (gpu)->turn - (const char *) vcuda_pages.limits);
   vcuda_lock (&turn->mutex);
   bool before = busy_of (turn);
-  turn->launches++;
+  __atomic_fetch_add (&turn->launches, 1, __ATOMIC_SEQ_CST);
   if (!before)
     {
       learn_gap (turn);
@@ -226,7 +226,7 @@ vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued)
       sleep_until_allowed (gpu);
       vcuda_lock (&turn->mutex);
       turn->wants--;
-      turn->launches++;
+      __atomic_fetch_add (&turn->launches, 1, __ATOMIC_SEQ_CST);
       if (!busy_of (turn))
         {
           turn->stream = stream;
