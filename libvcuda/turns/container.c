@@ -159,7 +159,7 @@ container_signals (const struct container *container, unsigned gpu, bool live,
 }
 
 uint32_t
-container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now)
+container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now, bool *fixed)
 {
   struct vcuda_limits_gpu share;
   uint64_t until;
@@ -169,6 +169,7 @@ container_rate_ppm (const struct container *container, unsigned gpu, uint64_t no
                 (off_t) offsetof (struct vcuda_limits, rate_until_ns))
              != (ssize_t) sizeof until)
     return 0;
+  *fixed = share.policy == VCUDA_POLICY_FIXED;
   uint32_t rate = until && until - now > VCUDA_LONGEST_LEASE_NS
                       ? share.core_percent * PPM_PER_PERCENT
                       : share.rate_ppm;

@@ -44,8 +44,10 @@ bool container_is_current (const struct container *container, const char *state_
 bool container_signals (const struct container *container, unsigned gpu, bool live,
                         struct signals *signals);
 
-/* Its rate now: the arbiter's grant while that is valid, its reserved share otherwise.  */
-uint32_t container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now);
+/* Its rate now: the arbiter's grant while that is valid, its reserved share otherwise. FIXED:
+   whether its policy never gives it more.  */
+uint32_t container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now,
+                             bool *fixed);
 
 /* Writes a field of GPU's entry of the limits page.  */
 void container_put_u32 (const struct container *container, unsigned gpu, size_t field,

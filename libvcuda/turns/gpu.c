@@ -199,7 +199,7 @@ grant (struct gpu *gpu, uint64_t now)
           wanting++;
         }
     }
-  if (wanting == 1 && !others_are_recent (gpu, only, now))
+  if (wanting == 1 && queue_may_be_alone (&only->claim) && !others_are_recent (gpu, only, now))
     {
       open_gpu (gpu, only);
       return;

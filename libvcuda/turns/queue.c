@@ -42,6 +42,12 @@ queue_is_ready (const struct claimant *claimant)
   return claimant->wants && claimant->rate_ppm && claimant->budget_ns >= least_of (claimant);
 }
 
+bool
+queue_may_be_alone (const struct claimant *claimant)
+{
+  return claimant->wants && (!claimant->fixed || claimant->budget_ns >= 0);
+}
+
 /* By budget over rate, without a division.  */
 static bool
 is_fuller (const struct claimant *one, const struct claimant *other)

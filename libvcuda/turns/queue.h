@@ -26,6 +26,7 @@
 struct claimant
 {
   uint32_t rate_ppm; /* its part of the GPU's time */
+  bool fixed;        /* and never more of it, also where no other wants the GPU */
   int64_t budget_ns;
   bool wants; /* waits for a turn */
   bool holds; /* has the turn, and pays for it */
@@ -39,6 +40,9 @@ void queue_pass_time_alone (struct claimant *claimant, int64_t ns);
 
 /* Whether it may begin a turn.  */
 bool queue_is_ready (const struct claimant *claimant);
+
+/* Whether it may have the GPU alone.  */
+bool queue_may_be_alone (const struct claimant *claimant);
 
 /* The index of the one whose turn is next; -1: none is ready.  */
 int queue_next (const struct claimant *const *claimants, int count);

@@ -72,7 +72,8 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
   tenant->ring_debt_ns = tenant->ring_debt_ns > paid ? tenant->ring_debt_ns - paid : 0;
   if (tenant->rang)
     tenant->ring_debt_ns += RING_NS;
-  tenant->claim.rate_ppm = container_rate_ppm (tenant->container, tenant->gpu, now);
+  tenant->claim.rate_ppm
+      = container_rate_ppm (tenant->container, tenant->gpu, now, &tenant->claim.fixed);
   tenant->claim.wants = tenant->signals.marks & VCUDA_TURN_WANTS;
   tenant->busy = is_busy (tenant, now);
   if (!tenant->busy)

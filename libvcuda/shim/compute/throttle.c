@@ -56,6 +56,8 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       bool held = vcuda_turn_is_held (gpu);
       if (!vcuda_paced (gpu) && !held)
         break;
+      if (held)
+        vcuda_empty_bucket (gpu);
       int64_t balance = held ? enough : vcuda_balance (gpu, cap);
       uint64_t now = vcuda_now ();
       bool crowded = is_crowded (meter);

@@ -84,6 +84,14 @@ vcuda_spend (int gpu, int64_t ns)
     __atomic_store_n (&bucket->overrun_ns, debt, __ATOMIC_RELAXED);
 }
 
+void
+vcuda_empty_bucket (int gpu)
+{
+  struct vcuda_usage_gpu *bucket = &vcuda_pages.usage->gpu[gpu];
+  __atomic_store_n (&bucket->refilled_ns, vcuda_now (), __ATOMIC_RELEASE);
+  __atomic_store_n (&bucket->balance_ns, 0, __ATOMIC_RELAXED);
+}
+
 uint64_t
 vcuda_time_to_earn (int gpu, uint64_t ns)
 {

@@ -47,7 +47,8 @@ struct own_turn
 static struct own_turn own[VCUDA_MAX_GPUS]
     = { [0 ... VCUDA_MAX_GPUS - 1] = { .mutex = PTHREAD_MUTEX_INITIALIZER } };
 
-const char *vcuda_turn_base = (const char *) &(const uint32_t){ 0 };
+static const uint32_t no_word;
+const char *vcuda_turn_base = (const char *) &no_word;
 
 static const struct vcuda_limits_gpu *
 share_of (int gpu)
@@ -349,4 +350,5 @@ vcuda_turn_forget (void)
 {
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     own[gpu] = (struct own_turn){ .mutex = PTHREAD_MUTEX_INITIALIZER };
+  vcuda_turn_base = (const char *) &no_word; /* until the pages are mapped */
 }

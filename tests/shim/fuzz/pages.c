@@ -12,6 +12,7 @@
 /* For its lock on being mapped once.  */
 #include "../../../libvcuda/shim/pages/pages.c"
 
+#include "compute/turn.h"
 #include "fuzz.h"
 #include "memory/charge.h"
 #include "pages/decisions.h"
@@ -255,6 +256,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
   /* The state of a process that has not mapped its pages yet.  */
   vcuda_slot_forget ();
   vcuda_current_forget_all ();
+  vcuda_turn_forget ();
   if (vcuda_readiness == VCUDA_READY)
     {
       munmap ((void *) vcuda_pages.limits, sizeof *limits);
