@@ -1,4 +1,4 @@
-"""Processes on a software GPU that share a virtual clock, and the judge of who held the GPU."""
+"""Clients on a software GPU in one virtual time, and the judge of how long each held it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-/* Ends commands whose time has come.  */
+/* Ends the commands that are due.  */
 
 #ifndef SOFTGPU_FINISH_H
 #define SOFTGPU_FINISH_H
