@@ -77,9 +77,9 @@ $(SOFTGPU_OUT)/nvidia-smi: $(call softgpu_objects,$(call softgpu_room,smi))
 	@echo "link      $@"
 	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
 
-$(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,$(call softgpu_room,create) stubs_errors)
+$(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,$(call softgpu_room,create state) stubs_errors)
 	@echo "link      $@"
-	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^
+	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
 
 $(SOFTGPU_OUT)/vcuda-workload: $(call softgpu_objects,$(call softgpu_room,workload))
 	@echo "link      $@"

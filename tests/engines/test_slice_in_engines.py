@@ -14,6 +14,7 @@ from support.engines.cri import Cri
 from support.engines.docker import Docker
 from support.product import MIB, Product, RunOptions, asking
 from support.runtime_recorder import Recorder
+from support.softgpu_clock import clock_options
 from vcuda_oci.pages import layout, page_reader
 
 LIMIT = 1024 * MIB
@@ -21,9 +22,11 @@ SECONDS = 2
 
 
 @pytest.fixture
-def sharing(engine: Engine, product: Product) -> Iterator[Engine]:
+def sharing(request: pytest.FixtureRequest, engine: Engine, product: Product) -> Iterator[Engine]:
     """The engine with the product in front of its low-level runtime, and an empty ledger."""
-    with product.on(engine):
+    clock = clock_options(request)
+    settings = {"driver_root": product.another_driver_root(*clock)} if clock else {}
+    with product.on(engine, **settings):
         yield engine
     # A pod retains its share for a restart until its sandbox is removed; then a sweep releases it.
     if not isinstance(engine, Cri):
@@ -187,6 +190,7 @@ def test_a_slip_in_a_request_is_refused_with_the_nearest(sharing: Engine, contai
         assert said in result.stderr
 
 
+@pytest.mark.kind_clock
 @pytest.mark.alone
 def test_two_busy_containers_get_the_shares_they_asked_for(
     sharing: Engine, product: Product, container: str, scratch: str

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from support import guest
+from support.softgpu_clock import clock_options
 
 CLIENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")
 LIBRARIES = os.path.join("usr", "lib", "x86_64-linux-gnu")
@@ -40,15 +41,16 @@ class DriverRoot:
 
 @pytest.fixture
 def new_host(
-    built: None, tmp_path_factory: pytest.TempPathFactory
+    built: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., DriverRoot]]:
     """Makes a host with two GPUs of 16 GiB, and more options of `softgpu create`."""
+    clock = clock_options(request)
     tool = os.path.join(guest.BUILD, "softgpu", "softgpu")
     roots: list[str] = []
 
     def make(*options: str) -> DriverRoot:
         roots.append(str(tmp_path_factory.mktemp("host") / "root"))
-        command = [tool, "create", roots[-1], "--gpus", "2", "--memory", "16GiB", *options]
+        command = [tool, "create", roots[-1], "--gpus", "2", "--memory", "16GiB", *clock, *options]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return DriverRoot(roots[-1])
 

@@ -39,6 +39,7 @@ def test_alone_on_a_gpu_a_container_gets_its_percent_and_no_more(host, new_guest
     assert result["share"] == pytest.approx(0.30, abs=POINTS + one_kernel)
 
 
+@pytest.mark.kind_clock
 def test_two_containers_share_one_gpu_as_they_were_promised(host, new_guest, tmp_path):
     go = str(tmp_path / "go")
     small = new_guest(share(host.uuids[0], GIB, 30))

@@ -26,12 +26,17 @@ SHAPES = {
     "two streams each of four threads": "4 2 16 periodic 50 50 1",
 }
 
+# Its streams overlap by the unkind clock, and each kernel is charged its own event interval.
+NEEDS_KIND_CLOCK = {"two streams each of four threads": pytest.mark.kind_clock}
+
 
 def shape(program, name):
     return [program, str(SECONDS), *SHAPES[name].split()]
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=NEEDS_KIND_CLOCK.get(name, ())) for name in SHAPES]
+)
 def test_a_program_of_any_shape_gets_its_percent(host, new_guest, client, tmp_path, name):
     guest = new_guest(share(host.uuids[0], GIB, 30))
     (result,) = together(tmp_path, (guest, shape(client("launches"), name)))
@@ -50,6 +55,7 @@ def test_a_rare_long_kernel_is_paid_by_the_wait_for_it(host, new_guest, client, 
     assert charged == pytest.approx(result["gpu_seconds"], rel=0.05)
 
 
+@pytest.mark.kind_clock
 @pytest.mark.parametrize(
     ("percents", "names"),
     [

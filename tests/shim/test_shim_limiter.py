@@ -54,6 +54,7 @@ def as_promised(percents):
     return [pytest.approx(percent / 100, abs=POINTS) for percent in percents]
 
 
+@pytest.mark.kind_clock
 @pytest.mark.parametrize("percents", [(30, 70), (50, 50), (20, 40)])
 @pytest.mark.parametrize("name", [*WORKLOADS, *GRAPHS])
 def test_two_containers_get_what_they_were_promised_and_lose_little_of_it(
@@ -75,6 +76,7 @@ CROWDS = [
 ]
 
 
+@pytest.mark.kind_clock
 @pytest.mark.parametrize("percents", CROWDS, ids=len)
 def test_two_to_eight_different_containers_use_the_whole_gpu(
     host, new_guest, tmp_path, command, percents

@@ -4,9 +4,11 @@ bystander waits for them."""
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 import time
+from typing import Any
 
 import pytest
 
@@ -143,6 +145,161 @@ print(json.dumps([time.monotonic(), float(os.read(read, 99)),
         pytest.approx(real, abs=60),
         pytest.approx(real, abs=60),
     ]
+
+
+# `futex` calls the C library's `syscall` on WORD, which all processes of a test share.
+FUTEX = """
+import ctypes, errno, mmap, select
+libc = ctypes.CDLL(None, use_errno=True)
+file = open({word!r}, "r+b")
+page = mmap.mmap(file.fileno(), 4096)
+WORD = ctypes.c_uint32.from_buffer(page)
+class Span(ctypes.Structure):
+    _fields_ = [("s", ctypes.c_long), ("ns", ctypes.c_long)]
+def futex(operation, value, span=None, bits=0):
+    argument = ctypes.byref(Span(*divmod(span, 10**9))) if span is not None else None
+    answer = libc.syscall(ctypes.c_long(202), ctypes.byref(WORD), ctypes.c_long(operation),
+                          ctypes.c_long(value), argument, None, ctypes.c_long(bits))
+    return errno.errorcode[ctypes.get_errno()] if answer < 0 else answer
+WAIT, WAKE, WAIT_BITSET, PRIVATE = 0, 1, 9, 128
+def waited():
+    return time.monotonic_ns() - before
+before = time.monotonic_ns()
+"""
+
+
+def share_word(folder: pathlib.Path) -> str:
+    word = folder / "word"
+    word.write_bytes(bytes(4096))
+    return FUTEX.format(word=str(word))
+
+
+def run_all(clock: Clock, *codes: str) -> list[Any]:
+    return [answer(process) for process in [start(clock, code) for code in codes]]
+
+
+@pytest.mark.parametrize(
+    "call", ["WAIT, 0", "WAIT, 0, 10**10", "WAIT_BITSET, 0, before + 10**10, 0xffffffff"]
+)
+def test_a_futex_waiter_wakes_at_the_moment_of_the_wake(tmp_path: pathlib.Path, call: str) -> None:
+    word = share_word(tmp_path)
+    waits = word + f"print(json.dumps([futex({call}), time.monotonic_ns()]))"
+    wakes = word + (
+        "time.sleep(0.005); now = time.monotonic_ns(); WORD.value = 1;"
+        "answers = [futex(WAKE, 1), now, waited()]; time.sleep(1); print(json.dumps(answers))"
+    )
+    (answered, woke_at), (woken, now, after) = run_all(Clock(tmp_path, 2), waits, wakes)
+    assert (answered, woken) == (0, 1)
+    assert after == pytest.approx(5_000_000, abs=1000)
+    assert woke_at == pytest.approx(now, abs=1000)
+
+
+@pytest.mark.parametrize(
+    ("call", "why", "after"),
+    [
+        ("WAIT, 7", "EAGAIN", 0),
+        ("WAIT | PRIVATE, 0, 3_000_000", "ETIMEDOUT", 3_000_000),
+        ("WAIT_BITSET, 0, before + 4_000_000, 0xffffffff", "ETIMEDOUT", 4_000_000),
+        ("WAIT, 0, 0", "ETIMEDOUT", 0),
+        ("77, 0", "ENOSYS", 0),
+    ],
+)
+def test_a_futex_call_that_is_not_woken_fails(
+    tmp_path: pathlib.Path, call: str, why: str, after: int
+) -> None:
+    code = share_word(tmp_path) + f"print(json.dumps([futex({call}), waited()]))"
+    ((answered, took),) = run_all(Clock(tmp_path, 1), code)
+    assert answered == why
+    assert took == pytest.approx(after, abs=1000)
+
+
+def test_a_wait_on_several_words_tells_which_one_changed(tmp_path: pathlib.Path) -> None:
+    waits = (
+        share_word(tmp_path)
+        + """
+class Waiter(ctypes.Structure):
+    _fields_ = [("value", ctypes.c_uint64), ("address", ctypes.c_uint64),
+                ("flags", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
+words = [WORD, ctypes.c_uint32.from_buffer(page, 64)]
+waiters = (Waiter * 2)(*[Waiter(0, ctypes.addressof(word), 2, 0) for word in words])
+def several(until):
+    span = Span(*divmod(until, 10**9))
+    answer = libc.syscall(ctypes.c_long(449), waiters, ctypes.c_long(2), ctypes.c_long(0),
+                          ctypes.byref(span), ctypes.c_long(1))
+    return errno.errorcode[ctypes.get_errno()] if answer < 0 else answer
+answers = [several(before + 10**6), waited(), several(before + 10**9), time.monotonic_ns()]
+print(json.dumps([*answers, several(before + 10**9)]))
+"""
+    )
+    wakes = share_word(tmp_path) + (
+        "time.sleep(0.005); ctypes.c_uint32.from_buffer(page, 64).value = 1; futex(WAKE, 1);"
+        "now = time.monotonic_ns(); time.sleep(1); print(now)"
+    )
+    (timed_out, first, changed, woke_at, again), now = run_all(Clock(tmp_path, 2), waits, wakes)
+    assert (timed_out, changed, again) == ("ETIMEDOUT", 1, "EAGAIN")
+    assert first == pytest.approx(1_000_000, abs=1000)
+    assert woke_at == pytest.approx(now, abs=1000)
+
+
+def test_a_wake_reaches_a_process_outside_of_the_clock(tmp_path: pathlib.Path) -> None:
+    word = share_word(tmp_path)
+    outside = subprocess.Popen(
+        [PYTHON, "-c", SAY + word + "print(json.dumps(futex(WAIT, 0, 20 * 10**9)))"],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    wakes = word + "while not futex(WAKE, 1): time.sleep(0.001)\nprint(1)"
+    assert run_all(Clock(tmp_path, 1), wakes) == [1]
+    assert answer(outside) == 0
+
+
+def test_a_waiter_without_a_waker_ends_with_one_line(tmp_path: pathlib.Path) -> None:
+    process = start(Clock(tmp_path, 1), share_word(tmp_path) + "futex(WAIT, 0)")
+    err = process.communicate(timeout=60)[1]
+    assert process.returncode == 97
+    assert "every thread waits for another one" in err
+
+
+def test_a_poll_without_a_ready_descriptor_sleeps_in_virtual_time(tmp_path: pathlib.Path) -> None:
+    code = """
+import select
+read, write = os.pipe()
+poll = select.poll()
+poll.register(read, select.POLLIN)
+answers = []
+def look(milliseconds):
+    before = time.monotonic_ns()
+    answers.append([len(poll.poll(milliseconds)), time.monotonic_ns() - before])
+look(2500)
+look(0)
+os.write(write, b"1")
+look(2500)
+print(json.dumps(answers))
+"""
+    ((printed),) = run_all(Clock(tmp_path, 1), code)
+    assert printed == [
+        [0, pytest.approx(2_500_000_000, abs=1000)],
+        [0, pytest.approx(0, abs=1000)],
+        [1, pytest.approx(0, abs=1000)],
+    ]
+
+
+def test_a_poll_notices_what_another_participant_writes(tmp_path: pathlib.Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    waits = f"""
+import select
+end = os.open({str(fifo)!r}, os.O_RDWR)
+poll = select.poll()
+poll.register(end, select.POLLIN)
+ready = len(poll.poll())
+print(json.dumps([ready, time.monotonic() - began]))
+"""
+    writes = f"time.sleep(0.0405); os.write(os.open({str(fifo)!r}, os.O_RDWR), b'1'); print(0)"
+    (ready, after), _ = run_all(Clock(tmp_path, 2), waits, writes)
+    assert ready == 1
+    assert after == pytest.approx(0.041, abs=1e-4)
 
 
 STUCK = {

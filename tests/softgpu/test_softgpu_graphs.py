@@ -191,7 +191,7 @@ say(done=True)
 def test_a_graph_launched_into_a_captured_stream_is_a_child_that_does_its_work(
     gpu: SoftGpu,
 ) -> None:
-    gpu.client(
+    gpu.virtual_client(
         GRAPHS
         + """
 start()

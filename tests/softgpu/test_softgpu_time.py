@@ -1,5 +1,6 @@
-"""The software GPU's time: exact for one process, in turns between several. Nothing here measures
-the machine: durations are the device's own, shares are ratios."""
+"""The software GPU's kind clock: exact for one process, in turns between several. Nothing here
+measures the machine: durations are the device's own, shares are ratios. The unkind clock:
+test_softgpu_clock.py."""
 
 from __future__ import annotations
 
@@ -14,10 +15,12 @@ from support.guest import WORKLOAD
 from support.softgpu_host import PRELUDE, SoftGpu, answer, first_line
 from support.virtual_time import Clock
 
+KIND = ("--clock", "kind")
+
 
 @pytest.fixture
 def gpu(tmp_path: Path) -> SoftGpu:
-    return SoftGpu(tmp_path)
+    return SoftGpu(tmp_path, *KIND)
 
 
 def test_kernels_take_the_time_that_their_text_states(gpu: SoftGpu) -> None:
@@ -118,7 +121,7 @@ def test_turns_between_processes_are_as_long_as_was_stated(
     tmp_path: Path, slice_length: str, first: list[int], second: list[int]
 ) -> None:
     """When the kernels of 5 ms of two processes that queue them at once are done."""
-    gpu = SoftGpu(tmp_path, "--slice", slice_length)
+    gpu = SoftGpu(tmp_path, *KIND, "--slice", slice_length)
     clock = Clock(tmp_path, 2)
     queue = """
 start()

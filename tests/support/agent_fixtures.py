@@ -10,6 +10,7 @@ import pytest
 from support.needed import skip_or_fail
 from support.node_agent import AgentNode
 from support.product import install, missing
+from support.softgpu_clock import clock_options
 
 
 @pytest.fixture(scope="session")
@@ -24,13 +25,15 @@ def agent_prefix(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def new_node(agent_prefix: str, tmp_path: Path) -> Iterator[Callable[..., AgentNode]]:
+def new_node(
+    request: pytest.FixtureRequest, agent_prefix: str, tmp_path: Path
+) -> Iterator[Callable[..., AgentNode]]:
     """A function that makes a node with a running fake kubelet; its arguments are options of
     `softgpu create`."""
     made: list[AgentNode] = []
 
     def make(*options: str) -> AgentNode:
-        made.append(AgentNode(tmp_path, agent_prefix, *options))
+        made.append(AgentNode(tmp_path, agent_prefix, *clock_options(request), *options))
         made[-1].kubelet.start()
         return made[-1]
 

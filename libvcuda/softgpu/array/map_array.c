@@ -19,7 +19,7 @@ struct operation
   struct tile_box box;
   struct physical *physical; /* with a use for each tile; NULL: unmap */
   unsigned gpu;
-  uint64_t target_ns; /* as of a stream */
+  struct softgpu_target target; /* of its stream */
   struct operation *next;
 };
 
@@ -46,10 +46,9 @@ static bool
 reached (const struct operation *operation)
 {
   softgpu_lock (&driver.tie);
-  softgpu_advance (driver.tie.state, operation->gpu, softgpu_now ());
-  bool served = softgpu_served (&driver.tie, operation->gpu, operation->target_ns);
+  bool done = softgpu_reached_now (&driver.tie, operation->gpu, operation->target);
   softgpu_unlock (&driver.tie);
-  return served;
+  return done;
 }
 
 /* Carries out the operations that their streams have reached.  */
@@ -160,11 +159,11 @@ submit (struct operation *list, CUstream stream, CUdevice device)
   softgpu_on_progress = map_arrays;
   pthread_mutex_lock (&guard);
   softgpu_lock (&driver.tie);
-  uint64_t target = softgpu_stream_target (stream, driver.device[device].gpu);
+  struct softgpu_target target = softgpu_stream_target (stream, driver.device[device].gpu);
   softgpu_unlock (&driver.tie);
   for (*end = list; *end; end = &(*end)->next)
     {
-      (*end)->target_ns = target;
+      (*end)->target = target;
       waiting++;
     }
   pthread_mutex_unlock (&guard);

@@ -19,13 +19,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock/raw_call.h"
 #include "clock/slots.h"
 
 /* Not 0, because programs use 0 for "never".  */
 #define FIRST_MOMENT_NS 1000000000000ull
 /* A reading of the clock takes this long, so that a loop which only reads it ends.  */
 #define READ_NS 100
-#define NEVER UINT64_MAX
 /* Between two checks of the owner, in real time.  */
 #define POLL_NS 2000000
 
@@ -54,15 +54,15 @@ pass_on (uint32_t owner, unsigned origin)
   struct thread_slot *next = first_to_wake (origin);
   if (!next)
     return;
-  if (next->wakes_ns == NEVER)
-    softclock_fail ("every thread waits for another to end");
+  if (next->wakes_ns == SOFTCLOCK_NEVER)
+    softclock_fail ("every thread waits for another one");
   if (shared->now_ns < next->wakes_ns)
     shared->now_ns = next->wakes_ns;
   if (softclock_number (next) == owner)
     return;
   atomic_store (&shared->owner, softclock_number (next));
   atomic_fetch_add (&next->turn, 1);
-  syscall (SYS_futex, &next->turn, FUTEX_WAKE, 1, NULL, NULL, 0);
+  SOFTCLOCK_RAW (SYS_futex, &next->turn, FUTEX_WAKE, 1, 0);
 }
 
 /* Takes the clock from the dead OWNER, frees its slot and passes the clock on.  */
@@ -90,8 +90,7 @@ wait_for_turn (struct thread_slot *slot)
       uint32_t owner = atomic_load (&shared->owner);
       if (owner == own)
         return;
-      if (syscall (SYS_futex, &slot->turn, FUTEX_WAIT, turn, &soon, NULL, 0) == 0
-          || errno != ETIMEDOUT)
+      if (SOFTCLOCK_RAW (SYS_futex, &slot->turn, FUTEX_WAIT, turn, &soon) != -ETIMEDOUT)
         continue;
       if (owner && !softclock_alive (owner))
         replace_dead_owner (owner, own);
@@ -121,6 +120,45 @@ softclock_sleep_until (uint64_t moment_ns)
   errno = saved;
 }
 
+uint64_t
+softclock_peek (void)
+{
+  return atomic_load (&softclock_shared->now_ns);
+}
+
+bool
+softclock_owns (void)
+{
+  return softclock_slot && softclock_shared
+         && atomic_load (&softclock_shared->owner) == softclock_number (softclock_slot);
+}
+
+bool
+softclock_wait_for_wake (uint64_t moment_ns)
+{
+  struct thread_slot *slot = softclock_slot;
+  slot->waits_for_wake = 1;
+  softclock_sleep_until (moment_ns);
+  bool woken = !slot->waits_for_wake;
+  slot->waits_for_wake = 0;
+  return woken;
+}
+
+unsigned
+softclock_wake_waiters (void)
+{
+  struct softclock *shared = softclock_shared;
+  unsigned woken = 0;
+  for (unsigned at = 0; at < shared->slots_used; at++)
+    if (shared->slot[at].taken && shared->slot[at].waits_for_wake)
+      {
+        shared->slot[at].waits_for_wake = 0;
+        shared->slot[at].wakes_ns = shared->now_ns;
+        woken++;
+      }
+  return woken;
+}
+
 struct thread_slot *
 softclock_reserve (void)
 {
@@ -130,6 +168,7 @@ softclock_reserve (void)
       {
         struct thread_slot *slot = &shared->slot[at];
         slot->waiter = 0;
+        slot->waits_for_wake = 0;
         slot->wakes_ns = shared->now_ns;
         slot->taken = 1;
         if (shared->slots_used <= at)
@@ -164,7 +203,7 @@ void
 softclock_wait_for_end (struct thread_slot *slot)
 {
   slot->waiter = softclock_number (softclock_slot);
-  softclock_sleep_until (NEVER);
+  softclock_sleep_until (SOFTCLOCK_NEVER);
 }
 
 /* Called once, when the process has its slot. The last process to join starts the clock.  */

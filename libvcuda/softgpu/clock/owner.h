@@ -3,6 +3,7 @@
 #ifndef SOFTCLOCK_OWNER_H
 #define SOFTCLOCK_OWNER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct thread_slot;
@@ -12,6 +13,22 @@ extern __thread struct thread_slot *softclock_slot __attribute__ ((tls_model ("i
 
 /* Virtual nanoseconds. A reading by a participating thread advances them a little.  */
 uint64_t softclock_now (void);
+
+/* The same, without a reading.  */
+uint64_t softclock_peek (void);
+
+/* Whether the calling thread participates and it is its turn. In a signal handler of a sleeping
+   thread it is not.  */
+bool softclock_owns (void);
+
+#define SOFTCLOCK_NEVER UINT64_MAX
+
+/* The calling thread sleeps until MOMENT_NS, or until a participant wakes the waiters; false: none
+   did.  */
+bool softclock_wait_for_wake (uint64_t moment_ns);
+
+/* Wakes every slot that waits so; returns how many.  */
+unsigned softclock_wake_waiters (void);
 
 /* The calling thread sleeps until MOMENT_NS.  */
 void softclock_sleep_until (uint64_t moment_ns);

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock/raw_call.h"
+
 #define LOCK_BASE (1ll << 40) /* beyond the file's end: a lock needs no content there */
 
 struct softclock *softclock_shared;
@@ -58,7 +60,7 @@ void
 softclock_keep_patience (struct patience *patience)
 {
   struct timespec real;
-  syscall (SYS_clock_gettime, CLOCK_MONOTONIC, &real);
+  SOFTCLOCK_RAW (SYS_clock_gettime, CLOCK_MONOTONIC, &real, 0, 0);
   uint64_t now = (uint64_t) real.tv_sec * 1000000000ull + (uint64_t) real.tv_nsec;
   uint32_t owner = atomic_load (&softclock_shared->owner);
   uint64_t virtual_now = atomic_load (&softclock_shared->now_ns);

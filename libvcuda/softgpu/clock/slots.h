@@ -14,8 +14,8 @@ struct thread_slot
   _Atomic uint32_t turn; /* futex of the slot's thread; grows when it becomes the owner */
   uint32_t taken;
   uint64_t wakes_ns;
-  uint32_t waiter; /* number of the slot that waits for this thread to end; 0: none */
-  uint32_t padding;
+  uint32_t waiter;         /* number of the slot that waits for this thread to end; 0: none */
+  uint32_t waits_for_wake; /* on a futex */
 };
 
 /* All zeros is a clock that no process has joined. Once it runs, only the clock's owner writes;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "clock/owner.h"
+#include "clock/raw_call.h"
 #include "clock/slots.h"
 
 #define EXPORT __attribute__ ((visibility ("default")))
@@ -37,7 +38,13 @@ EXPORT int
 clock_gettime (clockid_t clock, struct timespec *now)
 {
   if (!softclock_shared || !since_boot (clock))
-    return (int) syscall (SYS_clock_gettime, clock, now);
+    {
+      long answer = SOFTCLOCK_RAW (SYS_clock_gettime, clock, now, 0, 0);
+      if (answer == 0)
+        return 0;
+      errno = (int) -answer;
+      return -1;
+    }
   uint64_t ns = softclock_now ();
   if (clock == CLOCK_MONOTONIC_COARSE)
     ns -= ns % COARSE_NS;
@@ -52,12 +59,7 @@ clock_nanosleep (clockid_t clock, int flags, const struct timespec *span, struct
 {
   bool until = flags & TIMER_ABSTIME;
   if (!softclock_slot || (until && !since_boot (clock)))
-    {
-      int saved = errno;
-      int rc = syscall (SYS_clock_nanosleep, clock, flags, span, left) == 0 ? 0 : errno;
-      errno = saved;
-      return rc;
-    }
+    return (int) -SOFTCLOCK_RAW (SYS_clock_nanosleep, clock, flags, span, left);
   if (!sound (span))
     return EINVAL;
   softclock_sleep_until ((until ? 0 : atomic_load (&softclock_shared->now_ns))

@@ -9,7 +9,7 @@
 #include "copy/copy.h"
 #include "copy/copy_time.h"
 #include "graph/graph.h"
-#include "stream/side_work.h"
+#include "stream/bus_copy.h"
 #include "stream/streams.h"
 
 struct side
@@ -146,9 +146,11 @@ softgpu_copy_and_wait (const CUDA_MEMCPY3D *copy)
   CUresult rc = softgpu_check_unsafe ();
   if (rc != CUDA_SUCCESS)
     return rc;
-  softgpu_drain (context->device);
-  rc = softgpu_copy (copy, NULL);
-  softgpu_side_wait (NULL, context->device);
+  softgpu_take_submit_time (&driver.tie);
+  rc = softgpu_drain_stream (NULL);
+  if (rc == CUDA_SUCCESS)
+    rc = softgpu_copy (copy, NULL);
+  softgpu_wait_for_copy (context->device);
   return rc;
 }
 
@@ -159,11 +161,17 @@ softgpu_queue_copy (const CUDA_MEMCPY3D *copy, CUstream stream)
   REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
   if (!softgpu_captures || empty (copy))
-    return softgpu_copy (copy, stream);
+    {
+      softgpu_take_submit_time (&driver.tie);
+      return softgpu_copy (copy, stream);
+    }
   CUresult rc = softgpu_check_copy (copy, stream);
   if (rc == CUDA_SUCCESS && softgpu_capturing (stream))
     return softgpu_capture_copy (stream, copy);
   if (rc == CUDA_SUCCESS)
     rc = softgpu_check_implicit (stream);
-  return rc == CUDA_SUCCESS ? softgpu_copy (copy, stream) : rc;
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  softgpu_take_submit_time (&driver.tie);
+  return softgpu_copy (copy, stream);
 }

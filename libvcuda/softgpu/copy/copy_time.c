@@ -2,7 +2,7 @@
    between it and others, where --bus-rate does.  */
 
 #include "copy/copy_time.h"
-#include "stream/side_work.h"
+#include "stream/bus_copy.h"
 #include "stream/streams.h"
 
 static bool
@@ -21,8 +21,9 @@ softgpu_copy_takes_time (CUstream stream, uintptr_t to, uintptr_t from, size_t b
   if (!bytes || !context || (!rate && !driver.tie.state->bus_rate))
     return CUDA_SUCCESS;
   if (!on_device (context->device, to) || !on_device (context->device, from))
-    return softgpu_side_copy (stream, bytes);
+    return softgpu_bus_copy (stream, bytes, on_device (context->device, to));
   if (!rate)
     return CUDA_SUCCESS;
-  return softgpu_launch (stream, (uint64_t) ((unsigned __int128) bytes * 1000000000u / rate));
+  uint64_t time_ns = (uint64_t) ((unsigned __int128) bytes * 1000000000u / rate);
+  return softgpu_launch (stream, &(struct gpu_work){ time_ns, time_ns, SOFTGPU_WHOLE, 0 });
 }

@@ -52,6 +52,7 @@ fill (const CUDA_MEMSET_NODE_PARAMS *set, CUstream stream, bool asynchronous)
       if (rc != CUDA_SUCCESS)
         return rc;
     }
+  softgpu_take_submit_time (&driver.tie);
   return softgpu_set (set, stream);
 }
 

@@ -26,7 +26,9 @@ static void
 usage (FILE *out)
 {
   fputs ("usage: softgpu create ROOT [--gpus N] [--model NAME] [--memory SIZE]\n"
-         "                           [--driver-version VERSION] [--seed NUMBER] [--slice TIME]\n"
+         "                           [--driver-version VERSION] [--seed NUMBER]\n"
+         "                           [--clock unkind|kind] [--slice TIME] [--switch-cost TIME]\n"
+         "                           [--no-preemption] [--mps] [--submit-time TIME]\n"
          "                           [--context-memory SIZE] [--no-managed] [--copy-rate SIZE/s]\n"
          "                           [--bus-rate SIZE/s]\n"
          "                           [--topology [nvlink=N][,nvswitch=N][,pcie=N][,numa=N]]\n"
@@ -36,6 +38,7 @@ usage (FILE *out)
          "       softgpu fail ROOT --lost GPU | --ecc GPU [--corrected N] [--uncorrected N]\n"
          "                         | --event GPU --xid N\n"
          "       softgpu heal ROOT\n"
+         "       softgpu time ROOT [--json] [--as-is]\n"
          "       softgpu destroy ROOT\n",
          out);
 }
@@ -147,7 +150,12 @@ main (int argc, char **argv)
     { "memory", required_argument, NULL, 'b' },
     { "driver-version", required_argument, NULL, 'v' },
     { "seed", required_argument, NULL, 's' },
+    { "clock", required_argument, NULL, 'k' },
     { "slice", required_argument, NULL, 't' },
+    { "switch-cost", required_argument, NULL, 'w' },
+    { "no-preemption", no_argument, NULL, 'p' },
+    { "submit-time", required_argument, NULL, 'u' },
+    { "mps", no_argument, NULL, 'M' },
     { "context-memory", required_argument, NULL, 'c' },
     { "no-managed", no_argument, NULL, 'n' },
     { "copy-rate", required_argument, NULL, 'r' },
@@ -162,10 +170,15 @@ main (int argc, char **argv)
                              .driver_version = "580.95.05",
                              .memory_bytes = 16ull << 30,
                              .slice_ns = SOFTGPU_DEFAULT_SLICE_NS,
+                             .switch_ns = SOFTGPU_DEFAULT_SWITCH_NS,
+                             .submit_ns = SOFTGPU_DEFAULT_SUBMIT_NS,
                              .gpus = 1 };
+  struct clock_options clock = { 0 };
   bool force = false;
   if (argc > 1 && strcmp (argv[1], "fail") == 0)
     return order_failures (argc - 1, argv + 1);
+  if (argc > 1 && strcmp (argv[1], "time") == 0)
+    return print_times (argc - 1, argv + 1);
   if (argc == 3 && strcmp (argv[1], "heal") == 0)
     return heal (argv[2]);
   if (argc == 4 && strcmp (argv[1], "mig") == 0)
@@ -195,9 +208,6 @@ main (int argc, char **argv)
         request.seed = option_number ("--seed", optarg, 0, UINT64_MAX);
         request.seeded = true;
         break;
-      case 't':
-        request.slice_ns = option_time ("--slice", optarg);
-        break;
       case 'c':
         request.context_bytes = option_size ("--context-memory", optarg, "");
         break;
@@ -225,9 +235,12 @@ main (int argc, char **argv)
         usage (stdout);
         return 0;
       default:
+        if (read_clock_option (&request, &clock, option, optarg))
+          break;
         usage (stderr);
         return 2;
       }
+  choose_clock (&request, &clock);
   if (argc - optind != 2
       || (strcmp (argv[optind], "create") != 0 && strcmp (argv[optind], "destroy") != 0))
     {

@@ -63,7 +63,11 @@ make_state (const struct request *request)
     }
   snprintf (state->driver_version, sizeof state->driver_version, "%s", request->driver_version);
   state->cuda_version = 13000;
+  state->clock = request->clock;
+  state->no_preemption = request->no_preemption;
   state->slice_ns = request->slice_ns;
+  state->switch_ns = request->switch_ns;
+  state->submit_ns = request->submit_ns;
   state->context_bytes = request->context_bytes;
   state->no_managed = request->no_managed;
   state->copy_rate = request->copy_rate;

@@ -80,7 +80,7 @@ option_size (const char *option, const char *text, const char *per)
 }
 
 uint64_t
-option_time (const char *option, const char *text)
+option_time (const char *option, const char *text, uint64_t least)
 {
   static const struct
   {
@@ -92,7 +92,10 @@ option_time (const char *option, const char *text)
   unsigned long long value = strtoull (text, &end, 10);
   for (size_t i = 0; i < sizeof units / sizeof *units; i++)
     if (!errno && end != text && *text != '-' && strcmp (end, units[i].unit) == 0
-        && value <= 10000000000ull / units[i].ns && value * units[i].ns >= 1000)
+        && value <= 10000000000ull / units[i].ns && value * units[i].ns >= least)
       return value * units[i].ns;
-  fail (2, option, text, "give a time such as 2ms, from 1us to 10s");
+  char hint[100];
+  snprintf (hint, sizeof hint, "give a time such as 2ms, from %lluus to 10s",
+            (unsigned long long) least / 1000);
+  fail (2, option, text, hint);
 }

@@ -11,7 +11,7 @@ uint64_t option_number (const char *option, const char *text, uint64_t least, ui
 /* Bytes, with PER behind the unit.  */
 uint64_t option_size (const char *option, const char *text, const char *per);
 
-/* Nanoseconds.  */
-uint64_t option_time (const char *option, const char *text);
+/* Nanoseconds, at least LEAST: 0, or a whole number of microseconds.  */
+uint64_t option_time (const char *option, const char *text, uint64_t least);
 
 #endif

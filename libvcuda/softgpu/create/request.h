@@ -13,7 +13,11 @@ struct request
   const char *model;
   const char *driver_version;
   uint64_t memory_bytes;
+  uint32_t clock; /* enum softgpu_clock */
   uint64_t slice_ns;
+  uint64_t switch_ns;
+  uint64_t submit_ns;
+  bool no_preemption;
   uint64_t context_bytes;
   bool no_managed;
   uint64_t copy_rate;
@@ -29,6 +33,25 @@ struct request
 /* softgpu fail: orders failures; softgpu heal: removes all of them.  */
 int order_failures (int argc, char **argv);
 int heal (const char *root);
+
+/* softgpu time: prints how each GPU's time was spent.  */
+int print_times (int argc, char **argv);
+
+/* The options of the clock, as read_clock_option collects them.  */
+struct clock_options
+{
+  const char *kind;      /* of --clock */
+  const char *of_slices; /* the last option that only a clock with time slices has */
+  const char *not_kind;  /* the last one that the kind clock lacks */
+  bool mps;
+};
+
+/* Reads the option of the short form OPTION into REQUEST; false: it is none of the clock.  */
+bool read_clock_option (struct request *request, struct clock_options *options, int option,
+                        const char *value);
+
+/* Chooses the clock, or fails where two options contradict each other.  */
+void choose_clock (struct request *request, const struct clock_options *options);
 
 /* Parses the groups in TEXT, such as "nvlink=4,numa=4", or fails.  */
 void read_topology (const char *text, struct softgpu_topology *topology);

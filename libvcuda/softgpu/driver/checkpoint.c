@@ -66,7 +66,7 @@ idle (const struct softgpu_slot *slot)
   for (unsigned gpu = 0; gpu < state->gpu_count; gpu++)
     {
       softgpu_advance (state, gpu, softgpu_now ());
-      done = done && slot->gpu[gpu].served_ns == slot->gpu[gpu].submitted_ns;
+      done = done && slot->gpu[gpu].tail == slot->gpu[gpu].head;
     }
   softgpu_unlock (&driver.tie);
   return done;

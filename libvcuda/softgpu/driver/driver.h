@@ -15,8 +15,6 @@
 #include "state/attach.h"
 #include "state/device_time.h"
 
-#define LAUNCHES_OUTSTANDING 1024
-
 enum handle_kind
 {
   CONTEXT = 0x58544353,
@@ -53,7 +51,8 @@ struct CUctx_st
 /* Work of a stream, or of a whole device, that is none of the device's: see side_work.h.  */
 struct side_work
 {
-  _Atomic uint64_t until_ns; /* the bus copies until then */
+  _Atomic uint64_t until_ns; /* the bus copies until then, by the kind clock */
+  _Atomic uint64_t copy;     /* number + 1 of the last copy over the bus, by the other clocks */
   _Atomic unsigned running;  /* host functions */
 };
 
@@ -64,7 +63,7 @@ struct CUstream_st
   unsigned flags;
   int priority;
   uint64_t id;
-  uint64_t target_ns;      /* what must be served until all of it is done */
+  uint64_t last;           /* number + 1 of the last command; 0: none */
   struct capture *capture; /* while the stream is captured, else NULL */
   CUstream capture_next;
   CUgraphNode *frontier; /* the nodes that the next captured one depends on */
@@ -80,8 +79,7 @@ struct CUevent_st
   unsigned flags;
   bool recorded;
   bool stamped;
-  uint64_t mark; /* its number in the process's marks, until stamped */
-  uint64_t target_ns;
+  uint64_t record; /* number + 1 of the last record */
   uint64_t time_ns;
   uint64_t waited_ns;
   uint64_t capture_id; /* of the capture that recorded it last; 0: none did */
@@ -96,10 +94,8 @@ struct device
 {
   unsigned gpu; /* its index in the state file */
   struct CUctx_st primary;
-  CUevent mark_owner[SOFTGPU_MARKS];
-  uint64_t launch_target[LAUNCHES_OUTSTANDING];
-  uint64_t launches;
-  struct side_work side; /* of all its streams */
+  CUevent recorded[SOFTGPU_COMMANDS]; /* by command: the event that takes its stamp from there */
+  struct side_work side;              /* of all its streams */
 };
 
 struct driver

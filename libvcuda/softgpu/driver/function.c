@@ -1,4 +1,4 @@
-/* The grid, the shared memory and the time of a kernel's launch.  */
+/* The grid, the shared memory, the time and the width of a kernel's launch.  */
 
 #include "driver/function.h"
 
@@ -13,27 +13,53 @@ softgpu_shape_fits (const unsigned grid[3], const unsigned block[3], unsigned sh
          && shared <= 227 << 10;
 }
 
-/* Parameters come as pointers, or packed in one buffer that EXTRA names.  */
-CUresult
-softgpu_kernel_time (CUfunction function, void **params, void **extra, uint64_t *time_ns)
+/* Reads the u64 parameter AT. Parameters come as pointers, or packed in one buffer that EXTRA
+   names.  */
+static CUresult
+read_parameter (int at, void **params, void **extra, uint64_t *value)
 {
-  REQUIRE (!params || !extra, CUDA_ERROR_INVALID_VALUE);
-  *time_ns = function->time_ns;
-  if (function->time_param < 0)
-    return CUDA_SUCCESS;
   if (params)
     {
-      memcpy (time_ns, params[function->time_param], sizeof *time_ns);
+      memcpy (value, params[at], sizeof *value);
       return CUDA_SUCCESS;
     }
   const char *buffer = NULL;
-  size_t size = 0, offset = (size_t) function->time_param * sizeof *time_ns;
+  size_t size = 0, offset = (size_t) at * sizeof *value;
   for (; extra && *extra != CU_LAUNCH_PARAM_END; extra += 2)
     if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
       buffer = extra[1];
     else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
       size = *(const size_t *) extra[1];
-  REQUIRE (buffer && offset + sizeof *time_ns <= size, CUDA_ERROR_INVALID_VALUE);
-  memcpy (time_ns, buffer + offset, sizeof *time_ns);
+  REQUIRE (buffer && offset + sizeof *value <= size, CUDA_ERROR_INVALID_VALUE);
+  memcpy (value, buffer + offset, sizeof *value);
   return CUDA_SUCCESS;
+}
+
+/* At least one multiprocessor, and at most all of them.  */
+static uint32_t
+width_of (uint64_t percent, const unsigned grid[3], const unsigned block[3])
+{
+  unsigned __int128 threads
+      = (unsigned __int128) grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2];
+  if (percent)
+    threads = (unsigned __int128) percent * SOFTGPU_WHOLE / 100;
+  if (threads > SOFTGPU_WHOLE)
+    return SOFTGPU_WHOLE;
+  return threads < SOFTGPU_MULTIPROCESSOR_THREADS ? SOFTGPU_MULTIPROCESSOR_THREADS
+                                                  : (uint32_t) threads;
+}
+
+CUresult
+softgpu_kernel_cost (CUfunction function, const unsigned grid[3], const unsigned block[3],
+                     void **params, void **extra, struct kernel_cost *cost)
+{
+  REQUIRE (!params || !extra, CUDA_ERROR_INVALID_VALUE);
+  *cost = (struct kernel_cost){ .time_ns = function->time_ns, .percent = function->width_percent };
+  CUresult rc = CUDA_SUCCESS;
+  if (function->time_param >= 0)
+    rc = read_parameter (function->time_param, params, extra, &cost->time_ns);
+  if (rc == CUDA_SUCCESS && function->width_param >= 0)
+    rc = read_parameter (function->width_param, params, extra, &cost->percent);
+  cost->width = width_of (cost->percent, grid, block);
+  return rc;
 }

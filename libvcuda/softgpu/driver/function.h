@@ -13,7 +13,9 @@ struct CUfunc_st
   struct CUmod_st *module;
   struct CUfunc_st *next;
   uint64_t time_ns;
-  int time_param; /* index of the u64 parameter that holds the time; -1: time_ns does */
+  int time_param;         /* index of the u64 parameter that holds the time; -1: time_ns does */
+  unsigned width_percent; /* of the GPU; 0: as many threads as the launch has */
+  int width_param;        /* index of the u64 parameter that holds it; -1: width_percent does */
   char name[];
 };
 
@@ -26,7 +28,15 @@ function_valid (CUfunction function)
 /* Whether a launch keeps to the device's attributes.  */
 bool softgpu_shape_fits (const unsigned grid[3], const unsigned block[3], unsigned shared);
 
-/* How long one launch of FUNCTION takes.  */
-CUresult softgpu_kernel_time (CUfunction function, void **params, void **extra, uint64_t *time_ns);
+/* What one launch takes of the GPU.  */
+struct kernel_cost
+{
+  uint64_t time_ns;
+  uint64_t percent; /* the width that the module states; 0: none */
+  uint32_t width;   /* in threads */
+};
+
+CUresult softgpu_kernel_cost (CUfunction function, const unsigned grid[3], const unsigned block[3],
+                              void **params, void **extra, struct kernel_cost *cost);
 
 #endif

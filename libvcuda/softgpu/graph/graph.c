@@ -154,7 +154,7 @@ softgpu_copy_node (CUgraphNode *pcopy, CUgraph graph, const struct CUgraphNode_s
     copy->kernel.kernelParams = copy->values;
   for (int i = 0; i < 8; i++)
     if (copy->values[i])
-      copy->values[i] = &copy->value;
+      copy->values[i] = node->values[i] == &node->value ? &copy->value : &copy->percent;
   if (node->type != CU_GRAPH_NODE_TYPE_GRAPH)
     return CUDA_SUCCESS;
   copy->child = NULL;

@@ -31,7 +31,9 @@ struct CUgraphNode_st
   size_t from_count;
   size_t from_room;
   uint64_t time_ns; /* of a kernel */
-  uint64_t value;   /* of the parameter that holds it */
+  uint32_t width;   /* of it, in threads */
+  uint64_t value;   /* of the parameter that holds the time */
+  uint64_t percent; /* of the one that holds the width */
   void *values[8];
   union
   {

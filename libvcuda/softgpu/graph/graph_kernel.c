@@ -2,7 +2,8 @@
 
 #include "graph/graph.h"
 
-/* A kernel's parameters are read when its node is made. This driver needs only its time.  */
+/* A kernel's parameters are read when its node is made. This driver needs only those
+   of its time and width.  */
 static CUresult
 fill_kernel (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
 {
@@ -13,14 +14,17 @@ fill_kernel (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
   const unsigned block[] = { made.blockDimX, made.blockDimY, made.blockDimZ };
   REQUIRE (function_valid (made.func) && softgpu_shape_fits (grid, block, made.sharedMemBytes),
            CUDA_ERROR_INVALID_VALUE);
-  uint64_t time_ns;
-  CUresult rc = softgpu_kernel_time (made.func, made.kernelParams, made.extra, &time_ns);
+  struct kernel_cost cost;
+  CUresult rc = softgpu_kernel_cost (made.func, grid, block, made.kernelParams, made.extra, &cost);
   if (rc != CUDA_SUCCESS)
     return rc;
-  node->time_ns = node->value = time_ns;
+  node->time_ns = node->value = cost.time_ns;
+  node->percent = cost.percent;
+  node->width = cost.width;
+  const int time_param = made.func->time_param, width_param = made.func->width_param;
   for (int i = 0; i < 8; i++)
-    node->values[i] = made.func->time_param == i ? &node->value : NULL;
-  made.kernelParams = made.func->time_param >= 0 ? node->values : NULL;
+    node->values[i] = time_param == i ? &node->value : width_param == i ? &node->percent : NULL;
+  made.kernelParams = time_param >= 0 || width_param >= 0 ? node->values : NULL;
   made.extra = NULL;
   node->kernel = made;
   return CUDA_SUCCESS;

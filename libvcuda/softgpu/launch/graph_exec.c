@@ -59,19 +59,9 @@ softgpu_lay_out (CUgraphExec exec, CUgraph graph)
 void
 softgpu_sum_up (CUgraphExec exec)
 {
-  exec->total_ns = 0;
-  exec->only_time = true;
   exec->allocates = false;
   for (size_t i = 0; i < exec->count; i++)
-    {
-      const struct step *step = &exec->step[i];
-      CUgraphNodeType type = step->node.type;
-      if (type == CU_GRAPH_NODE_TYPE_KERNEL && !step->disabled)
-        exec->total_ns += step->node.time_ns;
-      else if (type != CU_GRAPH_NODE_TYPE_EMPTY && !step->disabled)
-        exec->only_time = false;
-      exec->allocates |= type == CU_GRAPH_NODE_TYPE_MEM_ALLOC;
-    }
+    exec->allocates |= exec->step[i].node.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC;
 }
 
 static void
@@ -211,7 +201,7 @@ run_step (const struct CUgraphNode_st *node, CUstream stream)
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return cuMemFreeAsync (node->freed, stream);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      return cuEventRecord (node->event, stream);
+      return softgpu_record_event (node->event, stream);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
       return cuStreamWaitEvent (stream, node->event, 0);
     case CU_GRAPH_NODE_TYPE_HOST:
@@ -221,28 +211,47 @@ run_step (const struct CUgraphNode_st *node, CUstream stream)
     }
 }
 
+/* Adds a kernel to WORK: one like those before. By the kind clock any is.  */
+static bool
+merge (struct gpu_work *work, const struct CUgraphNode_st *kernel)
+{
+  bool kind = driver.tie.state->clock == SOFTGPU_KIND;
+  if (!kind && work->kernels && (work->piece_ns != kernel->time_ns || work->width != kernel->width))
+    return false;
+  work->time_ns += kernel->time_ns;
+  work->piece_ns = kernel->time_ns;
+  work->width = kernel->width;
+  work->kernels++;
+  return true;
+}
+
+static CUresult
+launch_work (CUstream stream, struct gpu_work *work)
+{
+  CUresult rc = work->kernels ? softgpu_launch (stream, work) : CUDA_SUCCESS;
+  *work = (struct gpu_work){ 0 };
+  return rc;
+}
+
 static CUresult
 run_steps (CUgraphExec exec, CUstream stream)
 {
   CUresult rc = exec->allocates ? take_memory (exec) : CUDA_SUCCESS;
-  uint64_t time_ns = 0;
+  struct gpu_work work = { 0 };
   for (size_t i = 0; i < exec->count && rc == CUDA_SUCCESS; i++)
     {
       const struct step *step = &exec->step[i];
-      if (step->disabled || step->node.type == CU_GRAPH_NODE_TYPE_EMPTY)
+      bool kernel = step->node.type == CU_GRAPH_NODE_TYPE_KERNEL;
+      if (step->disabled || step->node.type == CU_GRAPH_NODE_TYPE_EMPTY
+          || (kernel && merge (&work, &step->node)))
         continue;
-      if (step->node.type == CU_GRAPH_NODE_TYPE_KERNEL)
-        {
-          time_ns += step->node.time_ns;
-          continue;
-        }
-      if (time_ns)
-        rc = softgpu_launch (stream, time_ns);
-      time_ns = 0;
-      if (rc == CUDA_SUCCESS)
+      rc = launch_work (stream, &work);
+      if (kernel)
+        merge (&work, &step->node);
+      else if (rc == CUDA_SUCCESS)
         rc = run_step (&step->node, stream);
     }
-  return rc == CUDA_SUCCESS && time_ns ? softgpu_launch (stream, time_ns) : rc;
+  return rc == CUDA_SUCCESS ? launch_work (stream, &work) : rc;
 }
 
 CUresult
@@ -258,10 +267,9 @@ cuGraphLaunch (CUgraphExec exec, CUstream stream)
       if (rc != CUDA_SUCCESS)
         return rc;
     }
-  if (exec->only_time)
-    return softgpu_launch (stream, exec->total_ns);
   REQUIRE (softgpu_stream_context (stream),
            default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  softgpu_take_submit_time (&driver.tie);
   return run_steps (exec, stream);
 }
 

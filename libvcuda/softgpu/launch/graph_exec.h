@@ -13,9 +13,7 @@ struct CUgraphExec_st
   cuuint64_t flags;
   struct step *step;
   size_t count, room;
-  bool only_time; /* nothing but kernels */
   bool allocates;
-  uint64_t total_ns;
 };
 
 /* A node, as it was when the executable was made.  */
@@ -38,7 +36,7 @@ CUresult softgpu_lay_out (CUgraphExec exec, CUgraph graph);
 /* A launch of EXEC into the capture of STREAM.  */
 CUresult softgpu_capture_graph (CUstream stream, const struct CUgraphExec_st *exec);
 
-/* Finds anew how long a launch takes, and what else it does.  */
+/* Finds anew whether a launch allocates memory.  */
 void softgpu_sum_up (CUgraphExec exec);
 
 #endif

@@ -16,6 +16,7 @@ softgpu_add_function (struct CUmod_st *module, const char *name, size_t length)
   function->module = module;
   function->time_ns = SOFTGPU_DEFAULT_KERNEL_NS;
   function->time_param = -1;
+  function->width_param = -1;
   memcpy (function->name, name, length);
   function->next = module->functions;
   module->functions = function;

@@ -1,11 +1,13 @@
-/* Which kernels and variables a PTX text has, and how long its kernels take.
+/* Which kernels and variables a PTX text has, and what its kernels take.
 
-   A kernel's time stands in a comment, so that the same text runs on a real driver:
+   A kernel's time and width stand in a comment, so that the same text runs on a real driver:
 
        //softgpu entry=NAME time_ns=50000
        //softgpu entry=NAME time_ns=param:0      the kernel's first parameter, a u64
+       //softgpu entry=NAME time_ns=50000 width_percent=50
 
-   A kernel without one takes SOFTGPU_DEFAULT_KERNEL_NS.  */
+   A kernel without a time takes SOFTGPU_DEFAULT_KERNEL_NS; one without a width is as wide as its
+   launch has threads.  */
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -26,21 +28,33 @@ name_length (const char *text)
   return length;
 }
 
+/* The value of KEY in the rest of the line at TEXT; NULL: it is not there.  */
+static const char *
+value_of (const char *text, const char *key)
+{
+  const char *end = text + strcspn (text, "\n"), *found = strstr (text, key);
+  return found && found < end ? found + strlen (key) : NULL;
+}
+
 static void
-read_time (CUfunction function, const char *text)
+read_cost (CUfunction function, const char *text)
 {
   size_t length = strlen (function->name);
   for (const char *at = text; (at = strstr (at, "//softgpu entry=")) != NULL;)
     {
       at += strlen ("//softgpu entry=");
-      if (strncmp (at, function->name, length) != 0
-          || strncmp (at + length, " time_ns=", strlen (" time_ns=")) != 0)
+      if (strncmp (at, function->name, length) != 0 || at[length] != ' ')
         continue;
-      const char *time = at + length + strlen (" time_ns=");
-      if (strncmp (time, "param:", 6) == 0)
+      const char *time = value_of (at + length, " time_ns=");
+      const char *width = value_of (at + length, " width_percent=");
+      if (time && strncmp (time, "param:", 6) == 0)
         function->time_param = (int) strtol (time + 6, NULL, 10);
-      else
+      else if (time)
         function->time_ns = strtoull (time, NULL, 10);
+      if (width && strncmp (width, "param:", 6) == 0)
+        function->width_param = (int) strtol (width + 6, NULL, 10);
+      else if (width)
+        function->width_percent = (unsigned) strtoul (width, NULL, 10);
       return;
     }
 }
@@ -131,7 +145,7 @@ softgpu_read_ptx (struct CUmod_st *module, const char *text)
       REQUIRE (length, CUDA_ERROR_INVALID_PTX);
       CUfunction function = softgpu_add_function (module, at, length);
       REQUIRE (function, CUDA_ERROR_OUT_OF_MEMORY);
-      read_time (function, text);
+      read_cost (function, text);
     }
   CUresult rc = read_variables (module, text, ".global");
   return rc == CUDA_SUCCESS ? read_variables (module, text, ".const") : rc;

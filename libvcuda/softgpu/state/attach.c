@@ -51,11 +51,29 @@ softgpu_slot_alive (struct attachment *tie, unsigned slot)
 }
 
 static void
+keep_ended (struct softgpu_state *state, unsigned slot, unsigned gpu)
+{
+  const struct softgpu_slot *dead = &state->slot[slot];
+  const struct softgpu_slot_gpu *queue = &dead->gpu[gpu];
+  struct softgpu_ended *ended = &state->ended[state->ended_count % SOFTGPU_ENDED];
+  *ended = (struct softgpu_ended){ .gpu = gpu,
+                                   .pid = dead->pid,
+                                   .pid_namespace = dead->pid_namespace,
+                                   .held_ns = queue->held_ns,
+                                   .kernels_submitted = queue->kernels_submitted,
+                                   .kernels_finished = queue->kernels_finished };
+  memcpy (ended->command, dead->command, sizeof ended->command);
+  state->ended_count++;
+}
+
+static void
 clear_slot (struct softgpu_state *state, unsigned slot)
 {
   struct softgpu_slot *dead = &state->slot[slot];
   for (unsigned g = 0; g < state->entries; g++)
     {
+      if (dead->gpu[g].kernels_submitted)
+        keep_ended (state, slot, g);
       memset (&dead->gpu[g], 0, sizeof dead->gpu[g]);
       state->gpu[g].backlogged[slot / 64] &= ~(1ull << slot % 64);
     }
@@ -169,17 +187,15 @@ look_around (struct attachment *tie, const char *devices)
 }
 
 enum attach_result
-softgpu_attach (struct attachment *tie, enum softgpu_slot_kind kind)
+softgpu_attach_at (struct attachment *tie, const struct softgpu_paths *paths,
+                   enum softgpu_slot_kind kind)
 {
-  struct softgpu_paths paths;
   tie->fd = -1;
   tie->slot = SOFTGPU_MAX_SLOTS;
-  if (!softgpu_find (&paths))
-    return ATTACH_NO_DRIVER;
-  enum attach_result result = map_state (tie, paths.state);
+  enum attach_result result = map_state (tie, paths->state);
   if (result != ATTACHED)
     return result;
-  look_around (tie, paths.devices);
+  look_around (tie, paths->devices);
   if (!take_slot (tie, kind))
     {
       close (tie->fd);
@@ -188,6 +204,15 @@ softgpu_attach (struct attachment *tie, enum softgpu_slot_kind kind)
     }
   softgpu_attention = &softgpu_own_slot (tie)->attention;
   return ATTACHED;
+}
+
+enum attach_result
+softgpu_attach (struct attachment *tie, enum softgpu_slot_kind kind)
+{
+  struct softgpu_paths paths;
+  tie->fd = -1;
+  tie->slot = SOFTGPU_MAX_SLOTS;
+  return softgpu_find (&paths) ? softgpu_attach_at (tie, &paths, kind) : ATTACH_NO_DRIVER;
 }
 
 void

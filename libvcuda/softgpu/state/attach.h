@@ -35,8 +35,20 @@ extern _Atomic uint32_t *softgpu_attention;
    counted from 1; 0: none, or it is not known.  */
 int softgpu_ordered_error (struct softgpu_state *state, const char *name, unsigned gpu);
 
+/* Puts into PATHS where the state file and the device nodes are; false when there is none.  */
+struct softgpu_paths
+{
+  char state[4096];
+  char devices[4096];
+};
+bool softgpu_find (struct softgpu_paths *paths);
+
 /* Finds the state file, maps it, takes a slot and looks which GPUs this process may open.  */
 enum attach_result softgpu_attach (struct attachment *tie, enum softgpu_slot_kind kind);
+
+/* The same with the state file at PATHS.  */
+enum attach_result softgpu_attach_at (struct attachment *tie, const struct softgpu_paths *paths,
+                                      enum softgpu_slot_kind kind);
 
 /* Gives the slot back. The mapping stays: another thread may still be reading it.  */
 void softgpu_detach (struct attachment *tie);
@@ -50,14 +62,6 @@ void softgpu_unlock (struct attachment *tie);
 /* With the lock held: gives back what dead processes held.  */
 void softgpu_reap (struct attachment *tie);
 bool softgpu_slot_alive (struct attachment *tie, unsigned slot);
-
-/* Puts into PATHS where the state file and the device nodes are; false when there is none.  */
-struct softgpu_paths
-{
-  char state[4096];
-  char devices[4096];
-};
-bool softgpu_find (struct softgpu_paths *paths);
 
 /* Whether this process may use what is behind DEVICES/<NAME><MINOR>.  */
 bool softgpu_visible (const char *devices, const char *name, unsigned minor);

@@ -1,27 +1,26 @@
-/* The device's time: one command at a time, in turns between processes. See device_time.c.
-
-   All of these are called with the shared lock held, except softgpu_wait.  */
+/* A process's view of the GPUs' time: it submits commands, and waits for them.  */
 
 #ifndef SOFTGPU_DEVICE_TIME_H
 #define SOFTGPU_DEVICE_TIME_H
 
 #include "state/attach.h"
+#include "state/busy.h"
+#include "state/engine.h"
+#include "state/target.h"
 
 uint64_t softgpu_now (void);
 
-/* Decides what the device did until NOW.  */
-void softgpu_advance (struct softgpu_state *state, unsigned gpu, uint64_t now);
+/* Occupies the calling thread for as long as a submission takes.  */
+void softgpu_take_submit_time (const struct attachment *tie);
 
-/* Adds DURATION_NS of GPU time to this process's queue, the device having been advanced; returns
-   what must be served until the command is done.  */
-uint64_t softgpu_submit (struct attachment *tie, unsigned gpu, uint64_t duration_ns);
+/* With the lock held, the GPU having been advanced: queues COMMAND of this process. Returns its
+   number + 1; 0: too many are outstanding.  */
+uint64_t softgpu_submit (struct attachment *tie, unsigned gpu, struct softgpu_command command);
 
-bool softgpu_served (struct attachment *tie, unsigned gpu, uint64_t target_ns);
+/* With the lock held: advances the GPU, then looks whether this process's TARGET is reached.  */
+bool softgpu_reached_now (struct attachment *tie, unsigned gpu, struct softgpu_target target);
 
-/* Sleeps until TARGET_NS of this process's GPU time is served. Called without the lock.  */
-void softgpu_wait (struct attachment *tie, unsigned gpu, uint64_t target_ns);
-
-/* Busy nanoseconds within the last second.  */
-uint64_t softgpu_busy_in_last_second (const struct softgpu_period *period, uint64_t now);
+/* Sleeps until this process's TARGET is reached. Called without the lock.  */
+void softgpu_wait (struct attachment *tie, unsigned gpu, struct softgpu_target target);
 
 #endif

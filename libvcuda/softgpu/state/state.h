@@ -13,15 +13,31 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 7
+#define SOFTGPU_VERSION 8
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MIG_DEVICES 7 /* of one GPU at most */
 #define SOFTGPU_MAX_SLOTS 512
 #define SOFTGPU_XIDS 16
-#define SOFTGPU_MARKS 512 /* events that one process may have outstanding on one GPU */
+
+/* Commands that one process may have outstanding on one GPU.  */
+#define SOFTGPU_COMMANDS 1024
+
+/* Streams are spread over lanes, as over hardware's connections: the commands of a lane run in
+   order. Lane 0 is the legacy default stream, a barrier between the streams of the blocking lanes.
+ */
+#define SOFTGPU_LANES 32
+#define SOFTGPU_LEGACY_LANE 0
+#define SOFTGPU_BLOCKING_LANES 0x0000ffffu
+
+/* A kernel's width counts in threads that are resident at a time.  */
+#define SOFTGPU_MULTIPROCESSORS 132
+#define SOFTGPU_MULTIPROCESSOR_THREADS 2048
+#define SOFTGPU_WHOLE (SOFTGPU_MULTIPROCESSORS * SOFTGPU_MULTIPROCESSOR_THREADS)
 
 #define SOFTGPU_DEFAULT_SLICE_NS 2000000ull
+#define SOFTGPU_DEFAULT_SWITCH_NS 100000ull
+#define SOFTGPU_DEFAULT_SUBMIT_NS 2000ull
 #define SOFTGPU_DEFAULT_KERNEL_NS 10000ull
 
 /* Utilisation is kept as busy time per tenth of a second; a second is ten of them.  */
@@ -44,29 +60,91 @@ struct softgpu_period
   uint32_t busy_ns;
 };
 
-/* An event that waits for its moment: `target_ns` of its process's GPU time must have been served.
-   The process that moves the device's clock past that writes the moment down.  */
-struct softgpu_mark
+enum softgpu_clock
 {
-  uint64_t target_ns;
-  uint64_t time_ns;
-  uint64_t waited_ns;
+  SOFTGPU_UNKIND = 0, /* time slices with a cost for each switch, streams that overlap */
+  SOFTGPU_KIND = 1,   /* no cost, one command of a process at a time, event pairs of own time */
+  SOFTGPU_MPS = 2,    /* kernels of all processes at once */
 };
 
+enum softgpu_command_kind
+{
+  SOFTGPU_KERNEL, /* or a copy within the GPU */
+  SOFTGPU_RECORD, /* of an event */
+  SOFTGPU_STREAM_WAIT,
+  SOFTGPU_TO_GPU, /* copies over the bus, each direction with a copy engine of its own */
+  SOFTGPU_FROM_GPU,
+};
+
+enum softgpu_command_state
+{
+  SOFTGPU_QUEUED,
+  SOFTGPU_RUNNING, /* started; a kernel of a process without the GPU stands still meanwhile */
+  SOFTGPU_DONE,
+};
+
+struct softgpu_command
+{
+  uint8_t kind; /* enum softgpu_command_kind */
+  uint8_t lane;
+  uint8_t state; /* enum softgpu_command_state */
+  uint8_t padding;
+  uint32_t width; /* of a kernel, in threads */
+  uint32_t count; /* kernels that this command stands for, one after the other; 0: a copy */
+  uint32_t padding2;
+  uint64_t order;   /* among all commands of the GPU */
+  uint64_t next;    /* in its lane: number + 1; 0: it is the last */
+  uint64_t left_ns; /* of its time */
+  union
+  {
+    uint64_t piece_ns; /* of a kernel: without preemption the turn passes between two pieces */
+    uint64_t after;    /* of a stream's wait: number + 1 of the record that it waits for */
+    uint64_t ready_ns; /* of a copy: since when it waits for its engine; 0: it does not yet */
+    uint64_t stamp_ns; /* of a record */
+  };
+  uint64_t waited_ns; /* of a record: its process's, at that moment */
+  uint64_t padding3;
+};
+
+/* Numbers + 1 of the first and the last unfinished command; first is 0 where there is none.  */
+struct softgpu_lane
+{
+  uint64_t first;
+  uint64_t last;
+};
+
+/* What a process has of a GPU. Commands are numbered by submission.  */
 struct softgpu_slot_gpu
 {
   _Atomic uint64_t held_bytes;    /* physical: allocations, and what contexts take */
   _Atomic uint64_t managed_bytes; /* besides; may be more than the GPU has */
-  uint64_t submitted_ns;          /* GPU time asked for since the slot was taken */
-  uint64_t served_ns; /* GPU time received; what is missing to submitted_ns is the backlog */
-  uint64_t waited_ns; /* time with a backlog while another process had the device */
-  uint64_t marks_made;
-  uint64_t marks_passed;
+  uint64_t head;                  /* commands submitted since the slot was taken */
+  uint64_t tail;                  /* all below are done */
+  uint64_t held_ns;   /* time in which at least one of its kernels ran: what a judge goes by */
+  uint64_t waited_ns; /* time with unfinished commands while another process's kernel ran */
+  uint64_t kernels_submitted;
+  uint64_t kernels_finished;
+  uint32_t lanes; /* one bit for each lane with commands */
   uint32_t contexts;
   uint32_t parked_contexts; /* of a checkpointed process */
+  uint32_t padding;
   uint64_t parked_bytes;
+  struct softgpu_lane lane[SOFTGPU_LANES];
   struct softgpu_period period[SOFTGPU_PERIODS];
 };
+
+/* What an ended process had of a GPU; the last ones are kept.  */
+struct softgpu_ended
+{
+  uint32_t gpu;
+  uint32_t pid;
+  uint64_t pid_namespace;
+  char command[16];
+  uint64_t held_ns;
+  uint64_t kernels_submitted;
+  uint64_t kernels_finished;
+};
+#define SOFTGPU_ENDED 64
 
 enum softgpu_attention
 {
@@ -127,10 +205,16 @@ struct softgpu_gpu
   uint32_t slices;
   uint32_t padding;
 
-  uint64_t clock_ns; /* device time: everything before it is decided */
-  uint64_t busy_ns;
+  uint64_t clock_ns;  /* device time: everything before it is decided */
+  uint64_t begun_ns;  /* its first moment: the time since then is in three parts */
+  uint64_t busy_ns;   /* at least one kernel ran */
+  uint64_t switch_ns; /* lost to switches between processes */
+  uint64_t idle_ns;
+  uint64_t submissions;
   uint64_t slice_left_ns;
+  uint64_t switch_left_ns;            /* of the switch to the current process */
   uint32_t current;                   /* slot that has the turn */
+  uint32_t current_generation;        /* of that slot; 0: no process has had the turn yet */
   _Atomic uint32_t lost;              /* fell off the bus */
   _Atomic uint32_t xid[SOFTGPU_XIDS]; /* the last events for NVML; the nth is at n % XIDS */
   _Atomic uint32_t xid_count;
@@ -162,7 +246,11 @@ struct softgpu_state
   _Atomic uint32_t lock;       /* 0, or its holder: see lock.c */
   _Atomic uint32_t slots_used; /* slots from here on were never taken; only grows */
   uint64_t reaped_ns;
+  uint32_t clock;         /* enum softgpu_clock */
+  uint32_t no_preemption; /* kernels run to their ends */
   uint64_t slice_ns;
+  uint64_t switch_ns; /* what a change of process costs */
+  uint64_t submit_ns; /* what a submission takes of the calling thread */
   uint64_t copy_rate; /* bytes a second of copies and sets on the device; 0: they take no time */
   uint64_t bus_rate;  /* of copies from and to the host, likewise */
   _Atomic uint32_t ordered; /* whether any failure is */
@@ -174,22 +262,18 @@ struct softgpu_state
   int32_t cuda_version;
   char driver_version[28];
   struct softgpu_gpu gpu[SOFTGPU_MAX_GPUS];
+  uint64_t ended_count; /* the nth is at n % SOFTGPU_ENDED */
+  struct softgpu_ended ended[SOFTGPU_ENDED];
   struct softgpu_slot slot[SOFTGPU_MAX_SLOTS];
-  struct softgpu_mark mark[]; /* [gpu][slot][SOFTGPU_MARKS] */
+  struct softgpu_command command[]; /* [gpu][slot][SOFTGPU_COMMANDS] */
 };
 
 static inline size_t
 softgpu_state_size (uint32_t entries)
 {
   return sizeof (struct softgpu_state)
-         + (size_t) entries * SOFTGPU_MAX_SLOTS * SOFTGPU_MARKS * sizeof (struct softgpu_mark);
-}
-
-static inline struct softgpu_mark *
-softgpu_mark_at (struct softgpu_state *state, unsigned gpu, unsigned slot, uint64_t number)
-{
-  size_t row = (size_t) gpu * SOFTGPU_MAX_SLOTS + slot;
-  return &state->mark[row * SOFTGPU_MARKS + number % SOFTGPU_MARKS];
+         + (size_t) entries * SOFTGPU_MAX_SLOTS * SOFTGPU_COMMANDS
+               * sizeof (struct softgpu_command);
 }
 
 /* The kernel's capability files' minors, as a driver numbers them: of a GPU instance, and of the

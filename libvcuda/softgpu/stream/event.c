@@ -1,12 +1,13 @@
-/* Events. One on an idle queue is stamped when recorded; otherwise it becomes a mark in the shared
-   state, which the process that moves the device's clock past it fills in.  */
+/* Events. A record is a command of its stream; it is stamped with the GPU's clock.  */
 
 #include <sys/mman.h>
 
 #include "graph/graph.h"
 #include "memory/store.h"
 #include "stream/ipc_event.h"
-#include "stream/side_work.h"
+#include "stream/stamp.h"
+#include "stream/streams.h"
+#include "stream/submit.h"
 
 static bool
 valid (CUevent event)
@@ -14,41 +15,10 @@ valid (CUevent event)
   return event && event->kind == EVENT;
 }
 
-static unsigned
-gpu_of_event (CUevent event)
+static struct softgpu_target
+of_record (CUevent event)
 {
-  return driver.device[event->context->device].gpu;
-}
-
-static CUevent *
-owner_of (CUevent event)
-{
-  return &driver.device[event->context->device].mark_owner[event->mark % SOFTGPU_MARKS];
-}
-
-/* With the lock held: takes the stamp over from the mark, if it is there.  */
-static void
-harvest (CUevent event)
-{
-  if (event->stamped || !event->recorded)
-    return;
-  struct attachment *tie = &driver.tie;
-  unsigned gpu = gpu_of_event (event);
-  if (event->mark >= softgpu_own_slot (tie)->gpu[gpu].marks_passed)
-    return;
-  const struct softgpu_mark *mark = softgpu_mark_at (tie->state, gpu, tie->slot, event->mark);
-  event->time_ns = mark->time_ns;
-  event->waited_ns = mark->waited_ns;
-  event->stamped = true;
-  *owner_of (event) = NULL;
-}
-
-/* With the lock held: the event gives up a mark that will not be asked for any more.  */
-static void
-abandon (CUevent event)
-{
-  if (event->recorded && !event->stamped)
-    *owner_of (event) = NULL;
+  return (struct softgpu_target){ event->record, SOFTGPU_ONE };
 }
 
 CUresult
@@ -72,8 +42,8 @@ cuEventDestroy_v2 (CUevent event)
   REQUIRE_DRIVER ();
   REQUIRE (valid (event), CUDA_ERROR_INVALID_HANDLE);
   softgpu_lock (&driver.tie);
-  harvest (event);
-  abandon (event);
+  softgpu_harvest (event);
+  softgpu_abandon (event);
   softgpu_unlock (&driver.tie);
   softgpu_forget_captured (event);
   if (event->shared)
@@ -82,38 +52,12 @@ cuEventDestroy_v2 (CUevent event)
   return CUDA_SUCCESS;
 }
 
-/* With the lock held. False when every mark is taken by an event that is still to come.  */
-static bool
-record (CUevent event)
+CUresult
+softgpu_record_event (CUevent event, CUstream stream)
 {
-  struct attachment *tie = &driver.tie;
-  unsigned gpu = gpu_of_event (event);
-  struct softgpu_slot_gpu *queue = &softgpu_own_slot (tie)->gpu[gpu];
-  uint64_t now = softgpu_now ();
-  softgpu_advance (tie->state, gpu, now);
-  bool idle = queue->served_ns == queue->submitted_ns;
-  if (!idle && queue->marks_made - queue->marks_passed == SOFTGPU_MARKS)
-    return false;
-  harvest (event);
-  abandon (event);
-  event->recorded = true;
-  event->stamped = idle;
-  event->target_ns = queue->submitted_ns;
-  event->time_ns = now;
-  event->waited_ns = queue->waited_ns;
-  if (event->shared)
-    softgpu_publish_record (event);
-  if (!idle)
-    {
-      event->mark = queue->marks_made;
-      CUevent *owner = owner_of (event);
-      if (*owner)
-        harvest (*owner);
-      *owner = event;
-      softgpu_mark_at (tie->state, gpu, tie->slot, event->mark)->target_ns = event->target_ns;
-      queue->marks_made++;
-    }
-  return true;
+  event->capture_id = 0;
+  return softgpu_submit_to (stream, &(struct softgpu_command){ .kind = SOFTGPU_RECORD }, event,
+                            NULL);
 }
 
 CUresult
@@ -131,24 +75,8 @@ cuEventRecordWithFlags (CUevent event, CUstream stream, unsigned int flags)
   CUresult rc = softgpu_check_implicit (stream);
   if (rc != CUDA_SUCCESS)
     return rc;
-  event->capture_id = 0;
-  softgpu_side_wait (stream, context->device);
-  struct attachment *tie = &driver.tie;
-  unsigned gpu = gpu_of_event (event);
-  for (;;)
-    {
-      softgpu_lock (tie);
-      bool done = record (event);
-      if (done && !default_stream (stream))
-        stream->target_ns = event->target_ns;
-      const struct softgpu_slot_gpu *queue = &softgpu_own_slot (tie)->gpu[gpu];
-      uint64_t oldest
-          = softgpu_mark_at (tie->state, gpu, tie->slot, queue->marks_passed)->target_ns;
-      softgpu_unlock (tie);
-      if (done)
-        return CUDA_SUCCESS;
-      softgpu_wait (tie, gpu, oldest);
-    }
+  softgpu_take_submit_time (&driver.tie);
+  return softgpu_record_event (event, stream);
 }
 
 CUresult
@@ -168,10 +96,9 @@ cuEventQuery (CUevent event)
     return softgpu_done_elsewhere (event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   if (rc != CUDA_SUCCESS || !event->recorded)
     return rc;
-  unsigned gpu = gpu_of_event (event);
+  unsigned gpu = softgpu_gpu_of_event (event);
   softgpu_lock (&driver.tie);
-  softgpu_advance (driver.tie.state, gpu, softgpu_now ());
-  bool done = softgpu_served (&driver.tie, gpu, event->target_ns);
+  bool done = softgpu_reached_now (&driver.tie, gpu, of_record (event));
   softgpu_unlock (&driver.tie);
   softgpu_progress ();
   return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -189,13 +116,14 @@ cuEventSynchronize (CUevent event)
   if (softgpu_recorded_elsewhere (event))
     softgpu_wait_elsewhere (event);
   else if (event->recorded)
-    softgpu_wait (&driver.tie, gpu_of_event (event), event->target_ns);
+    softgpu_wait (&driver.tie, softgpu_gpu_of_event (event), of_record (event));
   softgpu_progress ();
   softgpu_pools_waited (event->context->device);
   return CUDA_SUCCESS;
 }
 
-/* The process's own time between two events: what others took in between is not counted.  */
+/* What passed on the GPU's clock between two events. By the kind clock the time in which the
+   process waited for others is not counted.  */
 CUresult
 cuEventElapsedTime_v2 (float *milliseconds, CUevent start, CUevent end)
 {
@@ -206,14 +134,16 @@ cuEventElapsedTime_v2 (float *milliseconds, CUevent start, CUevent end)
   REQUIRE (!((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING), CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (start->context->device == end->context->device, CUDA_ERROR_INVALID_HANDLE);
   softgpu_lock (&driver.tie);
-  softgpu_advance (driver.tie.state, gpu_of_event (end), softgpu_now ());
-  harvest (start);
-  harvest (end);
+  softgpu_advance (driver.tie.state, softgpu_gpu_of_event (end), softgpu_now ());
+  softgpu_harvest (start);
+  softgpu_harvest (end);
   softgpu_unlock (&driver.tie);
   REQUIRE (start->stamped && end->stamped, CUDA_ERROR_NOT_READY);
   int64_t wall = (int64_t) (end->time_ns - start->time_ns);
   int64_t waited = (int64_t) (end->waited_ns - start->waited_ns);
-  *milliseconds = (float) ((double) (wall - waited) / 1e6);
+  if (driver.tie.state->clock == SOFTGPU_KIND)
+    wall -= waited;
+  *milliseconds = (float) ((double) wall / 1e6);
   return CUDA_SUCCESS;
 }
 
@@ -223,7 +153,24 @@ cuEventElapsedTime (float *milliseconds, CUevent start, CUevent end)
   return cuEventElapsedTime_v2 (milliseconds, start, end);
 }
 
-/* Within one GPU the order of submission is the order of work; across two the host waits.  */
+static CUresult
+wait_on_gpu (CUstream stream, CUevent event)
+{
+  softgpu_lock (&driver.tie);
+  uint64_t record = event->record;
+  bool done = softgpu_reached_now (&driver.tie, softgpu_gpu_of_event (event), of_record (event));
+  bool in_order = driver.tie.state->clock == SOFTGPU_KIND;
+  if (in_order && !default_stream (stream) && stream->last < record)
+    stream->last = record;
+  softgpu_unlock (&driver.tie);
+  if (done || in_order)
+    return CUDA_SUCCESS;
+  return softgpu_submit_to (
+      stream, &(struct softgpu_command){ .kind = SOFTGPU_STREAM_WAIT, .after = record }, NULL,
+      NULL);
+}
+
+/* The streams of one GPU wait for each other there; for another GPU's the host waits.  */
 CUresult
 cuStreamWaitEvent (CUstream stream, CUevent event, unsigned int flags)
 {
@@ -238,12 +185,8 @@ cuStreamWaitEvent (CUstream stream, CUevent event, unsigned int flags)
   if (softgpu_recorded_elsewhere (event))
     softgpu_wait_elsewhere (event);
   else if (context->device != event->context->device && event->recorded)
-    softgpu_wait (&driver.tie, gpu_of_event (event), event->target_ns);
-  if (context->device != event->context->device || softgpu_recorded_elsewhere (event))
-    return CUDA_SUCCESS;
-  softgpu_lock (&driver.tie);
-  if (event->recorded && !default_stream (stream) && stream->target_ns < event->target_ns)
-    stream->target_ns = event->target_ns;
-  softgpu_unlock (&driver.tie);
+    softgpu_wait (&driver.tie, softgpu_gpu_of_event (event), of_record (event));
+  else if (event->recorded)
+    return wait_on_gpu (stream, event);
   return CUDA_SUCCESS;
 }

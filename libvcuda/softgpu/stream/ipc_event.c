@@ -13,7 +13,7 @@ void
 softgpu_publish_record (CUevent event)
 {
   struct shared_event *shared = event->shared;
-  shared->target_ns = event->target_ns;
+  shared->record = event->record;
   shared->slot = driver.tie.slot;
   shared->generation = softgpu_own_slot (&driver.tie)->generation;
 }
@@ -27,6 +27,16 @@ softgpu_recorded_elsewhere (CUevent event)
              || shared->generation != softgpu_own_slot (&driver.tie)->generation);
 }
 
+/* A number that was never given out would be looked up in a later command's entry.  */
+static bool
+record_done (const struct shared_event *shared)
+{
+  struct softgpu_state *state = driver.tie.state;
+  uint64_t record = shared->record;
+  return record == 0 || record > softgpu_queue (state, shared->gpu, shared->slot)->head
+         || softgpu_command_done (state, shared->gpu, shared->slot, record - 1);
+}
+
 /* The work of a dead process counts as done.  */
 bool
 softgpu_done_elsewhere (CUevent event)
@@ -38,8 +48,7 @@ softgpu_done_elsewhere (CUevent event)
   softgpu_lock (&driver.tie);
   softgpu_advance (state, shared->gpu, softgpu_now ());
   const struct softgpu_slot *slot = &state->slot[shared->slot];
-  bool done = slot->generation != shared->generation
-              || slot->gpu[shared->gpu].served_ns >= shared->target_ns;
+  bool done = slot->generation != shared->generation || record_done (shared);
   softgpu_unlock (&driver.tie);
   return done || !softgpu_slot_alive (&driver.tie, shared->slot);
 }

@@ -7,7 +7,7 @@
 
 struct shared_event
 {
-  _Atomic uint64_t target_ns; /* of its recorder's GPU time */
+  _Atomic uint64_t record; /* number + 1 of its recorder's command */
   _Atomic uint32_t slot;
   _Atomic uint32_t generation; /* 0: never recorded */
   uint32_t gpu;

@@ -1,36 +1,19 @@
 /* Launching kernels.  */
 
 #include "graph/graph.h"
-#include "stream/side_work.h"
 #include "stream/streams.h"
+#include "stream/submit.h"
 
 CUresult
-softgpu_launch (CUstream stream, uint64_t duration_ns)
+softgpu_launch (CUstream stream, const struct gpu_work *work)
 {
-  CUcontext context = softgpu_stream_context (stream);
-  REQUIRE (context,
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
-  struct device *device = &driver.device[context->device];
-  struct attachment *tie = &driver.tie;
-  softgpu_side_wait (stream, context->device);
-  for (;;)
-    {
-      softgpu_lock (tie);
-      uint64_t *target = &device->launch_target[device->launches % LAUNCHES_OUTSTANDING];
-      softgpu_advance (tie->state, device->gpu, softgpu_now ());
-      if (softgpu_served (tie, device->gpu, *target))
-        {
-          *target = softgpu_submit (tie, device->gpu, duration_ns);
-          device->launches++;
-          if (!default_stream (stream))
-            stream->target_ns = *target;
-          softgpu_unlock (tie);
-          return CUDA_SUCCESS;
-        }
-      uint64_t oldest = *target;
-      softgpu_unlock (tie);
-      softgpu_wait (tie, device->gpu, oldest);
-    }
+  return softgpu_submit_to (stream,
+                            &(struct softgpu_command){ .kind = SOFTGPU_KERNEL,
+                                                       .width = work->width,
+                                                       .count = work->kernels,
+                                                       .piece_ns = work->piece_ns,
+                                                       .left_ns = work->time_ns },
+                            NULL, NULL);
 }
 
 static CUresult
@@ -40,8 +23,8 @@ launch (CUfunction function, const unsigned grid[3], const unsigned block[3], un
   REQUIRE_CONTEXT (context);
   REQUIRE (function_valid (function), CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (softgpu_shape_fits (grid, block, shared), CUDA_ERROR_INVALID_VALUE);
-  uint64_t time_ns;
-  CUresult rc = softgpu_kernel_time (function, params, extra, &time_ns);
+  struct kernel_cost cost;
+  CUresult rc = softgpu_kernel_cost (function, grid, block, params, extra, &cost);
   if (rc == CUDA_SUCCESS && softgpu_captures)
     {
       if (softgpu_capturing (stream))
@@ -57,7 +40,10 @@ launch (CUfunction function, const unsigned grid[3], const unsigned block[3], un
                                                                            .extra = extra });
       rc = softgpu_check_implicit (stream);
     }
-  return rc == CUDA_SUCCESS ? softgpu_launch (stream, time_ns) : rc;
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  softgpu_take_submit_time (&driver.tie);
+  return softgpu_launch (stream, &(struct gpu_work){ cost.time_ns, cost.time_ns, cost.width, 1 });
 }
 
 CUresult

@@ -1,4 +1,4 @@
-/* Copies over the bus, and host functions, which a thread calls.  */
+/* Host functions, which a thread calls, and copies over the bus by the kind clock.  */
 
 #include "stream/side_work.h"
 #include "stream/streams.h"
@@ -15,7 +15,7 @@ side_of (CUstream stream, CUdevice device)
 static bool
 busy (struct side_work *side)
 {
-  return side->running || side->until_ns > softgpu_now ();
+  return side->running || (side->until_ns && side->until_ns > softgpu_now ());
 }
 
 bool
@@ -35,24 +35,6 @@ softgpu_side_wait (CUstream stream, CUdevice device)
           = { .tv_sec = (time_t) (then / 1000000000ull), .tv_nsec = (long) (then % 1000000000ull) };
       clock_nanosleep (CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL);
     }
-}
-
-CUresult
-softgpu_side_copy (CUstream stream, size_t bytes)
-{
-  uint64_t rate = driver.tie.state->bus_rate;
-  if (!rate || !bytes)
-    return CUDA_SUCCESS;
-  CUresult rc = softgpu_drain_stream (stream);
-  if (rc != CUDA_SUCCESS)
-    return rc;
-  struct side_work *all = &driver.device[softgpu_stream_context (stream)->device].side;
-  uint64_t until = softgpu_now () + (uint64_t) ((unsigned __int128) bytes * 1000000000u / rate);
-  if (!default_stream (stream))
-    stream->side.until_ns = until;
-  if (all->until_ns < until)
-    all->until_ns = until;
-  return CUDA_SUCCESS;
 }
 
 struct call

@@ -1,5 +1,5 @@
-/* Streams. A process's work on one GPU runs in the order of its submission, so a stream only
-   records how far that work must have come.  */
+/* Streams. A stream's commands share a lane of the process's queue, so a stream only remembers its
+   last one.  */
 
 #include "graph/graph.h"
 #include "memory/allocations.h"
@@ -8,11 +8,13 @@
 
 static _Atomic uint64_t next_id = 2;
 
-uint64_t
+struct softgpu_target
 softgpu_stream_target (CUstream stream, unsigned gpu)
 {
-  return default_stream (stream) ? softgpu_own_slot (&driver.tie)->gpu[gpu].submitted_ns
-                                 : stream->target_ns;
+  uint64_t submitted = softgpu_own_slot (&driver.tie)->gpu[gpu].head;
+  if (default_stream (stream))
+    return (struct softgpu_target){ submitted, SOFTGPU_BLOCKING };
+  return (struct softgpu_target){ stream->last, SOFTGPU_ONE };
 }
 
 void
@@ -20,9 +22,9 @@ softgpu_drain (CUdevice device)
 {
   unsigned gpu = driver.device[device].gpu;
   softgpu_lock (&driver.tie);
-  uint64_t target = softgpu_stream_target (NULL, gpu);
+  uint64_t submitted = softgpu_own_slot (&driver.tie)->gpu[gpu].head;
   softgpu_unlock (&driver.tie);
-  softgpu_wait (&driver.tie, gpu, target);
+  softgpu_wait (&driver.tie, gpu, (struct softgpu_target){ submitted, SOFTGPU_ALL });
   softgpu_side_wait (NULL, device);
   softgpu_progress ();
 }
@@ -39,7 +41,7 @@ softgpu_drain_stream (CUstream stream)
     return rc;
   unsigned gpu = driver.device[context->device].gpu;
   softgpu_lock (&driver.tie);
-  uint64_t target = softgpu_stream_target (stream, gpu);
+  struct softgpu_target target = softgpu_stream_target (stream, gpu);
   softgpu_unlock (&driver.tie);
   softgpu_wait (&driver.tie, gpu, target);
   softgpu_side_wait (stream, context->device);
@@ -109,8 +111,7 @@ cuStreamQuery (CUstream stream)
     return rc;
   unsigned gpu = driver.device[context->device].gpu;
   softgpu_lock (&driver.tie);
-  softgpu_advance (driver.tie.state, gpu, softgpu_now ());
-  bool done = softgpu_served (&driver.tie, gpu, softgpu_stream_target (stream, gpu));
+  bool done = softgpu_reached_now (&driver.tie, gpu, softgpu_stream_target (stream, gpu));
   softgpu_unlock (&driver.tie);
   softgpu_progress ();
   return done && !softgpu_side_busy (stream, context->device) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;

@@ -1,0 +1,130 @@
+/* `syscall`, in place of the C library's: in a participating thread a futex wait is a sleep in
+   virtual time, which any participant's wake ends.
+
+   Which slot waits on which word is not known across processes: a wake wakes every waiting slot,
+   and the kernel's waiters too. Programs must expect wake-ups without a cause anyway.  */
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "clock/owner.h"
+#include "clock/raw_call.h"
+
+#define EXPORT __attribute__ ((visibility ("default")))
+#define SECOND_NS 1000000000ull
+
+struct arguments
+{
+  long at[6];
+};
+
+static long
+refuse (int error)
+{
+  errno = error;
+  return -1;
+}
+
+static long
+pass_through (long number, const struct arguments *given)
+{
+  const long *at = given->at;
+  long answer = softclock_raw_call (number, at[0], at[1], at[2], at[3], at[4], at[5]);
+  return answer < 0 && answer > -4096 ? refuse ((int) -answer) : answer;
+}
+
+static bool
+sound (const struct timespec *span)
+{
+  return span->tv_sec >= 0 && span->tv_nsec >= 0 && (uint64_t) span->tv_nsec < SECOND_NS;
+}
+
+/* The virtual moment of the timeout SPAN, which counts from FROM on.  */
+static uint64_t
+moment (const struct timespec *span, uint64_t from)
+{
+  if (!span || (uint64_t) span->tv_sec > UINT64_MAX / SECOND_NS / 2)
+    return SOFTCLOCK_NEVER;
+  return from + (uint64_t) span->tv_sec * SECOND_NS + (uint64_t) span->tv_nsec;
+}
+
+static uint32_t
+load (uintptr_t word)
+{
+  return __atomic_load_n ((const uint32_t *) word, __ATOMIC_SEQ_CST);
+}
+
+static long
+wait (const struct arguments *given, bool until)
+{
+  uintptr_t word = (uintptr_t) given->at[0];
+  const struct timespec *span = (const struct timespec *) given->at[3];
+  if (load (word) != (uint32_t) given->at[2])
+    return refuse (EAGAIN);
+  if (span && !sound (span))
+    return refuse (EINVAL);
+  uint64_t from = until ? 0 : softclock_peek ();
+  return softclock_wait_for_wake (moment (span, from)) ? 0 : refuse (ETIMEDOUT);
+}
+
+/* Returns the number of a word that has changed, since which one was woken is not known.  */
+static long
+wait_for_several (const struct arguments *given)
+{
+  const struct futex_waitv *waiters = (const struct futex_waitv *) given->at[0];
+  unsigned count = (unsigned) given->at[1];
+  const struct timespec *span = (const struct timespec *) given->at[3];
+  for (unsigned i = 0; i < count; i++)
+    if (load ((uintptr_t) waiters[i].uaddr) != (uint32_t) waiters[i].val)
+      return refuse (EAGAIN);
+  if (span && !sound (span))
+    return refuse (EINVAL);
+  if (!softclock_wait_for_wake (moment (span, 0)))
+    return refuse (ETIMEDOUT);
+  for (unsigned i = 0; i < count; i++)
+    if (load ((uintptr_t) waiters[i].uaddr) != (uint32_t) waiters[i].val)
+      return i;
+  return 0;
+}
+
+static long
+wake (long number, const struct arguments *given)
+{
+  long real = pass_through (number, given);
+  return real < 0 ? real : real + softclock_wake_waiters ();
+}
+
+EXPORT long
+syscall (long number, ...)
+{
+  struct arguments given;
+  va_list list;
+  va_start (list, number);
+  for (int i = 0; i < 6; i++)
+    given.at[i] = va_arg (list, long);
+  va_end (list);
+  if ((number != SYS_futex && number != SYS_futex_waitv) || !softclock_owns ())
+    return pass_through (number, &given);
+  if (number == SYS_futex_waitv)
+    return given.at[4] == CLOCK_MONOTONIC && given.at[1] > 0 && given.at[1] <= FUTEX_WAITV_MAX
+               ? wait_for_several (&given)
+               : pass_through (number, &given);
+  bool of_date = given.at[1] & FUTEX_CLOCK_REALTIME;
+  switch (given.at[1] & FUTEX_CMD_MASK)
+    {
+    case FUTEX_WAIT:
+      return wait (&given, false);
+    case FUTEX_WAIT_BITSET:
+      return of_date && given.at[3] ? pass_through (number, &given) : wait (&given, true);
+    case FUTEX_WAKE:
+    case FUTEX_WAKE_BITSET:
+      return wake (number, &given);
+    default:
+      return pass_through (number, &given);
+    }
+}

@@ -1,0 +1,50 @@
+/* Submits commands to streams.  */
+
+#include "stream/submit.h"
+
+#include "stream/side_work.h"
+#include "stream/stamp.h"
+
+/* With the lock held. 0: too many commands are outstanding.  */
+static uint64_t
+submit (CUstream stream, struct device *device, const struct softgpu_command *command,
+        CUevent event)
+{
+  struct attachment *tie = &driver.tie;
+  softgpu_advance (tie->state, device->gpu, softgpu_now ());
+  softgpu_free_entry (device);
+  uint64_t number = softgpu_submit (tie, device->gpu, *command);
+  if (number && event)
+    softgpu_set_record (event, number);
+  if (number && !default_stream (stream))
+    stream->last = number;
+  return number;
+}
+
+CUresult
+softgpu_submit_to (CUstream stream, const struct softgpu_command *command, CUevent event,
+                   uint64_t *number)
+{
+  CUcontext context = softgpu_stream_context (stream);
+  REQUIRE (context,
+           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  struct device *device = &driver.device[context->device];
+  struct attachment *tie = &driver.tie;
+  struct softgpu_command own = *command;
+  own.lane = softgpu_lane_of (stream);
+  softgpu_side_wait (stream, context->device);
+  for (;;)
+    {
+      softgpu_lock (tie);
+      uint64_t submitted = submit (stream, device, &own, event);
+      uint64_t oldest = softgpu_own_slot (tie)->gpu[device->gpu].tail + 1;
+      softgpu_unlock (tie);
+      if (submitted)
+        {
+          if (number)
+            *number = submitted;
+          return CUDA_SUCCESS;
+        }
+      softgpu_wait (tie, device->gpu, (struct softgpu_target){ oldest, SOFTGPU_ONE });
+    }
+}
