@@ -89,21 +89,24 @@ static void
 pass_time (struct gpu *gpu, uint64_t now)
 {
   int64_t ns = (int64_t) (now - gpu->passed_ns);
+  struct claimant *claimants[gpu->count];
   gpu->passed_ns = now;
   for (int i = 0; i < gpu->count; i++)
     {
       struct tenant *tenant = gpu->tenants[i];
       bool holds = tenant == gpu->holder;
+      claimants[i] = &tenant->claim;
+      tenant->claim.holds = holds && !gpu->open;
       if (holds && gpu->open)
         {
           queue_pass_time_alone (&tenant->claim, ns);
           continue;
         }
-      tenant->claim.holds = holds;
       queue_pass_time (&tenant->claim, ns);
       tenant->held_ns += holds ? (uint64_t) ns : 0;
       tenant->waited_ns += !holds && tenant->claim.wants ? (uint64_t) ns : 0;
     }
+  queue_level (claimants, gpu->count);
 }
 
 static void

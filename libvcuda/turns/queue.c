@@ -18,6 +18,29 @@ least_of (const struct claimant *claimant)
 }
 
 void
+queue_start (struct claimant *claimant)
+{
+  claimant->budget_ns = earned (claimant->rate_ppm, START_NS);
+}
+
+void
+queue_level (struct claimant *const *claimants, int count)
+{
+  int64_t least = INT64_MAX;
+  for (int i = 0; i < count; i++)
+    if (claimants[i]->rate_ppm && (claimants[i]->wants || claimants[i]->holds))
+      {
+        int64_t span
+            = (int64_t) ((__int128) claimants[i]->budget_ns * MILLION / claimants[i]->rate_ppm);
+        least = span < least ? span : least;
+      }
+  if (least == INT64_MAX || least <= 2 * START_NS)
+    return;
+  for (int i = 0; i < count; i++)
+    claimants[i]->budget_ns -= earned (claimants[i]->rate_ppm, least - 2 * START_NS);
+}
+
+void
 queue_pass_time (struct claimant *claimant, int64_t ns)
 {
   int64_t budget = claimant->budget_ns + earned (claimant->rate_ppm, ns);
@@ -32,8 +55,8 @@ void
 queue_pass_time_alone (struct claimant *claimant, int64_t ns)
 {
   int64_t budget = claimant->budget_ns + earned (claimant->rate_ppm, ns);
-  int64_t least = least_of (claimant);
-  claimant->budget_ns = budget < least ? budget : least;
+  int64_t most = earned (claimant->rate_ppm, START_NS);
+  claimant->budget_ns = budget < most ? budget : most;
 }
 
 bool
@@ -68,7 +91,11 @@ queue_next (const struct claimant *const *claimants, int count)
 int64_t
 queue_turn_ns (const struct claimant *claimant)
 {
-  int64_t ns = claimant->budget_ns < TURN_NS ? claimant->budget_ns : TURN_NS;
+  /* It earns meanwhile, too.  */
+  int64_t unearned = MILLION - (int64_t) claimant->rate_ppm;
+  int64_t ns = TURN_NS;
+  if (unearned > 0 && claimant->budget_ns < earned ((uint32_t) unearned, TURN_NS))
+    ns = (int64_t) ((__int128) claimant->budget_ns * MILLION / unearned);
   return ns > SHORTEST_TURN_NS ? ns : SHORTEST_TURN_NS;
 }
 

@@ -4,7 +4,12 @@
    A budget is GPU time in nanoseconds. It grows by the container's rate; a turn is paid from it,
    from grant to release, whatever the container did with it. A container that waits saves without a
    bound, so it gets back what a long kernel of a neighbour took; one that rests saves up a little.
-   The fullest budget, relative to its rate, is next.  */
+   The fullest budget, relative to its rate, is next.
+
+   What holders pay is what all earn, where the rates add up to the whole. So the sum of the budgets
+   stays, and the longer it lasts the longer are the turns: each claimant begins with START_NS of
+   its rate. Time that is lost between turns is earned and not paid; queue_level takes it from all.
+   */
 
 #ifndef TURNS_QUEUE_H
 #define TURNS_QUEUE_H
@@ -20,6 +25,7 @@
    shares it is what they earn in LEAST_SPAN_NS.  */
 #define LEAST_NS (3 * MS)
 #define LEAST_SPAN_NS (20 * MS)
+#define START_NS (2 * TURN_NS)
 /* Saved while resting: a request after a pause does not wait for its budget.  */
 #define MOST_SAVED_NS (30 * MS)
 
@@ -32,11 +38,17 @@ struct claimant
   bool holds; /* has the turn, and pays for it */
 };
 
+/* A new claimant's budget.  */
+void queue_start (struct claimant *claimant);
+
 /* NS pass.  */
 void queue_pass_time (struct claimant *claimant, int64_t ns);
 
 /* The same for one that is alone on the GPU: it pays nothing here, and saves what a turn needs.  */
 void queue_pass_time_alone (struct claimant *claimant, int64_t ns);
+
+/* Takes from the budgets, by rate, what every claimant that wants has beyond twice its start.  */
+void queue_level (struct claimant *const *claimants, int count);
 
 /* Whether it may begin a turn.  */
 bool queue_is_ready (const struct claimant *claimant);
