@@ -73,7 +73,7 @@ $(foreach kind,address thread,$(eval $(call sanitized_shim,$(kind))))
 FUZZ := tests/shim/fuzz
 FUZZ_CFLAGS = $(filter-out -fvisibility=hidden,$(VCUDA_CFLAGS)) -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined -Wno-gnu -Dclock_gettime=fuzz_clock_gettime \
-	-Dclock_nanosleep=fuzz_clock_nanosleep -Dusleep=fuzz_usleep -Dwrite=fuzz_write
+	-Dclock_nanosleep=fuzz_clock_nanosleep -Dsyscall=fuzz_syscall -Dusleep=fuzz_usleep -Dwrite=fuzz_write
 FUZZ_SOURCES := $(filter-out libvcuda/shim/pages/pages.c,$(VCUDA_SOURCES)) $(wildcard $(FUZZ)/*.c)
 
 build/fuzz/$(FUZZ)/pages.o: libvcuda/shim/pages/pages.c

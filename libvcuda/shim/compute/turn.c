@@ -23,7 +23,9 @@
 #define LONGEST_GAP_NS 5000000ull
 /* An answer to the bell takes microseconds, on a busy host milliseconds.  */
 #define PATIENCE_NS 250000000ull
+/* How long a keeper that did not answer counts as dead; each time twice as long.  */
 #define WITHOUT_KEEPER_NS 1000000000ull
+#define LONGEST_WITHOUT_KEEPER_NS 64000000000ull
 /* Queued ahead in a turn: enough to keep the GPU busy, little enough to end the turn in time.  */
 #define MOST_AHEAD_NS 1000000ull
 /* Without turns, but where a neighbour may begin at any moment.  */
@@ -42,6 +44,7 @@ struct own_turn
   uint64_t rested_ns;      /* when the queue was last found empty */
   uint64_t gap_ns;         /* how long it usually stays empty */
   uint64_t alone_until_ns; /* the keeper counts as dead until then */
+  uint64_t alone_ns;       /* how long it counted as dead last */
 };
 
 static struct own_turn own[VCUDA_MAX_GPUS]
@@ -181,27 +184,49 @@ vcuda_turn_allows (int gpu, uint64_t in_flight_ns)
   return allowed;
 }
 
+/* A lease that ends far from now was made by another clock: in a time namespace of the container's
+   there are no turns.  */
+static bool
+keeper_lives (int gpu, uint64_t now)
+{
+  uint64_t lease = __atomic_load_n (&share_of (gpu)->turn_lease_ns, __ATOMIC_RELAXED);
+  return lease - now <= VCUDA_LONGEST_LEASE_NS;
+}
+
+static void
+go_without_keeper (int gpu, uint64_t now)
+{
+  uint64_t *alone = &own[gpu].alone_ns;
+  uint64_t ns = 2 * __atomic_load_n (alone, __ATOMIC_RELAXED);
+  ns = ns > WITHOUT_KEEPER_NS ? ns : WITHOUT_KEEPER_NS;
+  ns = ns < LONGEST_WITHOUT_KEEPER_NS ? ns : LONGEST_WITHOUT_KEEPER_NS;
+  __atomic_store_n (alone, ns, __ATOMIC_RELAXED);
+  __atomic_store_n (&own[gpu].alone_until_ns, now + ns, __ATOMIC_RELAXED);
+}
+
 /* Sleeps until the keeper gives a turn, or counts as dead.  */
 static void
 sleep_until_allowed (int gpu)
 {
-  const struct vcuda_limits_gpu *share = share_of (gpu);
   uint64_t rang = vcuda_now (), since = rang;
   ring (gpu);
   for (;;)
     {
       uint32_t word = word_of (gpu);
       if (vcuda_turn_allows (gpu, 0))
-        return;
+        break;
       sleep_while (gpu, word, PATIENCE_NS);
       uint64_t now = vcuda_now ();
       /* Updated at each pause: the host sees from it which containers want more than they have.  */
       __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].throttled_ns, now - since, __ATOMIC_RELAXED);
       since = now;
-      if (now - rang >= PATIENCE_NS
-          && now > __atomic_load_n (&share->turn_lease_ns, __ATOMIC_RELAXED))
-        __atomic_store_n (&own[gpu].alone_until_ns, now + WITHOUT_KEEPER_NS, __ATOMIC_RELAXED);
+      if (now - rang >= PATIENCE_NS && !keeper_lives (gpu, now))
+        {
+          go_without_keeper (gpu, now);
+          return;
+        }
     }
+  __atomic_store_n (&own[gpu].alone_ns, 0, __ATOMIC_RELAXED);
 }
 
 void
