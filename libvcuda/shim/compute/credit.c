@@ -155,10 +155,11 @@ vcuda_credit_follow (int gpu, CUstream stream)
   struct vcuda_credit *credit = &vcuda_thread ()->credit;
   if (!credit->joined)
     join ();
-  if (credit->gpu != gpu || credit->stream != stream)
-    credit->mixed = true;
   if (credit->gpu != gpu)
-    change_gpu (gpu);
+    {
+      credit->mixed = true;
+      change_gpu (gpu);
+    }
   credit->stream = stream;
   credit->context = vcuda_thread ()->current.context;
 }

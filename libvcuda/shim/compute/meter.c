@@ -1,9 +1,11 @@
-/* Measures launches: an event before and one after the launch, on its own stream, give its GPU
-   time.
+/* Measures launches: an event before and one after the launch, on its own stream.
 
-   On a real GPU that several processes share, the driver time-slices, and the time between two
-   events includes the other processes' time slices. So a container is charged too much while others
-   run, and nothing corrects that.  */
+   The time between the two is the launch's GPU time only where nothing else runs meanwhile.
+   Launches of one process that overlap, in several streams, are charged as the union of their
+   intervals: each moment once. A launch is linked if the one measured before it was still in flight
+   when it was made; the GPU was busy then from the end of the one to the end of the other, with
+   whatever launches were made in between. Other processes' time slices are kept out by turns
+   (turn.h); where no turn keeper runs, the container is charged for them too.  */
 
 #include "compute/meter.h"
 
@@ -37,9 +39,27 @@ entry_before (struct meter *meter, struct entry *entry)
   return &meter->ring[(at + VCUDA_RING - 1) % VCUDA_RING];
 }
 
-/* The GPU time between the entry's events that is not charged yet, in nanoseconds.  */
+/* When the last work that is charged ended, in milliseconds as in COVERED; below 0: none is known.
+ */
+static double
+covered_until (const struct meter *meter)
+{
+  int count = meter->covered.count;
+  return count ? meter->covered.end[count - 1] : -1;
+}
+
+/* Whether the GPU was busy from the end of what is charged to the end of ENTRY: it was linked, and
+   the launch before it is charged.  */
+static bool
+is_linked (struct meter *meter, struct entry *entry)
+{
+  return entry->linked && entry_before (meter, entry)->state == FREE && covered_until (meter) >= 0;
+}
+
+/* The GPU time up to the entry's end that is not charged yet, in nanoseconds: of a linked entry
+   since the end of the one before, of another since its own start.  */
 static CUresult
-measure (struct meter *meter, struct entry *entry, int64_t *ns)
+measure (struct meter *meter, struct entry *entry, bool linked, int64_t *ns)
 {
   float took, since = 0;
   CUresult rc = elapsed (&took, entry->start, entry->end);
@@ -47,9 +67,11 @@ measure (struct meter *meter, struct entry *entry, int64_t *ns)
     rc = elapsed (&since, meter->anchor, entry->start);
   if (rc != CUDA_SUCCESS)
     return rc;
-  double start = meter->anchor_ms + (double) since;
-  *ns = (int64_t) (vcuda_intervals_add (&meter->covered, start, start + (double) took) * 1e6);
-  *ns = *ns > entry->foreign_ns ? *ns - entry->foreign_ns : 0;
+  double start = meter->anchor_ms + (double) since, end = start + (double) took;
+  double from = linked && covered_until (meter) < start ? covered_until (meter) : start;
+  *ns = (int64_t) (vcuda_intervals_add (&meter->covered, from, end) * 1e6);
+  if (!linked)
+    *ns = *ns > entry->foreign_ns ? *ns - entry->foreign_ns : 0;
   /* Elapsed times are single precision: the anchor must be near.  */
   if (!meter->anchor || since > NEW_ANCHOR_MS)
     {
@@ -63,11 +85,14 @@ measure (struct meter *meter, struct entry *entry, int64_t *ns)
 
 /* What the launches that the entry stands for took beyond their charge.  */
 static int64_t
-owed (const struct entry *entry, int64_t took, float gap)
+owed (const struct entry *entry, int64_t took, bool linked)
 {
   int64_t beyond = took - (int64_t) entry->estimate_ns;
-  if (gap >= 0)
-    return (int64_t) ((double) gap * 1e6) - entry->sampled_ns + beyond;
+  if (linked)
+    return beyond - entry->sampled_ns;
+  /* Other launches were in flight, and it is not known how much of them is charged.  */
+  if (entry->linked)
+    return beyond;
   /* A sample that is further off marks its function as erratic. It may be an accident, so the
      launches that it stands for are charged no more than a nearly erratic function would cost.  */
   int64_t most = VCUDA_ERRATIC_TIMES * VCUDA_SAMPLE_NS;
@@ -77,23 +102,30 @@ owed (const struct entry *entry, int64_t took, float gap)
   return (int64_t) weighted;
 }
 
+/* What one launch of the entry's function took. Streams that overlap take less in all than each of
+   their launches: a linked sample's part of the time in which its launches ran is a better guide.
+ */
+static uint64_t
+learnt (const struct entry *entry, int64_t took, bool linked)
+{
+  if (!linked || entry->weight <= 1)
+    return (uint64_t) took;
+  double charged = (double) (entry->sampled_ns + (int64_t) entry->estimate_ns);
+  return (uint64_t) ((double) entry->estimate_ns * (double) took / charged);
+}
+
 static void
 settle_entry (struct meter *meter, struct entry *entry)
 {
   int64_t charged = entry->uncounted_ns + (int64_t) entry->estimate_ns, took;
-  /* The time between a linked sample and the one before it: how long the launches ran that it
-     stands for. Read before the start becomes the anchor.  */
-  float gap = -1;
-  if (entry->linked
-      && elapsed (&gap, entry_before (meter, entry)->end, entry->start) != CUDA_SUCCESS)
-    gap = -1;
-  if (measure (meter, entry, &took) == CUDA_SUCCESS)
+  bool linked = is_linked (meter, entry);
+  if (measure (meter, entry, linked, &took) == CUDA_SUCCESS)
     {
-      int64_t more = owed (entry, took, gap);
+      int64_t more = owed (entry, took, linked);
       if (vcuda_paced (meter->gpu))
         vcuda_spend (meter->gpu, more);
       charged += more;
-      vcuda_estimate_learn (entry->function, (uint64_t) took);
+      vcuda_estimate_learn (entry->function, learnt (entry, took, linked));
     }
   vcuda_count_busy (meter->gpu, charged);
   meter->in_flight_ns -= entry->estimate_ns + (uint64_t) entry->sampled_ns;
@@ -138,8 +170,7 @@ vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link)
     return NULL;
   struct entry *entry = &meter->ring[(meter->head + meter->count) % VCUDA_RING];
   struct entry *last = entry_before (meter, entry);
-  bool may_wait = may_link && meter->count && last->state == IN_FLIGHT && last->weight > 1
-                  && last->stream == stream;
+  bool may_wait = may_link && meter->count && last->state == IN_FLIGHT;
   struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
   bool made = make_event (&entry->start) && make_event (&entry->end);
   bool linked = made && may_wait && real.cuEventQuery (last->end) == CUDA_ERROR_NOT_READY;

@@ -33,7 +33,7 @@ struct entry
   int64_t sampled_ns;
   int64_t uncounted_ns; /* of those, not counted as busy time yet */
   int64_t foreign_ns;   /* what other threads may have launched between its events */
-  bool linked;          /* the GPU was never idle since the end of the entry before */
+  bool linked;          /* the entry before was still in flight */
 };
 
 struct meter
@@ -53,7 +53,7 @@ struct meter
 /* All that follow are called with the meter's lock held.
 
    A place in the ring, with events in STREAM's context, which is current; NULL: none is free.
-   MAY_LINK: no other thread or stream launched since the last sample.  */
+   MAY_LINK: its stream waits for nothing but GPU work.  */
 struct entry *vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link);
 
 /* Frees the entry that was opened last.  */

@@ -13,6 +13,7 @@
 #include "compute/credit.h"
 #include "compute/estimate.h"
 #include "compute/meters.h"
+#include "compute/non_gpu_work.h"
 #include "compute/throttle.h"
 #include "compute/time_bucket.h"
 #include "compute/turn.h"
@@ -55,9 +56,10 @@ static struct entry *
 begin_sample (struct meter *meter, CUstream stream, int64_t cost)
 {
   struct vcuda_credit *credit = &vcuda_thread ()->credit;
-  bool alone = !credit->mixed && __atomic_load_n (&vcuda_credit_threads, __ATOMIC_RELAXED) == 1;
+  uint64_t now = vcuda_now ();
+  bool gpu_only = !credit->mixed && !vcuda_off_gpu_within (now - 1, now);
   int64_t sampled = credit->sampled - credit->ns, uncounted = vcuda_credit_used ();
-  struct entry *entry = vcuda_meter_open (meter, stream, alone);
+  struct entry *entry = vcuda_meter_open (meter, stream, gpu_only);
   int64_t portion = vcuda_credit_portion ();
   vcuda_charge_time (meter->gpu, portion);
   vcuda_credit_add (portion);

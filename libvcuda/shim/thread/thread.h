@@ -57,7 +57,7 @@ struct vcuda_credit
   uint16_t measure;  /* how many of the next launches are measured, whatever is known of them */
   bool joined;       /* counted in vcuda_credit_threads */
   bool waits;        /* took a portion, and waits for the share before the next launch */
-  bool mixed;        /* launched in several streams since the last sample */
+  bool mixed; /* queued other work than the GPU's, or changed the GPU, since the last sample */
 };
 
 struct vcuda_thread
