@@ -9,13 +9,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "workload/busy.h"
 #include "workload/workload.h"
 
 static const char help[]
     = "usage: vcuda-workload info\n"
       "       vcuda-workload alloc [--chunk 64MiB] [--hold SECONDS] [--device I]\n"
       "       vcuda-workload hold --bytes SIZE --seconds S [--device I]\n"
-      "       vcuda-workload busy --seconds S --kernel-us U [--async DEPTH] [--allocate SIZE]\n"
+      "       vcuda-workload busy --seconds S --kernel-us U [--async DEPTH] [--streams N]\n"
+      "                           [--graph KERNELS] [--blocks N] [--copy SIZE] [--gap-us U]\n"
+      "                           [--every-ms M] [--threads N] [--allocate SIZE]\n"
       "                           [--wait-file PATH] [--device I]\n"
       "       vcuda-workload open PATH\n";
 
@@ -51,12 +54,12 @@ seconds (const char *option, const char *text)
 }
 
 static uint64_t
-number (const char *option, const char *text, uint64_t most)
+number (const char *option, const char *text, uint64_t least, uint64_t most)
 {
   char *end;
   errno = 0;
   unsigned long long value = strtoull (text, &end, 10);
-  if (errno || end == text || *end || *text == '-' || value > most)
+  if (errno || end == text || *end || *text == '-' || value < least || value > most)
     refuse (option, text, "give a whole number");
   return value;
 }
@@ -82,13 +85,20 @@ main (int argc, char **argv)
     { "seconds", required_argument, NULL, 's' },
     { "kernel-us", required_argument, NULL, 'k' },
     { "async", required_argument, NULL, 'a' },
+    { "streams", required_argument, NULL, 'S' },
+    { "graph", required_argument, NULL, 'G' },
+    { "blocks", required_argument, NULL, 'B' },
+    { "copy", required_argument, NULL, 'C' },
+    { "gap-us", required_argument, NULL, 'g' },
+    { "every-ms", required_argument, NULL, 'e' },
+    { "threads", required_argument, NULL, 't' },
     { "allocate", required_argument, NULL, 'm' },
     { "wait-file", required_argument, NULL, 'w' },
     { "device", required_argument, NULL, 'd' },
     { "help", no_argument, NULL, '?' },
     { NULL, 0, NULL, 0 },
   };
-  struct busy busy = { .seconds = 1, .kernel_us = 1000 };
+  struct busy busy = { .seconds = 1, .kernel_us = 1000, .threads = 1 };
   uint64_t chunk = 64 << 20, bytes = 0;
   double hold_s = 0;
   for (int option; (option = getopt_long (argc, argv, "", options, NULL)) != -1;)
@@ -109,10 +119,31 @@ main (int argc, char **argv)
         busy.seconds = seconds ("--seconds", optarg);
         break;
       case 'k':
-        busy.kernel_us = number ("--kernel-us", optarg, 1000000000);
+        busy.kernel_us = number ("--kernel-us", optarg, 0, 1000000000);
         break;
       case 'a':
-        busy.depth = (unsigned) number ("--async", optarg, 1024);
+        busy.depth = (unsigned) number ("--async", optarg, 0, MOST_IN_FLIGHT);
+        break;
+      case 'S':
+        busy.streams = (unsigned) number ("--streams", optarg, 0, MOST_STREAMS);
+        break;
+      case 'G':
+        busy.kernels = (unsigned) number ("--graph", optarg, 0, 100000);
+        break;
+      case 'B':
+        busy.blocks = (unsigned) number ("--blocks", optarg, 0, INT32_MAX);
+        break;
+      case 'C':
+        busy.copy_bytes = size ("--copy", optarg);
+        break;
+      case 'g':
+        busy.gap_us = number ("--gap-us", optarg, 0, 1000000000);
+        break;
+      case 'e':
+        busy.every_ms = number ("--every-ms", optarg, 1, 1000000000);
+        break;
+      case 't':
+        busy.threads = (unsigned) number ("--threads", optarg, 1, MOST_THREADS);
         break;
       case 'm':
         busy.bytes = size ("--allocate", optarg);
@@ -121,7 +152,7 @@ main (int argc, char **argv)
         busy.wait_file = optarg;
         break;
       case 'd':
-        busy.ordinal = (int) number ("--device", optarg, 1024);
+        busy.ordinal = (int) number ("--device", optarg, 0, 1024);
         break;
       default:
         fputs (help, stderr);

@@ -17,17 +17,27 @@
   F (deviceGet, "cuDeviceGet", (CUdevice *, int) )                                                 \
   F (deviceGetName, "cuDeviceGetName", (char *, int, CUdevice))                                    \
   F (deviceGetUuid, "cuDeviceGetUuid_v2", (CUuuid *, CUdevice))                                    \
+  F (deviceGetAttribute, "cuDeviceGetAttribute", (int *, CUdevice_attribute, CUdevice))            \
   F (primaryRetain, "cuDevicePrimaryCtxRetain", (CUcontext *, CUdevice))                           \
   F (primaryRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice))                                   \
+  F (ctxGetCurrent, "cuCtxGetCurrent", (CUcontext *) )                                             \
   F (ctxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                \
   F (ctxSynchronize, "cuCtxSynchronize", (void) )                                                  \
   F (memGetInfo, "cuMemGetInfo_v2", (size_t *, size_t *) )                                         \
   F (memAlloc, "cuMemAlloc_v2", (CUdeviceptr *, size_t) )                                          \
+  F (memcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void *, size_t, CUstream))       \
   F (moduleLoadData, "cuModuleLoadData", (CUmodule *, const void *) )                              \
   F (moduleGetFunction, "cuModuleGetFunction", (CUfunction *, CUmodule, const char *) )            \
   F (launchKernel, "cuLaunchKernel",                                                               \
      (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,  \
       void **, void **) )                                                                          \
+  F (streamCreate, "cuStreamCreate", (CUstream *, unsigned) )                                      \
+  F (streamSynchronize, "cuStreamSynchronize", (CUstream))                                         \
+  F (streamBeginCapture, "cuStreamBeginCapture_v2", (CUstream, CUstreamCaptureMode))               \
+  F (streamEndCapture, "cuStreamEndCapture", (CUstream, CUgraph *) )                               \
+  F (graphInstantiate, "cuGraphInstantiateWithFlags",                                              \
+     (CUgraphExec *, CUgraph, unsigned long long) )                                                \
+  F (graphLaunch, "cuGraphLaunch", (CUgraphExec, CUstream))                                        \
   F (eventCreate, "cuEventCreate", (CUevent *, unsigned) )                                         \
   F (eventRecord, "cuEventRecord", (CUevent, CUstream))                                            \
   F (eventSynchronize, "cuEventSynchronize", (CUevent))
@@ -52,23 +62,14 @@ void must (CUresult rc, const char *what);
 
 const char *error_name (CUresult rc);
 
-/* The kernel vcuda_spin (u64 ns): busy for so long, on one thread.  */
-CUfunction load_spin (void);
+/* CLOCK_MONOTONIC in seconds.  */
+double seconds_now (void);
+
+void sleep_for (double seconds);
 
 /* Each command prints one line of JSON and returns the exit status.  */
 int say_info (void);
 int allocate_all (int ordinal, uint64_t chunk, double hold_s);
 int hold (int ordinal, uint64_t bytes, double seconds);
-
-struct busy
-{
-  int ordinal;
-  double seconds;
-  uint64_t kernel_us;
-  unsigned depth; /* kernels in flight; 0: wait for each */
-  uint64_t bytes; /* to hold meanwhile */
-  const char *wait_file;
-};
-int keep_busy (const struct busy *options);
 
 #endif

@@ -1,4 +1,4 @@
-/* The workload's driver, and what it does with a GPU. The same program runs on a real one.  */
+/* The workload's driver, and its short commands. The same program runs on a real one.  */
 
 #include "workload/workload.h"
 
@@ -10,26 +10,6 @@
 #include <unistd.h>
 
 struct gpu_driver gpu;
-
-/* One thread that looks at the clock until its time is over. The comment tells the software GPU
-   how long it takes; a real driver compiles the rest.  */
-static const char spin_ptx[] = ".version 7.0\n"
-                               ".target sm_50\n"
-                               ".address_size 64\n"
-                               "//softgpu entry=vcuda_spin time_ns=param:0\n"
-                               ".visible .entry vcuda_spin(.param .u64 nanoseconds)\n"
-                               "{\n"
-                               "  .reg .u64 %start, %now, %wanted;\n"
-                               "  .reg .pred %more;\n"
-                               "  ld.param.u64 %wanted, [nanoseconds];\n"
-                               "  mov.u64 %start, %globaltimer;\n"
-                               "again:\n"
-                               "  mov.u64 %now, %globaltimer;\n"
-                               "  sub.u64 %now, %now, %start;\n"
-                               "  setp.lt.u64 %more, %now, %wanted;\n"
-                               "  @%more bra again;\n"
-                               "  ret;\n"
-                               "}\n";
 
 const char *
 error_name (CUresult rc)
@@ -82,17 +62,7 @@ use_device (int ordinal)
   must (gpu.ctxSetCurrent (context), "cuCtxSetCurrent");
 }
 
-CUfunction
-load_spin (void)
-{
-  CUmodule module;
-  CUfunction function;
-  must (gpu.moduleLoadData (&module, spin_ptx), "cuModuleLoadData");
-  must (gpu.moduleGetFunction (&function, module, "vcuda_spin"), "cuModuleGetFunction");
-  return function;
-}
-
-static double
+double
 seconds_now (void)
 {
   struct timespec now;
@@ -100,7 +70,7 @@ seconds_now (void)
   return (double) now.tv_sec + (double) now.tv_nsec / 1e9;
 }
 
-static void
+void
 sleep_for (double seconds)
 {
   double end = seconds_now () + seconds;
@@ -181,58 +151,4 @@ hold (int ordinal, uint64_t bytes, double seconds)
   if (rc == CUDA_SUCCESS)
     sleep_for (seconds);
   return rc == CUDA_SUCCESS ? 0 : 1;
-}
-
-enum
-{
-  MOST_IN_FLIGHT = 1024
-};
-
-int
-keep_busy (const struct busy *options)
-{
-  static CUevent done[MOST_IN_FLIGHT];
-  use_device (options->ordinal);
-  CUfunction spin = load_spin ();
-  CUdeviceptr memory;
-  if (options->bytes)
-    must (gpu.memAlloc (&memory, options->bytes), "cuMemAlloc");
-  for (unsigned i = 0; i < options->depth; i++)
-    must (gpu.eventCreate (&done[i], CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC),
-          "cuEventCreate");
-  uint64_t kernel_ns = options->kernel_us * 1000, launched = 0, finished = 0;
-  void *params[] = { &kernel_ns };
-  while (options->wait_file && access (options->wait_file, F_OK) != 0)
-    sleep_for (0.002);
-
-  double start = seconds_now (), end = start + options->seconds, now = start;
-  while (now < end)
-    {
-      must (gpu.launchKernel (spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), "cuLaunchKernel");
-      launched++;
-      if (!options->depth)
-        {
-          must (gpu.ctxSynchronize (), "cuCtxSynchronize");
-          finished = launched;
-        }
-      else
-        {
-          must (gpu.eventRecord (done[(launched - 1) % options->depth], NULL), "cuEventRecord");
-          if (launched >= options->depth)
-            {
-              must (gpu.eventSynchronize (done[launched % options->depth]), "cuEventSynchronize");
-              finished = launched - options->depth + 1;
-            }
-        }
-      now = seconds_now ();
-    }
-  /* What is in flight now belongs to no window: it is waited for and not counted.  */
-  double wall = now - start;
-  must (gpu.ctxSynchronize (), "cuCtxSynchronize");
-  double gpu_s = (double) finished * (double) kernel_ns / 1e9;
-  printf ("{\"kernels\": %llu, \"kernel_us\": %llu, \"gpu_seconds\": %.6f, "
-          "\"wall_seconds\": %.6f, \"share\": %.6f}\n",
-          (unsigned long long) finished, (unsigned long long) options->kernel_us, gpu_s, wall,
-          wall > 0 ? gpu_s / wall : 0);
-  return 0;
 }

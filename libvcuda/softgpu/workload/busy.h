@@ -1,0 +1,90 @@
+/* The command `busy`: loads of the shapes that programs put on a GPU.  */
+
+#ifndef BUSY_H
+#define BUSY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda.h>
+
+enum
+{
+  MOST_IN_FLIGHT = 1024,
+  MOST_STREAMS = 64,
+  MOST_THREADS = 64,
+};
+
+struct busy
+{
+  int ordinal;
+  double seconds;
+  uint64_t kernel_us;
+  unsigned depth;      /* submissions in flight; 0: wait for each */
+  unsigned streams;    /* non-blocking ones, in turn; 0: the default stream */
+  unsigned kernels;    /* of the graph that a submission launches; 0: it launches one kernel */
+  unsigned blocks;     /* of a kernel; 0: as many as fill the GPU */
+  unsigned threads;    /* that each do all this */
+  uint64_t gap_us;     /* on the host, after each wait */
+  uint64_t every_ms;   /* a submission is due so often, and waited for; 0: at once */
+  uint64_t copy_bytes; /* from the host, on another stream, beside each submission */
+  uint64_t bytes;      /* to hold meanwhile */
+  const char *wait_file;
+};
+
+/* What one thread submits, and where.  */
+struct work
+{
+  CUfunction spin;
+  uint64_t kernel_ns; /* of one kernel */
+  unsigned blocks;
+  unsigned stream_count;
+  CUstream stream[MOST_STREAMS];
+  uint64_t submitted;
+  unsigned kernels;  /* of a submission */
+  CUgraphExec graph; /* NULL: a submission is one kernel */
+  CUstream copy_stream;
+  CUdeviceptr copy_to;
+  void *copy_from;
+  uint64_t copy_bytes;
+};
+
+void prepare_work (struct work *work, const struct busy *options, CUfunction spin);
+
+/* Returns the stream of the submission.  */
+CUstream submit_work (struct work *work);
+
+/* The kernel vcuda_spin (u64 ns): busy for so long, in every thread.  */
+CUfunction load_spin (void);
+
+/* How long requests took, from when each was due until it was done.  */
+struct requests
+{
+  uint64_t count, room;
+  double *seconds;
+};
+
+/* One thread's loop, and what it counted.  */
+struct loop
+{
+  const struct busy *options;
+  struct work work;
+  CUevent done[MOST_IN_FLIGHT];
+  double start, end;
+  double wall_s;
+  uint64_t finished; /* submissions that the host has seen the end of, in the window */
+  uint64_t waits;
+  double gap_s;
+  double longest_s; /* between two ends that the host saw, without the gaps */
+  struct requests requests;
+};
+
+void prepare_loop (struct loop *loop, const struct busy *options, CUfunction spin);
+
+/* Runs for the loop's seconds from START on.  */
+void run_loop (struct loop *loop, double start);
+
+/* Prints one line of JSON and returns the exit status.  */
+int keep_busy (const struct busy *options);
+
+#endif
