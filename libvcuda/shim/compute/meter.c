@@ -2,10 +2,12 @@
 
    The time between the two is the launch's GPU time only where nothing else runs meanwhile.
    Launches of one process that overlap, in several streams, are charged as the union of their
-   intervals: each moment once. A launch is linked if the one measured before it was still in flight
-   when it was made; the GPU was busy then from the end of the one to the end of the other, with
-   whatever launches were made in between. Other processes' time slices are kept out by turns
-   (turn.h); where no turn keeper runs, the container is charged for them too.  */
+   intervals: each moment once. A launch is linked if the GPU was busy from the one measured before
+   it until it was made, as far as the shim saw: then the time from the end of the one to the end of
+   the other is that of all launches in between. Where streams overlap, the first launch after each
+   pause is measured, so that the next sample has something to be linked to. Other processes' time
+   slices are kept out by turns (turn.h); where no turn keeper runs, the container is charged for
+   them too.  */
 
 #include "compute/meter.h"
 
@@ -90,8 +92,8 @@ owed (const struct entry *entry, int64_t took, bool linked)
   int64_t beyond = took - (int64_t) entry->estimate_ns;
   if (linked)
     return beyond - entry->sampled_ns;
-  /* Other launches were in flight, and it is not known how much of them is charged.  */
-  if (entry->linked)
+  /* The time between its events is not only its own, so it says nothing of other launches.  */
+  if (entry->linked || entry->overlaps)
     return beyond;
   /* A sample that is further off marks its function as erratic. It may be an accident, so the
      launches that it stands for are charged no more than a nearly erratic function would cost.  */
@@ -125,7 +127,8 @@ settle_entry (struct meter *meter, struct entry *entry)
       if (vcuda_paced (meter->gpu))
         vcuda_spend (meter->gpu, more);
       charged += more;
-      vcuda_estimate_learn (entry->function, learnt (entry, took, linked));
+      if (linked || !entry->overlaps || entry->weight <= 1)
+        vcuda_estimate_learn (entry->function, learnt (entry, took, linked));
     }
   vcuda_count_busy (meter->gpu, charged);
   meter->in_flight_ns -= entry->estimate_ns + (uint64_t) entry->sampled_ns;
@@ -163,17 +166,26 @@ vcuda_meter_reap (struct meter *meter)
   vcuda_own_calls_end (mode);
 }
 
+/* Whether the GPU has worked for this process ever since LAST was made.  */
+static bool
+was_busy (const struct meter *meter, const struct entry *last, CUstream stream, bool overlaps)
+{
+  if (last->state == IN_FLIGHT && real.cuEventQuery (last->end) == CUDA_ERROR_NOT_READY)
+    return true;
+  return overlaps && __atomic_load_n (&meter->unbroken, __ATOMIC_RELAXED)
+         && real.cuStreamQuery (stream) == CUDA_ERROR_NOT_READY;
+}
+
 struct entry *
-vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link)
+vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link, bool overlaps)
 {
   if (meter->count == VCUDA_RING)
     return NULL;
   struct entry *entry = &meter->ring[(meter->head + meter->count) % VCUDA_RING];
   struct entry *last = entry_before (meter, entry);
-  bool may_wait = may_link && meter->count && last->state == IN_FLIGHT;
   struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
   bool made = make_event (&entry->start) && make_event (&entry->end);
-  bool linked = made && may_wait && real.cuEventQuery (last->end) == CUDA_ERROR_NOT_READY;
+  bool linked = made && may_link && was_busy (meter, last, stream, overlaps);
   vcuda_own_calls_end (mode);
   if (!made)
     return NULL;
@@ -182,6 +194,9 @@ vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link)
   entry->sampled_ns = entry->uncounted_ns = entry->foreign_ns = 0;
   entry->weight = 1;
   entry->linked = linked;
+  entry->overlaps = overlaps;
+  meter->breaks += !linked;
+  __atomic_store_n (&meter->unbroken, true, __ATOMIC_RELAXED);
   meter->count++;
   return entry;
 }

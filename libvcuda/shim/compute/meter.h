@@ -33,7 +33,8 @@ struct entry
   int64_t sampled_ns;
   int64_t uncounted_ns; /* of those, not counted as busy time yet */
   int64_t foreign_ns;   /* what other threads may have launched between its events */
-  bool linked;          /* the entry before was still in flight */
+  bool linked;          /* the GPU was never idle since the entry before was made */
+  bool overlaps;        /* launches of other streams or threads run beside it */
 };
 
 struct meter
@@ -44,8 +45,10 @@ struct meter
   struct entry ring[VCUDA_RING]; /* its events are created once and used again */
   unsigned head, count;
   uint64_t in_flight_ns;
-  CUevent fence;  /* behind the last launch, while the queue drains */
-  CUevent anchor; /* an event at a known time in COVERED */
+  bool unbroken;   /* no thread has seen the queue empty since the last entry was made */
+  uint32_t breaks; /* how often the first entry after that was made */
+  CUevent fence;   /* behind the last launch, while the queue drains */
+  CUevent anchor;  /* an event at a known time in COVERED */
   double anchor_ms;
   struct vcuda_intervals covered; /* milliseconds since the first anchor */
 };
@@ -53,8 +56,9 @@ struct meter
 /* All that follow are called with the meter's lock held.
 
    A place in the ring, with events in STREAM's context, which is current; NULL: none is free.
-   MAY_LINK: its stream waits for nothing but GPU work.  */
-struct entry *vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link);
+   MAY_LINK: its stream waits for nothing but GPU work. OVERLAPS: other streams or threads launch.
+ */
+struct entry *vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link, bool overlaps);
 
 /* Frees the entry that was opened last.  */
 void vcuda_meter_abandon (struct meter *meter, struct entry *entry);

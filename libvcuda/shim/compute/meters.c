@@ -73,6 +73,16 @@ vcuda_meters_idle (int gpu)
   return idle;
 }
 
+void
+vcuda_meters_break (int gpu)
+{
+  vcuda_lock (&meters_mutex);
+  for (unsigned i = 0; i < METERS; i++)
+    if (meters[i] && meters[i]->gpu == gpu)
+      __atomic_store_n (&meters[i]->unbroken, false, __ATOMIC_RELAXED);
+  vcuda_unlock (&meters_mutex);
+}
+
 /* The events ended with their context. A thread may still hold a pointer to the meter or to an
    entry of it, which is then not OPEN any more.  */
 static void

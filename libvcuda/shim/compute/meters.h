@@ -14,6 +14,9 @@ bool vcuda_meters_exist (void);
 /* Whether no measured launch is in flight on GPU.  */
 bool vcuda_meters_idle (int gpu);
 
+/* GPU's queue was found empty.  */
+void vcuda_meters_break (int gpu);
+
 /* After CONTEXT was destroyed.  */
 void vcuda_meter_drop (CUcontext context);
 

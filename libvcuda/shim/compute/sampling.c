@@ -59,7 +59,12 @@ begin_sample (struct meter *meter, CUstream stream, int64_t cost)
   uint64_t now = vcuda_now ();
   bool gpu_only = !credit->mixed && !vcuda_off_gpu_within (now - 1, now);
   int64_t sampled = credit->sampled - credit->ns, uncounted = vcuda_credit_used ();
-  struct entry *entry = vcuda_meter_open (meter, stream, gpu_only);
+  /* The time of a linked sample begins after the last break; what was used before stays as it is.
+   */
+  bool since_break = credit->breaks == meter->breaks;
+  gpu_only = gpu_only && since_break;
+  struct entry *entry
+      = vcuda_meter_open (meter, stream, gpu_only, vcuda_turn_overlaps (meter->gpu));
   int64_t portion = vcuda_credit_portion ();
   vcuda_charge_time (meter->gpu, portion);
   vcuda_credit_add (portion);
@@ -68,6 +73,7 @@ begin_sample (struct meter *meter, CUstream stream, int64_t cost)
   credit->mixed = false;
   credit->waits = true;
   credit->context = VCUDA_NO_CONTEXT;
+  credit->breaks = meter->breaks;
   if (!entry)
     {
       vcuda_count_busy (meter->gpu, uncounted + cost);
@@ -102,7 +108,12 @@ begin_whole (struct meter *meter, CUstream stream, const void *function)
   vcuda_turn_expect (meter->gpu, meter->in_flight_ns + estimate);
   if (estimate >= LONG_WORK_NS)
     publish_long_work (meter->gpu, meter->in_flight_ns + estimate);
-  struct entry *entry = vcuda_meter_open (meter, stream, false);
+  struct entry *entry = vcuda_meter_open (meter, stream, false, vcuda_turn_overlaps (meter->gpu));
+  /* The GPU's time since a break is counted from here.  */
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  if (credit->breaks != meter->breaks)
+    credit->sampled = credit->ns;
+  credit->breaks = meter->breaks;
   if (entry)
     entry->estimate_ns = estimate;
   else
@@ -141,6 +152,16 @@ note_foreign_launch (int64_t cost)
     __atomic_fetch_add (&foreign_ns, cost, __ATOMIC_RELAXED);
 }
 
+void
+vcuda_measure_after_pause (int gpu)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  if (!vcuda_turn_overlaps (gpu))
+    return;
+  credit->measure = credit->measure ? credit->measure : 1;
+  credit->context = VCUDA_NO_CONTEXT; /* the next launch is decided on the slow path */
+}
+
 static void
 wait_for_portion (int gpu, CUcontext context, CUstream stream)
 {
@@ -154,6 +175,7 @@ wait_for_portion (int gpu, CUcontext context, CUstream stream)
   vcuda_wait_for_share (meter, stream, (uint64_t) VCUDA_PORTION_NS);
   vcuda_unlock (&meter->mutex);
   vcuda_thread ()->credit.waits = false;
+  vcuda_measure_after_pause (gpu);
 }
 
 /* A launch into a capture runs nothing: it does not wait.  */

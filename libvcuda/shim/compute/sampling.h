@@ -25,6 +25,9 @@ struct vcuda_launch
    marked, and vcuda_launch_end must follow.  */
 bool vcuda_launch_begin (struct vcuda_launch *launch, const void *function, CUstream stream);
 
+/* The queue may have been empty: where streams overlap, the thread's next launch is measured.  */
+void vcuda_measure_after_pause (int gpu);
+
 /* Marks the end, or gives the charge back if RC means that nothing was launched.  */
 void vcuda_launch_end (struct vcuda_launch *launch, CUresult rc);
 

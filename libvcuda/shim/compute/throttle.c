@@ -70,6 +70,8 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
         {
           enough = (int64_t) VCUDA_PORTION_NS;
           pause = vcuda_time_to_earn (gpu, (uint64_t) enough - (uint64_t) balance);
+          if (!meter->count)
+            __atomic_store_n (&meter->unbroken, false, __ATOMIC_RELAXED);
           /* What is in flight may cost less than was charged for it.  */
           if (meter->count && pause > LONGEST_PAUSE_NS)
             pause = LONGEST_PAUSE_NS;

@@ -41,6 +41,7 @@ struct own_turn
   uint32_t launches;       /* on the slow path */
   CUstream stream;         /* of the first launch since the queue was empty */
   bool several;            /* launches went to other streams too */
+  bool overlaps;           /* so it was at any time */
   uint64_t rested_ns;      /* when the queue was last found empty */
   uint64_t gap_ns;         /* how long it usually stays empty */
   uint64_t alone_until_ns; /* the keeper counts as dead until then */
@@ -162,7 +163,10 @@ vcuda_turn_mark_busy (int gpu, CUstream stream)
       set_marks (turn, VCUDA_TURN_BUSY);
     }
   else if (turn->stream != stream)
-    turn->several = true;
+    {
+      turn->several = true;
+      __atomic_store_n (&turn->overlaps, true, __ATOMIC_RELAXED);
+    }
   vcuda_unlock (&turn->mutex);
   return before;
 }
@@ -267,6 +271,13 @@ vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued)
     }
 }
 
+bool
+vcuda_turn_overlaps (int gpu)
+{
+  return __atomic_load_n (&own[gpu].overlaps, __ATOMIC_RELAXED)
+         || __atomic_load_n (&vcuda_credit_threads, __ATOMIC_RELAXED) > 1;
+}
+
 uint64_t
 vcuda_turn_most_in_flight (int gpu)
 {
@@ -330,11 +341,11 @@ is_empty (struct own_turn *turn, enum vcuda_waited waited, CUstream stream)
   return done;
 }
 
-void
+bool
 vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool reaped)
 {
   struct own_turn *turn = &own[gpu];
-  bool yields = false;
+  bool yields = false, rests = false;
   vcuda_lock (&turn->mutex);
   turn->waits--;
   uint32_t busy = busy_of (turn);
@@ -343,6 +354,7 @@ vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool re
       uint32_t state = state_of (gpu);
       uint64_t until = __atomic_load_n (&share_of (gpu)->turn_until_ns, __ATOMIC_RELAXED);
       busy = 0;
+      rests = true;
       turn->rested_ns = vcuda_now ();
       vcuda_thread ()->credit.context = VCUDA_NO_CONTEXT; /* the next launch marks BUSY */
       yields
@@ -353,6 +365,7 @@ vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool re
   vcuda_unlock (&turn->mutex);
   if (yields)
     ring (gpu);
+  return rests;
 }
 
 /* The process ends, and its queues with it.  */

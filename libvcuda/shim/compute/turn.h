@@ -37,6 +37,9 @@ bool vcuda_turn_allows (int gpu, uint64_t in_flight_ns);
    meter's lock, BUSY being marked; it is marked again at the end.  */
 void vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued);
 
+/* Whether launches of several streams or threads may overlap on GPU.  */
+bool vcuda_turn_overlaps (int gpu);
+
 /* How much GPU time may be in flight before a further launch waits.  */
 uint64_t vcuda_turn_most_in_flight (int gpu);
 
@@ -59,8 +62,9 @@ enum vcuda_waited
 
 /* Around a call that waits for the queue of GPU, on which the thread launched last.  */
 void vcuda_turn_wait_begin (int gpu);
-/* REAPED: no measured launch is left. Clears BUSY where the wait shows that the queue is empty.  */
-void vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool reaped);
+/* REAPED: no measured launch is left. Clears BUSY and returns true where the wait shows that the
+   queue is empty.  */
+bool vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool reaped);
 
 /* In the child after a fork.  */
 void vcuda_turn_forget (void);

@@ -5,6 +5,7 @@
 #include "compute/credit.h"
 #include "compute/meters.h"
 #include "compute/non_gpu_work.h"
+#include "compute/sampling.h"
 #include "compute/throttle.h"
 #include "compute/time_bucket.h"
 #include "memory/pools_held.h"
@@ -135,7 +136,11 @@ charge_waited (uint64_t began)
 void
 vcuda_wait_end (uint64_t began, enum vcuda_waited waited, CUstream stream)
 {
+  int gpu = vcuda_thread ()->credit.gpu;
   bool reaped = charge_waited (began);
-  if (began)
-    vcuda_turn_wait_end (vcuda_thread ()->credit.gpu, waited, stream, reaped);
+  if (began && vcuda_turn_wait_end (gpu, waited, stream, reaped))
+    {
+      vcuda_meters_break (gpu);
+      vcuda_measure_after_pause (gpu);
+    }
 }

@@ -50,6 +50,7 @@ struct vcuda_credit
   uint32_t launches;      /* not counted yet */
   uint32_t turn;          /* the word of the limits page at the last launch (turn.h) */
   uint32_t turn_offset;   /* of that word */
+  uint32_t breaks;        /* of the meter when a launch was last measured */
   uint32_t turn_launches; /* of the process when a wait began */
   uint32_t random;
   int16_t gpu;
