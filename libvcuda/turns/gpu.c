@@ -46,6 +46,7 @@ struct gpu
   struct tenant *holder;
   bool open;    /* the holder is alone */
   bool revoked; /* the holder's word is WAIT, and its queue drains */
+  bool pays;    /* the holder has a turn, and did not begin its work alone */
   uint64_t until_ns;
   uint64_t passed_ns; /* until when time is accounted for */
 };
@@ -96,14 +97,14 @@ pass_time (struct gpu *gpu, uint64_t now)
       struct tenant *tenant = gpu->tenants[i];
       bool holds = tenant == gpu->holder;
       claimants[i] = &tenant->claim;
-      tenant->claim.holds = holds && !gpu->open;
+      tenant->claim.holds = holds && gpu->pays;
       if (holds && gpu->open)
         {
           queue_pass_time_alone (&tenant->claim, ns);
           continue;
         }
       queue_pass_time (&tenant->claim, ns);
-      tenant->held_ns += holds ? (uint64_t) ns : 0;
+      tenant->held_ns += tenant->claim.holds ? (uint64_t) ns : 0;
       tenant->waited_ns += !holds && tenant->claim.wants ? (uint64_t) ns : 0;
     }
   queue_level (claimants, gpu->count);
@@ -122,6 +123,7 @@ hold (struct gpu *gpu, struct tenant *tenant, uint64_t now)
 {
   gpu->holder = tenant;
   gpu->open = gpu->revoked = false;
+  gpu->pays = true;
   gpu->until_ns = now + (uint64_t) queue_turn_ns (&tenant->claim);
   tenant->idle_ns = tenant->blocks_ns = 0;
   tenant->granted_begun = tenant->signals.work_begun;
@@ -134,7 +136,7 @@ open_gpu (struct gpu *gpu, struct tenant *tenant)
 {
   gpu->holder = tenant;
   gpu->open = true;
-  gpu->revoked = false;
+  gpu->revoked = gpu->pays = false;
   tenant->blocks_ns = 0;
   tenant_tell (tenant, VCUDA_TURN_OPEN, 0);
   tenant_publish (tenant);

@@ -54,6 +54,8 @@ queue_pass_time (struct claimant *claimant, int64_t ns)
 void
 queue_pass_time_alone (struct claimant *claimant, int64_t ns)
 {
+  if (claimant->fixed)
+    return;
   int64_t budget = claimant->budget_ns + earned (claimant->rate_ppm, ns);
   int64_t most = earned (claimant->rate_ppm, START_NS);
   claimant->budget_ns = budget < most ? budget : most;

@@ -7,8 +7,9 @@
    The fullest budget, relative to its rate, is next.
 
    What holders pay is what all earn, where the rates add up to the whole. So the sum of the budgets
-   stays, and the longer it lasts the longer are the turns: each claimant begins with START_NS of
-   its rate. Time that is lost between turns is earned and not paid; queue_level takes it from all.
+   stays, and the longer it lasts the longer are the turns: each claimant begins with what it earns
+   in START_NS, enough for long turns of sixteen. Time that is lost between turns is earned and not
+   paid; queue_level takes it from all.
    */
 
 #ifndef TURNS_QUEUE_H
@@ -25,7 +26,7 @@
    shares it is what they earn in LEAST_SPAN_NS.  */
 #define LEAST_NS (3 * MS)
 #define LEAST_SPAN_NS (20 * MS)
-#define START_NS (2 * TURN_NS)
+#define START_NS (8 * TURN_NS)
 /* Saved while resting: a request after a pause does not wait for its budget.  */
 #define MOST_SAVED_NS (30 * MS)
 
@@ -44,7 +45,8 @@ void queue_start (struct claimant *claimant);
 /* NS pass.  */
 void queue_pass_time (struct claimant *claimant, int64_t ns);
 
-/* The same for one that is alone on the GPU: it pays nothing here, and saves what a turn needs.  */
+/* The same for one that is alone on the GPU: its own bucket pays for its work meanwhile. Where the
+   policy is fixed, the rate of that time is spent there, and nothing is saved here.  */
 void queue_pass_time_alone (struct claimant *claimant, int64_t ns);
 
 /* Takes from the budgets, by rate, what every claimant that wants has beyond twice its start.  */

@@ -58,7 +58,7 @@ give_back (void)
 {
   struct vcuda_credit *credit = &vcuda_thread ()->credit;
   vcuda_credit_count ();
-  if (credit->ns > 0 && vcuda_paced (credit->gpu))
+  if (credit->ns > 0 && vcuda_paced (credit->gpu) && !credit->in_turn)
     vcuda_spend (credit->gpu, -credit->ns);
   credit->ns = credit->counted = credit->sampled = credit->waited = 0;
 }
@@ -70,7 +70,7 @@ take_first_portion (void)
 {
   struct vcuda_credit *credit = &vcuda_thread ()->credit;
   int64_t portion = vcuda_credit_portion ();
-  if (vcuda_paced (credit->gpu))
+  if (vcuda_paced (credit->gpu) && !credit->in_turn)
     vcuda_spend (credit->gpu, portion);
   vcuda_credit_add (portion);
   credit->waits = true;

@@ -14,6 +14,7 @@
 #include "compute/estimate.h"
 #include "compute/time_bucket.h"
 #include "thread/own_calls.h"
+#include "thread/thread.h"
 
 #define NEW_ANCHOR_MS 200.0
 /* With several streams, the launch that began first may end last.  */
@@ -124,7 +125,7 @@ settle_entry (struct meter *meter, struct entry *entry)
   if (measure (meter, entry, linked, &took) == CUDA_SUCCESS)
     {
       int64_t more = owed (entry, took, linked);
-      if (vcuda_paced (meter->gpu))
+      if (vcuda_paced (meter->gpu) && !entry->in_turn)
         vcuda_spend (meter->gpu, more);
       charged += more;
       if (linked || !entry->overlaps || entry->weight <= 1)
@@ -195,6 +196,7 @@ vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link, bool over
   entry->weight = 1;
   entry->linked = linked;
   entry->overlaps = overlaps;
+  entry->in_turn = vcuda_thread ()->credit.in_turn;
   meter->breaks += !linked;
   __atomic_store_n (&meter->unbroken, true, __ATOMIC_RELAXED);
   meter->count++;

@@ -34,6 +34,7 @@ struct entry
   int64_t uncounted_ns; /* of those, not counted as busy time yet */
   int64_t foreign_ns;   /* what other threads may have launched between its events */
   bool linked;          /* the GPU was never idle since the entry before was made */
+  bool in_turn;         /* the keeper's queue pays for it, not the bucket */
   bool overlaps;        /* launches of other streams or threads run beside it */
 };
 

@@ -183,13 +183,18 @@ static void
 take_turn (int gpu, CUcontext context, CUstream stream)
 {
   bool queued = vcuda_turn_mark_busy (gpu, stream);
-  if (vcuda_turn_allows (gpu, 0))
-    return;
-  struct meter *meter = vcuda_meter_of (context, gpu, true);
-  if (meter && !capturing (stream))
-    vcuda_turn_wait (meter, stream, queued);
-  else
-    vcuda_thread ()->credit.context = VCUDA_NO_CONTEXT;
+  if (!vcuda_turn_allows (gpu, 0))
+    {
+      struct meter *meter = vcuda_meter_of (context, gpu, true);
+      if (!meter || capturing (stream))
+        {
+          vcuda_thread ()->credit.context = VCUDA_NO_CONTEXT;
+          return;
+        }
+      vcuda_credit_in_turn (gpu, true);
+      vcuda_turn_wait (meter, stream, queued);
+    }
+  vcuda_credit_in_turn (gpu, vcuda_turn_is_held (gpu));
 }
 
 bool

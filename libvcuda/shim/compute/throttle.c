@@ -49,15 +49,15 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       if (!vcuda_turn_allows (gpu, meter->in_flight_ns))
         {
           vcuda_unlock (&meter->mutex);
+          vcuda_credit_in_turn (gpu, true);
           vcuda_turn_wait (meter, stream, true);
           vcuda_lock (&meter->mutex);
           continue;
         }
       bool held = vcuda_turn_is_held (gpu);
+      vcuda_credit_in_turn (gpu, held);
       if (!vcuda_paced (gpu) && !held)
         break;
-      if (held)
-        vcuda_empty_bucket (gpu);
       int64_t balance = held ? enough : vcuda_balance (gpu, cap);
       uint64_t now = vcuda_now ();
       bool crowded = is_crowded (meter);
@@ -88,8 +88,24 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
 }
 
 void
+vcuda_credit_in_turn (int gpu, bool in_turn)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  if (credit->in_turn == in_turn)
+    return;
+  if (in_turn)
+    vcuda_charge_time (gpu, -credit->ns);
+  credit->in_turn = in_turn;
+  if (!in_turn)
+    {
+      vcuda_resume_bucket (gpu);
+      vcuda_charge_time (gpu, credit->ns);
+    }
+}
+
+void
 vcuda_charge_time (int gpu, int64_t ns)
 {
-  if (vcuda_paced (gpu))
+  if (vcuda_paced (gpu) && !vcuda_thread ()->credit.in_turn)
     vcuda_spend (gpu, ns);
 }

@@ -85,11 +85,9 @@ vcuda_spend (int gpu, int64_t ns)
 }
 
 void
-vcuda_empty_bucket (int gpu)
+vcuda_resume_bucket (int gpu)
 {
-  struct vcuda_usage_gpu *bucket = &vcuda_pages.usage->gpu[gpu];
-  __atomic_store_n (&bucket->refilled_ns, vcuda_now (), __ATOMIC_RELEASE);
-  __atomic_store_n (&bucket->balance_ns, 0, __ATOMIC_RELAXED);
+  __atomic_store_n (&vcuda_pages.usage->gpu[gpu].refilled_ns, vcuda_now (), __ATOMIC_RELEASE);
 }
 
 uint64_t

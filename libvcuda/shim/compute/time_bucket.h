@@ -18,8 +18,8 @@ int64_t vcuda_balance (int gpu, uint64_t cap_ns);
    paid for too.  */
 void vcuda_spend (int gpu, int64_t ns);
 
-/* In a turn the keeper decides: the bucket neither fills nor runs into debt meanwhile.  */
-void vcuda_empty_bucket (int gpu);
+/* After turns, in which the keeper's queue pays: the bucket fills again, from now on.  */
+void vcuda_resume_bucket (int gpu);
 
 /* How long it takes the balance to grow by NS, within the limits of one sleep.  */
 uint64_t vcuda_time_to_earn (int gpu, uint64_t ns);
