@@ -13,8 +13,10 @@ earned (uint32_t rate_ppm, int64_t ns)
 static int64_t
 least_of (const struct claimant *claimant)
 {
-  int64_t least = earned (claimant->rate_ppm, LEAST_SPAN_NS);
-  return least < LEAST_NS ? least : LEAST_NS;
+  /* It earns during its turn, too.  */
+  int64_t turn = TURN_NS - earned (claimant->rate_ppm, TURN_NS);
+  int64_t most = earned (claimant->rate_ppm, LEAST_SPAN_NS);
+  return turn < most ? turn : most;
 }
 
 void

@@ -22,10 +22,9 @@
 
 #define TURN_NS (15 * MS)
 #define SHORTEST_TURN_NS (MS / 2)
-/* A turn begins with a budget of at least this, so that passing turns costs little. For small
-   shares it is what they earn in LEAST_SPAN_NS.  */
-#define LEAST_NS (3 * MS)
-#define LEAST_SPAN_NS (20 * MS)
+/* A turn begins when there is enough for a whole one, so that passing turns costs little; a small
+   share does not wait longer for it than this.  */
+#define LEAST_SPAN_NS (200 * MS)
 #define START_NS (8 * TURN_NS)
 /* Saved while resting: a request after a pause does not wait for its budget.  */
 #define MOST_SAVED_NS (30 * MS)
