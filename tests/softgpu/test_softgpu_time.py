@@ -23,6 +23,12 @@ def gpu(tmp_path: Path) -> SoftGpu:
     return SoftGpu(tmp_path, *KIND)
 
 
+@pytest.fixture(params=[KIND, (), ("--no-preemption",), ("--mps",)], ids=" ".join)
+def any_gpu(tmp_path: Path, request: pytest.FixtureRequest) -> SoftGpu:
+    """A GPU of each clock."""
+    return SoftGpu(tmp_path, *request.param)
+
+
 def test_kernels_take_the_time_that_their_text_states(gpu: SoftGpu) -> None:
     milliseconds = gpu.virtual_client(
         """
@@ -70,8 +76,8 @@ def test_a_full_queue_uses_the_whole_device(gpu: SoftGpu, tmp_path: Path) -> Non
     assert printed["share"] == pytest.approx(1.0, abs=0.001)
 
 
-def test_streams_and_events_show_what_is_done(gpu: SoftGpu) -> None:
-    gpu.virtual_client("""
+def test_streams_and_events_show_what_is_done(any_gpu: SoftGpu) -> None:
+    any_gpu.virtual_client("""
 start()
 not_ready = cuda.CUresult.CUDA_ERROR_NOT_READY
 stream, other = ok(cuda.cuStreamCreate(0)), ok(cuda.cuStreamCreate(0))
@@ -169,8 +175,8 @@ say(own=own, clocks=clocks)
 
 
 @pytest.mark.alone
-def test_a_process_killed_while_it_has_the_device_stops_no_other(gpu: SoftGpu) -> None:
-    hog = gpu.start_client("""
+def test_a_process_killed_while_it_has_the_device_stops_no_other(any_gpu: SoftGpu) -> None:
+    hog = any_gpu.start_client("""
 start()
 function = kernel(b"spin")
 for _ in range(20):
@@ -179,30 +185,32 @@ say(queued=True)
 time.sleep(60)
 """)
     first_line(hog)
-    second = gpu.start_workload("busy", "--seconds", "2", "--kernel-us", "1000", "--async", "8")
+    second = any_gpu.start_workload("busy", "--seconds", "2", "--kernel-us", "1000", "--async", "8")
     hog.kill()
     hog.communicate()
     assert answer(second)["share"] > 0.85
 
 
 @pytest.mark.alone
-def test_many_processes_killed_while_launching_stop_no_other(gpu: SoftGpu) -> None:
-    survivor = gpu.start_workload("busy", "--seconds", "3", "--kernel-us", "100", "--async", "64")
+def test_many_processes_killed_while_launching_stop_no_other(any_gpu: SoftGpu) -> None:
+    survivor = any_gpu.start_workload(
+        "busy", "--seconds", "3", "--kernel-us", "100", "--async", "64"
+    )
     for _ in range(10):
-        rivals = [gpu.start_workload("busy", "--seconds", "60", "--kernel-us", "1")] * 1
+        rivals = [any_gpu.start_workload("busy", "--seconds", "60", "--kernel-us", "1")] * 1
         rivals.append(
-            gpu.start_workload("busy", "--seconds", "60", "--kernel-us", "1", "--async", "512")
+            any_gpu.start_workload("busy", "--seconds", "60", "--kernel-us", "1", "--async", "512")
         )
-        gpu.smi("-L")
+        any_gpu.smi("-L")
         for rival in rivals:
             rival.kill()
             rival.communicate()
     assert answer(survivor)["kernels"] > 1000
-    assert gpu.workload("busy", "--seconds", "0.5", "--kernel-us", "100")["kernels"] > 10
+    assert any_gpu.workload("busy", "--seconds", "0.5", "--kernel-us", "100")["kernels"] > 10
 
 
-def test_a_launch_waits_when_the_queue_is_full(gpu: SoftGpu) -> None:
-    printed = gpu.virtual_client("""
+def test_a_launch_waits_when_the_queue_is_full(any_gpu: SoftGpu) -> None:
+    printed = any_gpu.virtual_client("""
 start()
 function = kernel(b"spin")
 queued = 0
@@ -228,8 +236,10 @@ def test_stale_lock_of_a_dead_process_is_taken_over(gpu: SoftGpu) -> None:
         assert file.read(4) == bytes(4)
 
 
-def test_more_events_than_can_be_outstanding_are_stamped_each_at_its_moment(gpu: SoftGpu) -> None:
-    printed = gpu.virtual_client("""
+def test_more_events_than_can_be_outstanding_are_stamped_each_at_its_moment(
+    any_gpu: SoftGpu,
+) -> None:
+    printed = any_gpu.virtual_client("""
 start()
 function = kernel(b"spin")
 spin(function, 200_000_000)

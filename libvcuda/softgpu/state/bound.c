@@ -48,39 +48,33 @@ distance (const struct softgpu_gpu *device, unsigned slot)
   return (slot + SOFTGPU_MAX_SLOTS - device->current) % SOFTGPU_MAX_SLOTS;
 }
 
-/* Until the turn can come to SLOT; *OTHERS: whether another process has work.  */
+/* How long other processes keep the GPU from SLOT at least, without the switch to it.  */
 static uint64_t
-until_turn (struct softgpu_state *state, unsigned gpu, unsigned slot, bool *others)
+turns_of_others (struct softgpu_state *state, unsigned gpu, unsigned slot)
 {
   const struct softgpu_gpu *device = &state->gpu[gpu];
-  uint64_t sum = device->switch_left_ns;
-  *others = sum > 0;
-  if (softgpu_has_gpu (state, gpu, slot) || softgpu_is_current (state, gpu, slot)
-      || !device->current_generation)
-    return sum;
-  uint64_t left = device->slice_left_ns;
+  uint64_t sum = device->switch_left_ns, left = device->slice_left_ns, switch_ns = 0;
   unsigned other = device->current;
-  if (!softgpu_has_work (state, gpu, other))
-    other = softgpu_next_with_work (state, gpu, other);
   for (unsigned reached = 0; other != SOFTGPU_MAX_SLOTS && distance (device, other) >= reached
                              && distance (device, other) < distance (device, slot);
        other = softgpu_next_with_work (state, gpu, other))
     {
       uint64_t turn = least_turn (state, gpu, other);
       reached = distance (device, other) + 1;
-      *others = true;
-      sum += (turn < left ? turn : left) + state->switch_ns;
+      if (turn)
+        sum += switch_ns + (turn < left ? turn : left);
       left = state->slice_ns;
+      switch_ns = state->switch_ns;
     }
-  return sum + (*others ? 0 : state->switch_ns);
+  return sum;
 }
 
 struct search
 {
   struct softgpu_state *state;
   unsigned gpu, slot;
-  uint64_t turn; /* until a kernel can begin */
-  uint64_t stamp;
+  uint64_t turn;  /* until a kernel can begin */
+  uint64_t stamp; /* until a record can be stamped: others may have no more work then */
 };
 
 static uint64_t bound_of (const struct search *search, uint64_t number, unsigned depth);
@@ -97,11 +91,11 @@ row (const struct search *search, unsigned lane, uint64_t below, unsigned depth)
           = softgpu_command_at (search->state, search->gpu, search->slot, at - 1);
       if (command->kind == SOFTGPU_KERNEL)
         sum = larger (sum, search->turn) + command->left_ns;
-      else if (command->kind == SOFTGPU_RECORD)
+      else if (command->kind == SOFTGPU_RECORD && search->state->clock == SOFTGPU_UNKIND)
         sum = larger (sum, search->stamp);
       else if (softgpu_over_bus (command))
         sum += command->left_ns;
-      else if (command->after)
+      else if (command->kind == SOFTGPU_STREAM_WAIT && command->after)
         sum = larger (sum, bound_of (search, command->after - 1, depth + 1));
       at = command->next;
     }
@@ -154,9 +148,14 @@ softgpu_earliest_end (struct softgpu_state *state, unsigned gpu, unsigned slot,
                       struct softgpu_target target)
 {
   struct search search = { .state = state, .gpu = gpu, .slot = slot };
-  bool others;
-  search.turn = until_turn (state, gpu, slot, &others);
-  search.stamp = others && state->clock == SOFTGPU_UNKIND ? search.turn : 0;
+  const struct softgpu_gpu *device = &state->gpu[gpu];
+  if (softgpu_is_current (state, gpu, slot))
+    search.turn = search.stamp = device->switch_left_ns;
+  else if (state->clock != SOFTGPU_MPS && device->current_generation)
+    {
+      search.stamp = turns_of_others (state, gpu, slot);
+      search.turn = search.stamp + state->switch_ns;
+    }
   uint64_t least;
   if (target.scope == SOFTGPU_ONE)
     least = bound_of (&search, target.below - 1, 0);

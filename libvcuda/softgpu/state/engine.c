@@ -48,21 +48,25 @@ begin_kernels (struct softgpu_state *state, unsigned gpu)
   return any;
 }
 
-/* Lets everything happen that takes no time.  */
+static bool
+finish_all (struct softgpu_state *state, unsigned gpu)
+{
+  bool any = false;
+  FOR_BACKLOGGED (slot, state, gpu)
+  any |= softgpu_finish (state, gpu, slot);
+  return any;
+}
+
+/* Lets everything happen that takes no time. All that can end does so before the turn passes on: a
+   record of the only process with work needs no turn.  */
 static void
 settle (struct softgpu_state *state, unsigned gpu)
 {
-  bool changed;
   do
-    {
-      changed = false;
-      FOR_BACKLOGGED (slot, state, gpu)
-      changed |= softgpu_finish (state, gpu, slot);
-      changed |= softgpu_take_turn (state, gpu);
-      changed |= softgpu_start_copies (state, gpu);
-      changed |= begin_kernels (state, gpu);
-    }
-  while (changed);
+    while (finish_all (state, gpu))
+      continue;
+  while (softgpu_take_turn (state, gpu) || softgpu_start_copies (state, gpu)
+         || begin_kernels (state, gpu));
 }
 
 /* Whether a process waits for the current one's slice to end.  */

@@ -126,6 +126,7 @@ RUN = {
     "vcuda simulate trace.csv --nodes 100x8:H100:80GiB:4@public --quota gpuquota.json --json": How(
         before=TRACE
     ),
+    "softgpu time /run/softgpu --json": How(before="softgpu create /run/softgpu --gpus 2"),
     "softgpu fail /run/softgpu --call cuMemAlloc_v2 --nth 3 --error CUDA_ERROR_OUT_OF_MEMORY": How(
         before="softgpu create /run/softgpu --force --gpus 2"
     ),
