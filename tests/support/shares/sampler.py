@@ -2,8 +2,8 @@
 
 usage: sampler.py SOFTGPU ROOT CLOCK MOMENTS LIMITS-PAGE...
 
-A process of the clock's group. It sleeps until each of the MOMENTS, a JSON list of seconds after its
-start, and prints a JSON list of samples. While it reads, the virtual time stands still.
+A process of the clock's group. It sleeps until each of the MOMENTS, a JSON list of seconds from
+its start, and prints a JSON list of samples. While it reads, the virtual time stands still.
 """
 
 from __future__ import annotations
