@@ -104,8 +104,8 @@ demo: prepare-demo build ## two containers share one GPU, and what happens at th
 	@build/demo/bin/vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json
 
 .PHONY: bench
-bench: prepare-bench build ## measure what it costs; ONLY=start, ctr, agent, scrape, shim, crowd or scheduler runs one
-	@$(VENV)/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY)) --json-out build/bench.json
+bench: prepare-bench build ## measure what it costs; ONLY=start, ctr, agent, scrape, shim, crowd, scheduler or shares runs one
+	@$(VENV)/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY)) --json-out build/bench.json $(ARGS)
 
 .PHONY: soak
 soak: prepare build ## thousands of starts leave nothing and do not slow down; STARTS=10000, ENGINES='runc-v1 …'

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 
 # Run as `python -m tests.bench`; the tests' packages are found below tests/, as pytest finds them.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from bench import agent, crowd, ctr, result, scheduler, scrape, shim, start
+from bench import agent, crowd, ctr, result, scheduler, scrape, shares, shim, start
 
 GROUPS = {
     "start": start.measure,
@@ -19,6 +20,7 @@ GROUPS = {
     "shim": shim.measure,
     "crowd": crowd.measure,
     "scheduler": scheduler.measure,
+    "shares": shares.measure,
 }
 
 
@@ -26,9 +28,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("--only", choices=GROUPS)
     parser.add_argument("--json-out", default="build/bench.json")
+    parser.add_argument("--quick", action="store_true", help="shares: a short table")
+    parser.add_argument("--every", action="store_true", help="shares: tell every case")
+    parser.add_argument("--model", action="append", default=[], help="shares: part of its name")
+    parser.add_argument("--row", action="append", default=[], help="shares: part of its name")
     options = parser.parse_args()
     figures: list[result.Figure] = []
-    for name, measure in GROUPS.items():
+    groups = GROUPS | {
+        "shares": functools.partial(
+            shares.measure,
+            quick=options.quick,
+            models=options.model,
+            only=options.row,
+            every=options.every,
+        )
+    }
+    for name, measure in groups.items():
         if options.only in (None, name):
             found = measure(lambda text, name=name: print(f"[bench] {name}: {text}", flush=True))
             print(result.table(found), flush=True)

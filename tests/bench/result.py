@@ -13,7 +13,7 @@ class Figure:
     """`value` in `unit` against `goal` (None: none is set); lower is better.
 
     peers: what others need for the same, by name, in the same unit, as published or measured on a
-    like machine.
+    like machine. note: in which case the value was found.
     """
 
     name: str
@@ -21,6 +21,7 @@ class Figure:
     unit: str
     goal: float | None
     peers: dict[str, float]
+    note: str = ""
 
     @property
     def met(self) -> bool | None:
@@ -35,7 +36,7 @@ def table(figures: Sequence[Figure]) -> str:
         verdict = {None: "", True: "met", False: "MISS"}[figure.met]
         peers = ", ".join(f"{name} {value:g}" for name, value in figure.peers.items())
         row = f"{figure.name:34} {figure.value:>10.3g} {goal:>8}  {verdict:4}"
-        lines.append(f"{row}  {peers}  [{figure.unit}]")
+        lines.append(f"{row}  {peers}  [{figure.unit}]  {figure.note}".rstrip())
     return "\n".join(lines)
 
 

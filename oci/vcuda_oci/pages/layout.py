@@ -172,6 +172,9 @@ class LimitsGpu:
         "memory_bytes",
         "policy",
         "rate_ppm",
+        "turn",
+        "turn_held_ns",
+        "turn_waited_ns",
         "uuid",
         "weight",
     )
@@ -187,6 +190,9 @@ class LimitsGpu:
         weight: int,
         managed_memory: int = 0,
         context_bytes: int = 0,
+        turn: int = 0,
+        turn_held_ns: int = 0,
+        turn_waited_ns: int = 0,
     ) -> None:
         self.uuid = uuid
         self.memory_bytes = memory_bytes
@@ -197,6 +203,9 @@ class LimitsGpu:
         self.weight = weight
         self.managed_memory = managed_memory
         self.context_bytes = context_bytes
+        self.turn = turn  # the rest is the turn keeper's, and not written by limits_page
+        self.turn_held_ns = turn_held_ns
+        self.turn_waited_ns = turn_waited_ns
 
 
 def limits_page(

@@ -153,7 +153,10 @@ def read_limits(page: bytes) -> Limits:
     gpus = []
     for index in range(min(head[3], MAX_GPUS)):
         entry = _LIMITS_GPU.unpack_from(page, LIMITS_HEAD_SIZE + index * LIMITS_GPU_SIZE)
-        gpus.append(LimitsGpu(text_of(entry[0]), *entry[1:7], *entry[-2:]))
+        turn, _, _, held_ns, waited_ns = entry[7:12]
+        gpus.append(
+            LimitsGpu(text_of(entry[0]), *entry[1:7], *entry[-2:], turn, held_ns, waited_ns)
+        )
     return Limits(text_of(head[5]), head[4], head[6], gpus, head[7] != 0)
 
 

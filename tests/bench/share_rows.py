@@ -1,0 +1,166 @@
+"""The rows of the table of shares: which containers run together, and what is judged of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+
+from support.shares import loads
+from support.shares.judge import Outcome, Tenant, judge
+from support.shares.loads import Load
+
+# By what it measures: the value, lower is better.
+Judged = dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One run. `quick`: it stays in the short table."""
+
+    name: str
+    run: Callable[[Sequence[str]], Judged]
+    quick: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """goals: by what is measured, the goal and its unit."""
+
+    name: str
+    goals: dict[str, tuple[float, str]]
+    cases: list[Case]
+
+
+def points_off(outcome: Outcome, asked: Sequence[float]) -> float:
+    return max(
+        abs(100 * got.share - core) for got, core in zip(outcome.tenants, asked, strict=True)
+    )
+
+
+def uncounted(outcome: Outcome) -> float:
+    """Work outside of all turns, in points."""
+    return max(100 * (got.work - got.held) for got in outcome.tenants)
+
+
+def _together(tenants: Sequence[Tenant], quick: bool = False) -> Case:
+    cores = [one.core for one in tenants]
+
+    def run(options: Sequence[str]) -> Judged:
+        outcome = judge(options, tenants)
+        return {
+            "off": points_off(outcome, cores),
+            "lost": 100 * outcome.lost(sum(cores) / 100),
+            "work outside turns": uncounted(outcome),
+        }
+
+    return Case(_name(tenants), run, quick)
+
+
+def _name(tenants: Sequence[Tenant]) -> str:
+    """Tenants with the same load are told together."""
+    grouped = itertools.groupby(tenants, lambda one: one.load)
+    return ", ".join(
+        "/".join(str(one.core) for one in group) + f": {load.name if load else 'no process'}"
+        for load, group in ((load, list(group)) for load, group in grouped)
+    )
+
+
+def _shares(name: str, lost: float, cases: list[Case]) -> Row:
+    goals = {
+        "off": (2.0, "points"),
+        "lost": (lost, "% of the GPU"),
+        "work outside turns": (1.0, "points"),
+    }
+    return Row(name, goals, cases)
+
+
+def pairs() -> list[Row]:
+    rows = []
+    for first, second in [(30, 70), (50, 50), (20, 40), (90, 10)]:
+        chosen = (
+            itertools.combinations_with_replacement(loads.PAIRED, 2)
+            if first == second
+            else itertools.product(loads.PAIRED, repeat=2)
+        )
+        quick = {
+            (loads.AHEAD, loads.AHEAD),
+            (loads.WAITED, loads.MS_25),
+            (loads.MS_25, loads.WAITED),
+            (loads.GRAPHS, loads.COPIES),
+        }
+        cases = [
+            _together([Tenant(first, one), Tenant(second, other)], (one, other) in quick)
+            for one, other in chosen
+        ]
+        rows.append(_shares(f"two {first}/{second}", 3.0, cases))
+    return rows
+
+
+def several() -> list[Row]:
+    rows = []
+    for name, cores in [
+        ("three 10/30/60", [10, 30, 60]),
+        ("eight at 12", [12] * 8),
+        ("sixteen at 6", [6] * 16),
+    ]:
+        cases = [
+            _together([Tenant(core, load) for core in cores], load is loads.AHEAD)
+            for load in (loads.AHEAD, loads.WAITED, loads.MS_5, loads.MS_25, loads.GRAPHS)
+        ]
+        mixed = itertools.cycle(loads.PAIRED)
+        cases.append(
+            _together([Tenant(core, load) for core, load in zip(cores, mixed, strict=False)])
+        )
+        rows.append(_shares(name, 5.0, cases))
+    return rows
+
+
+def alone() -> list[Row]:
+    def case(core: int, load: Load, quick: bool) -> Case:
+        def run(options: Sequence[str]) -> Judged:
+            outcome = judge(options, [Tenant(core, load)])
+            return {"off": abs(100 * outcome.tenants[0].work - core)}
+
+        return Case(f"{core}: {load.name}", run, quick)
+
+    goal = {"off": (2.0, "points")}
+    cores = (10, 30, 50, 80)
+    one_stream = (
+        loads.AHEAD,
+        loads.MS_5,
+        loads.MS_300,
+        loads.GRAPHS,
+        loads.ONE_BLOCK,
+        loads.COPIES,
+    )
+    rows = [
+        Row(
+            "alone",
+            goal,
+            [case(core, load, core == 50) for core in cores for load in one_stream],
+        )
+    ]
+    for count in (2, 4, 8):
+        cases = [
+            case(core, load.on_streams(count), (core, count) == (50, 8))
+            for core in cores
+            for load in (loads.AHEAD, loads.MS_1, loads.GRAPHS)
+        ]
+        rows.append(Row(f"alone on {count} streams", goal, cases))
+    return [*rows, _beside_a_copy()]
+
+
+def _beside_a_copy() -> Row:
+    def run(options: Sequence[str]) -> Judged:
+        window_s, loops = 2.0, []
+        for bare in (False, True):
+            outcome = judge(options, [Tenant(50, loads.LONG_COPY)], window_s=window_s, bare=bare)
+            loops.append(outcome.tenants[0].report["kernels"])
+        return {"fewer loops": 100 * (1 - loops[0] / loops[1])}
+
+    return Row(
+        "alone, copies uncharged",
+        {"fewer loops": (2.0, "%")},
+        [Case(f"50: {loads.LONG_COPY.name}", run, True)],
+    )

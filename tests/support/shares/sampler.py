@@ -1,0 +1,75 @@
+"""Sample the GPU's account and the containers' pages at moments of a virtual clock.
+
+usage: sampler.py SOFTGPU ROOT CLOCK MOMENTS LIMITS-PAGE...
+
+A process of the clock's group. It sleeps until each of the MOMENTS, a JSON list of seconds from
+its start, and prints a JSON list of samples. While it reads, the virtual time stands still.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+from typing import Any
+
+from vcuda_oci.pages import page_reader
+
+# The child must not take part in the clock's group.
+OUTSIDE = {key: value for key, value in os.environ.items() if "SOFTCLOCK" not in key}
+OUTSIDE.pop("LD_PRELOAD", None)
+
+
+def account(softgpu: str, root: str) -> Any:
+    """The GPU's account as of the last look of any process, at most 10 ms ago."""
+    done = subprocess.run(
+        [softgpu, "time", root, "--json", "--as-is"],
+        env=OUTSIDE,
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    return json.loads(done.stdout)["gpus"]
+
+
+def page(path: str) -> Any:
+    with open(path, "rb") as file:
+        gpu = page_reader.read_limits(file.read()).gpus[0]
+    return {"held_ns": gpu.turn_held_ns, "waited_ns": gpu.turn_waited_ns, "words": gpu.turn >> 2}
+
+
+# struct softclock and struct thread_slot in libvcuda/softgpu/clock/slots.h
+HEAD, SLOT = struct.Struct("=4IQ"), struct.Struct("=2IQ2I")
+
+
+def wakes(clock: str) -> int:
+    """How often threads beside each process's first one have run: the keeper's, one of each GPU."""
+    with open(clock, "rb") as file:
+        state = file.read()
+    processes, _, _, used, _ = HEAD.unpack_from(state)
+    return sum(
+        SLOT.unpack_from(state, HEAD.size + number * SLOT.size)[0]
+        for number in range(processes, used)
+    )
+
+
+def main(softgpu: str, root: str, clock: str, moments: str, *pages: str) -> None:
+    begun = time.monotonic()
+    samples = []
+    for moment in json.loads(moments):
+        time.sleep(max(0.0, begun + moment - time.monotonic()))
+        samples.append(
+            {
+                "now": time.monotonic(),
+                "gpus": account(softgpu, root),
+                "pages": [page(path) for path in pages],
+                "wakes": wakes(clock),
+            }
+        )
+    print(json.dumps(samples))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
