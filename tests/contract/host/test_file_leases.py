@@ -51,8 +51,8 @@ from vcuda_oci.host.host import Host
 from vcuda_oci.model.gpu import Gpu
 facts = Host("", "600.1", "/usr/lib", [Gpu("GPU-0", 0, 0, 16 << 30, "Soft")])
 host.load = lambda root, cache: facts
-from vcuda_oci.start import apply_share as grant
-grant.host_of = lambda settings: facts
+from vcuda_oci.start import apply_share
+apply_share.host_of = lambda settings: facts
 from vcuda_hook.cli import main as cli
 sys.exit(cli.main(sys.argv[1:]))
 """
