@@ -1,6 +1,6 @@
 """Every setting, from the code: docs/settings.md on standard output, by `make pages`.
 
-Type and default are what config.py has, the meaning is what packaging/config.toml says above the
+Type and default are those of system/settings_file.py, the meaning is what packaging/config.toml says above the
 key, and what a setting takes is what the program itself says where it is given something else.
 """
 
