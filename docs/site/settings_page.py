@@ -1,7 +1,7 @@
 """Every setting, from the code: docs/settings.md on standard output, by `make pages`.
 
-Type and default are those of system/settings_file.py, the meaning is what packaging/config.toml says above the
-key, and what a setting takes is what the program itself says where it is given something else.
+Type and default come from vcuda_oci/system/settings_file.py, the meaning from the comment above the
+key in packaging/config.toml, and the accepted values from the program's own error for a wrong one.
 """
 
 from __future__ import annotations
