@@ -59,6 +59,7 @@ def main(address: str, node: str, state_dir: str, exemplars: str = settings_file
 
 
 async def _serve(address: str, name: str, state_dir: str, exemplars: bool) -> None:
+    # Late: these need packages that may be missing; main reports which.
     from .event_counts import EventCounts
     from .http_server import Server
     from .node_state import Node
