@@ -193,7 +193,7 @@ def test_where_pages_are_kept_open_what_a_container_added_is_taken_back(
                 assert node.ledger.cut_back() == ["hostile"]
 
 
-def test_where_pages_are_kept_open_a_leased_page_that_is_frozen_too_is_taken_back() -> None:
+def test_where_pages_are_kept_open_a_leased_and_frozen_page_is_taken_back() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # a tmpfs, as /run/vcuda is
         node = LeasedNode(folder)
         page = node.page("usage")
