@@ -55,7 +55,7 @@ def main() -> None:
 
 def page() -> str:
     """In the order of packaging/config.toml, which names every one."""
-    meanings = told()
+    meanings = documented()
     defaults = {key: _toml(settings_file._DEFAULTS[key]) for key in meanings}
     lines = [HEAD, "| setting | type | default |", "| --- | --- | --- |"]
     lines += [f"| [`{key}`](#{key}) | {_type(key)} | `{defaults[key]}` |" for key in meanings]
@@ -65,8 +65,8 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def told() -> dict[str, str]:
-    """What packaging/config.toml says of each: a comment is of the keys up to the next comment."""
+def documented() -> dict[str, str]:
+    """The comment on each key in packaging/config.toml; it covers the keys up to the next one."""
     found: dict[str, str] = {}
     words: list[str] = []
     begun = False
