@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from vcuda_oci.model.record import Record
 from vcuda_oci.system import files
 
 # Whether an example is slow is a question to the machine and to what else it does.
@@ -50,6 +52,17 @@ LONG = (
 # What programs change for their process, which here is that of all tests: a later write to a closed
 # socket would end them all.
 _CHANGED = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)
+
+
+def _set_in_init_only(record: Record, name: str, value: object) -> None:
+    # The check stands here because a start would pay for it. A test may build its case by a change.
+    code = sys._getframe(1).f_code
+    if code.co_name != "__init__" and "/vcuda_" in code.co_filename:
+        raise AttributeError(f"{type(record).__name__}.{name} is set after __init__")
+    object.__setattr__(record, name, value)
+
+
+Record.__setattr__ = _set_in_init_only  # type: ignore[method-assign, assignment]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -29,5 +29,5 @@ html_title = "vcuda"
 html_copy_source = False
 html_show_sphinx = False
 html_extra_path = ["index.html"]
-# Of the blocks: a prompt, its command, what it told.
+# Code blocks hold a prompt, its command and the output.
 highlight_language = "text"

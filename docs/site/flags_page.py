@@ -38,8 +38,8 @@ def _page() -> Iterator[str]:
     for parser in (build_parser(), agent._parser(), extender._parser()):
         yield from _of(parser)
     words = [REPOSITORY + "/build/softgpu/softgpu", "--help"]
-    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    yield from ["## softgpu", "", "```text", told.rstrip(), "```"]
+    output = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    yield from ["## softgpu", "", "```text", output.rstrip(), "```"]
 
 
 def _of(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Every setting, from the code: docs/settings.md on standard output, by `make pages`.
 
-Type and default are what config.py has, the meaning is what packaging/config.toml says above the
-key, and what a setting takes is what the program itself says where it is given something else.
+Type and default come from vcuda_oci/system/settings_file.py, the meaning from the comment above the
+key in packaging/config.toml, and the accepted values from the program's own error for a wrong one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
 
 def page() -> str:
     """In the order of packaging/config.toml, which names every one."""
-    meanings = told()
+    meanings = documented()
     defaults = {key: _toml(settings_file._DEFAULTS[key]) for key in meanings}
     lines = [HEAD, "| setting | type | default |", "| --- | --- | --- |"]
     lines += [f"| [`{key}`](#{key}) | {_type(key)} | `{defaults[key]}` |" for key in meanings]
@@ -65,8 +65,8 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def told() -> dict[str, str]:
-    """What packaging/config.toml says of each: a comment is of the keys up to the next comment."""
+def documented() -> dict[str, str]:
+    """The comment on each key in packaging/config.toml; it covers the keys up to the next one."""
     found: dict[str, str] = {}
     words: list[str] = []
     begun = False

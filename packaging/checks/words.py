@@ -1,4 +1,8 @@
-"""Refuses pronouns of persons for things: a process, a file or a GPU is "it" or its name."""
+"""Refuses pronouns of persons for things, and long names of tests.
+
+A process, a file or a GPU is "it" or its name. A test's name says case and outcome in eight words
+or so.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,9 @@ _PRONOUN = re.compile(
 # What stays: persons and the account "nobody".
 _MEANT = re.compile(r'\b(user|person|author|people)s? who\b|user nobody\b|"nobody"|\bNOBODY\b')
 _FOLDERS = ("oci", "runtime_hook", "plugin", "libvcuda", "packaging", "docs", "tests")
-_FILES = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
+_FILES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+_TEST = re.compile(r"^\s*(?:async )?def test_(\w+)", re.MULTILINE)
+_MOST_WORDS = 14
 # The check itself, its test, and files that are not written by hand.
 _SKIPPED = re.compile(r"(checks/words|unit/test_words)\.py$|\.(svg|json|xz)$")
 
@@ -25,8 +31,17 @@ def pronouns(path: str, text: str) -> Iterator[str]:
             yield f"{path}:{number}: '{match[0]}': write 'it' or name the thing"
 
 
+def long_names(path: str, text: str) -> Iterator[str]:
+    """Yield a line for each test whose name has too many words."""
+    for match in _TEST.finditer(text):
+        words = match[1].count("_") + 1
+        if words > _MOST_WORDS:
+            number = text.count("\n", 0, match.start(1)) + 1
+            yield f"{path}:{number}: a test's name of {words} words: name case and outcome only"
+
+
 def faults() -> Iterator[str]:
-    """Yield a line for each pronoun in the repository."""
+    """Yield a line for each pronoun and each long name in the repository."""
     listed = subprocess.run(
         ["git", "ls-files", *_FOLDERS, *_FILES], capture_output=True, text=True, check=True
     )
@@ -35,9 +50,12 @@ def faults() -> Iterator[str]:
             continue
         try:
             with open(path, encoding="utf-8") as file:
-                yield from pronouns(path, file.read())
+                text = file.read()
         except UnicodeDecodeError:
             continue  # a picture
+        yield from pronouns(path, text)
+        if path.startswith("tests/") and path.endswith(".py"):
+            yield from long_names(path, text)
 
 
 def main() -> int:

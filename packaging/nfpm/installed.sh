@@ -27,7 +27,7 @@ has_its_own_file_system() {
 if [ @PACKAGE@ = vcuda-runtime ]; then
   for spec in /var/run/cdi/vcuda.json /var/run/cdi/vcuda-*.json; do
     [ ! -e "$spec" ] || timeout 60 vcuda cdi generate --output "$spec" >/dev/null ||
-      say "$spec: still names what went; mend that, and run 'vcuda cdi generate --output $spec'"
+      say "$spec: still names the shim of the former version; correct the error above, and run 'vcuda cdi generate --output $spec'"
   done
 fi
 

@@ -70,7 +70,7 @@ def replaced_by_link(path: str, target: str) -> None:
         ("libcuda.so.1", "../../../../../../../../../..{trap}/libcuda.so.1"),
     ],
 )
-def test_a_compat_library_that_is_a_link_to_the_host_gives_nothing_of_the_host(
+def test_a_compat_library_that_links_to_the_host_gives_nothing_of_it(
     entry_point: EntryPoint, container: str, trap: Trap, name: str, target: str
 ) -> None:
     def linked(config: dict[str, Any], bundle: str) -> None:

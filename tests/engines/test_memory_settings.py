@@ -31,7 +31,7 @@ def gpus(product: Product, engine: Engine) -> list[dict[str, Any]]:
     return found
 
 
-def test_two_containers_fill_slices_of_one_gpu_that_add_up_to_more_than_it_has(
+def test_two_containers_fill_overcommitted_shares_of_one_gpu(
     runc: Engine, product: Product, container: str
 ) -> None:
     asked = asking(runc, core=30, memory_bytes=SLICE, gpu="0")

@@ -196,7 +196,7 @@ def is_the_small_one(gpus: str, small: Gpu) -> bool:
     )
 
 
-def test_a_tenant_of_a_mig_device_has_its_share_of_that_one_and_opens_no_other(
+def test_a_tenant_of_a_mig_device_has_its_share_and_opens_no_other(
     vcuda: Command, files: Files
 ) -> None:
     gpus = {gpu["name"]: gpu for gpu in vcuda.json("gpus")}

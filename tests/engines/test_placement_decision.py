@@ -40,7 +40,7 @@ def test_init_container_sidecar_and_two_containers_have_what_was_decided_for_eac
     }
 
 
-def test_a_static_pod_has_the_policy_that_it_names_and_a_place_of_the_nodes_choice(
+def test_a_static_pod_has_its_named_policy_and_is_placed_by_the_node(
     cluster_node: ClusterNode, container: str
 ) -> None:
     annotations = {**cluster_node.decision_annotations(main=1), "vcuda.io/policy": "best-effort"}

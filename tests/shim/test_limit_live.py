@@ -66,7 +66,7 @@ def allocate(node: Limited) -> Iterator[Any]:
         yield ask
 
 
-def test_a_process_that_was_refused_gets_memory_when_the_share_has_grown_and_not_when_it_shrinks(
+def test_a_refused_process_gets_memory_once_the_share_grows_but_not_when_it_shrinks(
     node: Limited, allocate: Any, capsys: Any
 ) -> None:
     assert allocate(1536) == ["CUDA_ERROR_OUT_OF_MEMORY", str(GIB), str(GIB)]
@@ -128,7 +128,7 @@ def test_a_busy_program_has_its_new_share_within_a_tenth_of_a_second(node: Limit
     assert shares[1] == pytest.approx(0.3, abs=0.03)
 
 
-def test_beside_elastic_neighbours_a_share_that_grows_is_had_and_what_it_gives_up_is_lent(
+def test_beside_an_elastic_neighbour_a_share_grows_and_what_it_loses_is_lent(
     node: Limited,
 ) -> None:
     guest, other = node.container(core="20"), node.container(core="30", policy="elastic")

@@ -44,7 +44,7 @@ def running_agent(program: str, node: PolicyNode) -> Iterator[Agent]:
         agent.end()
 
 
-def test_containers_have_what_others_leave_while_the_agent_runs_and_their_own_when_it_is_killed(
+def test_containers_borrow_while_the_agent_runs_and_have_their_own_after_its_kill(
     program: str, node: PolicyNode
 ) -> None:
     """How exactly they share is held in virtual time; here a busy machine takes from both."""

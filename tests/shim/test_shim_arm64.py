@@ -57,7 +57,7 @@ def test_two_of_three_pieces_fit(arm64_guest, arm64_client, family):
     assert arm64_guest.json(*EMULATED, arm64_client("leaks"), family, str(GIB)) == TWO_OF_THREE
 
 
-def test_a_driver_that_calls_itself_by_name_is_charged_once_and_hands_out_the_shim(
+def test_a_driver_that_calls_itself_is_charged_once_and_hands_out_the_shim(
     arm64, new_mock_guest, arm64_client
 ):
     guest = new_mock_guest(10_000_000, arm64, CC)

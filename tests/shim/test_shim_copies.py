@@ -75,7 +75,7 @@ def test_a_program_that_copies_or_sets_gets_its_percent(host, new_guest, client,
 
 
 @pytest.mark.parametrize("name", forms())
-def test_each_form_of_a_copy_and_of_a_set_is_paced_and_writes_what_it_should(
+def test_each_form_of_copy_and_set_is_paced_and_writes_correctly(
     host, new_guest, client, tmp_path, name
 ):
     guest = new_guest(share(host.uuids[0], GIB, 30), meter_copies=True)

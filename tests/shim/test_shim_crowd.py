@@ -79,9 +79,7 @@ def test_ten_thousand_processes_and_every_third_of_them_killed_wear_nothing_out(
     assert ledger(host.path) == {}
 
 
-def test_a_stopped_process_that_decides_on_a_refusal_is_waited_for_briefly_and_a_killed_one_never(
-    host, new_guest
-):
+def test_a_refusal_waits_briefly_for_a_stopped_process_and_never_for_a_killed_one(host, new_guest):
     """It holds the lock under which one process at a time may refuse."""
     guest = new_guest(share(host.uuids[0], MIB))
     hold = (

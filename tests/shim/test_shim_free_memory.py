@@ -104,7 +104,7 @@ seen = [ask()]
 )
 
 
-def test_a_new_limit_is_seen_at_once_by_a_program_that_asks_all_the_time(host, new_guest):
+def test_a_program_that_polls_free_memory_sees_a_new_limit_at_once(host, new_guest):
     guest = new_guest(share(host.uuids[0], 4 * GIB))
     code = BURST % 1 + (
         "print(json.dumps(seen), flush=True); sys.stdin.readline(); print(json.dumps(ask(1)))"

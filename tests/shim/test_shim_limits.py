@@ -20,9 +20,7 @@ stack, fifo, heap = (LIMIT.CU_LIMIT_STACK_SIZE, LIMIT.CU_LIMIT_PRINTF_FIFO_SIZE,
 )
 
 
-def test_what_a_limit_is_raised_by_is_charged_until_it_is_lowered_or_its_context_ends(
-    host, new_guest
-):
+def test_a_raise_of_a_limit_is_charged_until_lowered_or_its_context_ends(host, new_guest):
     code = (
         LIMITS
         + """
@@ -58,9 +56,7 @@ print(json.dumps([*seen, free_now(), put(heap, 9 << 20)]))
     ]
 
 
-def test_a_stack_for_every_thread_of_the_gpu_is_refused_where_the_slice_has_no_room_for_it(
-    host, new_guest
-):
+def test_a_stack_for_all_the_gpus_threads_is_refused_beyond_the_share(host, new_guest):
     code = LIMITS + "print(json.dumps([put(stack, 9 << 10), put(stack, 5 << 10)]))"
     growth = (4 << 10) * THREADS
     guest = new_guest(share(host.uuids[0], 2 * growth - 1))

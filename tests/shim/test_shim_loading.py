@@ -113,9 +113,7 @@ def mock_guest(new_mock_guest):
     return new_mock_guest(10_000_000)
 
 
-def test_a_driver_that_calls_itself_by_name_is_charged_once_and_hands_out_the_shim(
-    mock_guest, client
-):
+def test_a_driver_that_calls_itself_is_charged_once_and_hands_out_the_shim(mock_guest, client):
     assert mock_guest.json(client("mocked"), "10000000") == MOCKED
     usage = mock_guest.read_usage()
     assert usage.newer_symbols == 1

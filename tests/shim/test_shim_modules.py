@@ -98,9 +98,7 @@ def test_sixty_four_processes_killed_at_random_leave_the_drivers_own_ledger(
     assert held(guest) == {}
 
 
-def test_a_module_counts_while_it_is_loaded_and_one_that_does_not_fit_is_not_loaded(
-    host, new_guest, images
-):
+def test_a_module_is_charged_while_loaded_and_refused_if_it_does_not_fit(host, new_guest, images):
     code = (
         CALLS
         + """

@@ -182,10 +182,10 @@ def test_time_that_a_content_neighbour_leaves_is_lent(node: PolicyNode, tmp_path
 SHOWN = """
 import json, sys, time
 from vcuda_oci.pages import layout
-from vcuda_plugin.agent.compute.demand import TOLD_FROM, reading
+from vcuda_plugin.agent.compute.demand import DEMAND_FROM, reading
 def shown():
     with open(sys.argv[1], "rb") as usage:
-        usage.seek(layout.USAGE_HEAD_SIZE + TOLD_FROM)
+        usage.seek(layout.USAGE_HEAD_SIZE + DEMAND_FROM)
         return reading(usage.read(), 0, time.monotonic_ns())
 """
 # Half a second of one that has begun to wait.

@@ -39,9 +39,7 @@ def asks(process, count):
     return process.stdout.readline().strip()
 
 
-def test_a_page_cut_short_in_use_costs_no_process_its_life_nor_the_container_its_limit(
-    host, new_guest
-):
+def test_a_page_cut_short_in_use_ends_no_process_and_keeps_the_limit(host, new_guest):
     cut, neighbour = (new_guest(share(host.uuids[0], GIB)) for _ in range(2))
     first, second, third, beside = (holder(each) for each in (cut, cut, cut, neighbour))
     first.kill()
@@ -64,7 +62,7 @@ def test_a_page_cut_short_in_use_costs_no_process_its_life_nor_the_container_its
     assert ends == [("", SAID, 0), ("", "", 0), ("", "", 0)]
 
 
-def test_a_page_cut_short_behind_what_is_used_serves_running_processes_and_no_new_one(
+def test_a_page_cut_short_behind_its_used_part_serves_running_processes_only(
     host, new_guest, client
 ):
     guest = new_guest(share(host.uuids[0], GIB))

@@ -101,7 +101,7 @@ say(index=pynvml.nvmlDeviceGetIndex(event.device), xid=event.eventData)
     assert answer(client) == {"index": 1, "xid": 31}
 
 
-def test_a_gpu_that_falls_off_the_bus_is_lost_to_cuda_and_nvml_until_it_is_healed(
+def test_a_gpu_off_the_bus_is_lost_to_cuda_and_nvml_until_healed(
     gpu: SoftGpu,
 ) -> None:
     client = gpu.start_client(

@@ -46,6 +46,13 @@ def test_a_record_comes_back_as_it_was_written(whole: Any) -> None:
     assert text.count("\n") == 1
 
 
+def test_no_field_is_set_after_the_construction() -> None:
+    """tests/conftest.py refuses it in every test."""
+    code = compile("record.created = 1", "/oci/vcuda_oci/any.py", "exec")
+    with pytest.raises(AttributeError, match=r"Allocation\.created is set after __init__"):
+        exec(code, {"record": record()})
+
+
 def test_a_record_reads_by_eye() -> None:
     assert json.loads(record().dump()) == {
         "version": 1,

@@ -57,7 +57,7 @@ def test_any_decision_is_followed_exactly_or_refused(taken, request, order):
             assert share.core_percent + beside <= 100
 
 
-def test_policy_and_memory_are_the_requests_and_a_gpu_may_be_named_by_its_index():
+def test_policy_and_memory_come_from_the_request_and_an_index_names_a_gpu():
     terms = Terms("weighted", weight=300)
     placed = as_decided([GpuShare("2", 7, 30)], [], Request.of(30, None, terms=terms))
     assert isinstance(placed, Chosen)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcuda_oci.pages import layout
-from vcuda_plugin.agent.compute.demand import TOLD_FROM, TOLD_SIZE, Demand, Reading, reading
+from vcuda_plugin.agent.compute.demand import DEMAND_FROM, DEMAND_SIZE, Demand, Reading, reading
 
 MS = 1_000_000
 LOOK = 50 * MS
@@ -17,7 +17,7 @@ POINT = 10_000
 START = 10**12
 EVERY_GPU = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
 # The last that is read of the last GPU: long_until_ns.
-LAST_WORD_ENDS = EVERY_GPU - layout.USAGE_GPU_SIZE + TOLD_FROM + TOLD_SIZE
+LAST_WORD_ENDS = EVERY_GPU - layout.USAGE_GPU_SIZE + DEMAND_FROM + DEMAND_SIZE
 
 
 class Sign(NamedTuple):
@@ -170,7 +170,7 @@ def test_beside_a_long_kernel_no_container_counts_as_having_had_room() -> None:
 
 
 def told_by(page: bytes) -> bytes:
-    return page[layout.USAGE_HEAD_SIZE + TOLD_FROM :]
+    return page[layout.USAGE_HEAD_SIZE + DEMAND_FROM :]
 
 
 def page_of(**fields: int) -> bytes:

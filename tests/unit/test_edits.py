@@ -169,7 +169,7 @@ def test_a_rule_for_all_minors_of_a_gpus_major_opens_none() -> None:
     assert config_json.apply(edited, SHARE) == edited
 
 
-def test_a_mount_of_the_users_over_ours_is_replaced_and_all_others_stay_in_front() -> None:
+def test_a_users_mount_over_ours_is_replaced_and_others_stay_in_front() -> None:
     fake = {"destination": "/usr/local/vcuda/limits", "source": "/home/me/limits", "type": "bind"}
     proc = {"destination": "/proc", "type": "proc", "source": "proc"}
     parent = {"destination": "/usr/local/vcuda", "source": "/home/me", "type": "bind"}

@@ -38,7 +38,7 @@ def tell(series: AllSeries, now: float) -> list[tuple[str, int]]:
     return sent
 
 
-def test_a_container_in_a_loop_for_a_day_is_one_series_and_all_of_it_is_counted() -> None:
+def test_a_day_of_one_containers_restarts_is_one_series_counted_in_full() -> None:
     series, sent = AllSeries(0.0), []
     for second in range(24 * 3600):
         series.add(happened(at=1000.0 + second))

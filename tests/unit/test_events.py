@@ -36,7 +36,7 @@ def test_the_file_is_bounded_and_retains_the_newest(tmp_path, monkeypatch):
     assert sum(os.path.getsize(entry.path) for entry in os.scandir(tmp_path)) < 4500
 
 
-def test_an_event_that_cannot_be_sent_stops_no_other_and_a_broken_one_is_skipped(tmp_path):
+def test_an_unsendable_event_stops_no_other_and_a_broken_one_is_skipped(tmp_path):
     events.record(str(tmp_path / "missing"), "p", "claimed", "x", "lost")
     (tmp_path / events.NAME).symlink_to(tmp_path / "elsewhere")
     events.record(str(tmp_path), "p", "claimed", "x", "lost")

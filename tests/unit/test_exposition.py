@@ -190,7 +190,7 @@ def test_incremental_page_equals_a_newly_built_one(tenants: Tenants) -> None:
         assert pages.text(view, counts) == exposition.Pages().text(view, counts)
 
 
-def test_exemplars_name_the_last_allocation_of_each_bucket_where_the_name_may_be_as_long(
+def test_exemplars_name_each_buckets_last_allocation_unless_the_name_is_too_long(
     tenants: Tenants,
 ) -> None:
     counts = Counts()

@@ -159,7 +159,7 @@ USES = ELSEWHERE | {
 
 
 @pytest.mark.parametrize(("source", "name"), USES.values(), ids=USES)
-def test_each_use_of_files_by_path_is_refused_but_in_the_package_that_is_made_for_it(
+def test_each_use_of_files_by_path_is_refused_outside_the_package_for_it(
     source: str, name: str
 ) -> None:
     assert name in [line.partition(" in ")[0] for line in found(source)]

@@ -34,7 +34,7 @@ TAKEN = st.lists(
 
 
 @given(TAKEN, PARTS, st.sampled_from(["binpack", "spread", "topology"]))
-def test_each_part_is_of_another_gpu_and_what_the_scheduler_placed_so_the_node_gives(
+def test_each_part_gets_another_gpu_and_the_node_gives_what_the_scheduler_placed(
     taken: list[GpuShare], asked: list[Part], order: str
 ) -> None:
     placed = choose(NODE, taken, Request(asked), order)
@@ -51,7 +51,7 @@ def test_each_part_is_of_another_gpu_and_what_the_scheduler_placed_so_the_node_g
     assert isinstance(given, Chosen) and given.shares == shares
 
 
-def test_a_decision_of_other_amounts_or_of_a_gpu_that_is_not_here_is_none() -> None:
+def test_a_decision_of_other_amounts_or_of_an_absent_gpu_is_refused() -> None:
     request = Request([Part(30, GIB)] * 2, terms=Terms("elastic", 80))
 
     def reason(*shares: GpuShare) -> str:

@@ -81,7 +81,7 @@ def test_the_emptiest_is_not_a_mig_device_while_a_gpu_is_as_empty() -> None:
     assert given(Request.of(50, GIB), order="spread") == [("GPU-1", 50, 1)]
 
 
-def test_a_fault_of_a_gpu_is_its_mig_devices_and_a_fault_of_one_is_no_others() -> None:
+def test_a_gpus_fault_affects_all_its_mig_devices_and_one_devices_no_other() -> None:
     hint = "reset the GPU, or ask for less or another"
     wanted = Request.of(30, GIB, gpus=("0",))
     assert given(wanted, sick={"GPU-0": "Xid 79"}) == f"GPU-0 is unhealthy: Xid 79; {hint}"

@@ -88,9 +88,7 @@ def asking(**containers: dict[str, object]) -> dict[str, Any]:
     return {"metadata": {"uid": UID}, "spec": {"nodeName": "n", "containers": listed}}
 
 
-def test_what_is_asked_of_each_gpu_is_kept_by_container_and_nonsense_of_one_is_only_its_own() -> (
-    None
-):
+def test_amounts_are_kept_by_container_and_a_nonsensical_one_affects_no_other() -> None:
     pod = asking(
         parts={"": 2, "mem": "3k", "cores": 30},
         percent={"": "1", "mem-percentage": 50},

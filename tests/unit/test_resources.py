@@ -37,7 +37,7 @@ def test_gpu_offers_a_hundred_cores_its_memory_units_and_one_whole_gpu() -> None
     assert resources.devices(GPU, there, {"b"}, numa, 1) == [Device("a"), Device("b", False, 1)]
 
 
-def test_a_gpu_that_containers_share_has_as_many_ids_and_is_never_said_to_be_whole() -> None:
+def test_a_split_gpu_has_an_id_for_each_container_and_is_never_whole() -> None:
     there = [gpu("a", 16), gpu("b", 16)]
     split = resources.devices(GPU, there, {"b"}, {}, 1, 3)
     assert split == [Device(id, id[0] == "a") for id in ids(a=range(3), b=range(3))]

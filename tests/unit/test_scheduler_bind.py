@@ -48,7 +48,7 @@ def held(cluster: Cluster) -> dict[str, list[GpuShare]]:
 NODE = node("n", gpus_of("n", 16, 16))
 
 
-def test_a_pod_that_was_bound_by_someone_else_meanwhile_is_counted_as_it_was_bound() -> None:
+def test_a_pod_that_another_program_bound_meanwhile_is_counted_as_bound() -> None:
     bound = clusters.pod(
         "p",
         container(core=30, memory=16),

@@ -129,7 +129,7 @@ def test_a_binding_with_an_unknown_outcome_counts_for_a_while() -> None:
     assert (free(cluster), cluster.assumed) == ([100, 100], {})
 
 
-def test_a_binding_that_is_known_counts_until_a_list_that_was_begun_later_has_it_not() -> None:
+def test_a_known_binding_counts_until_a_list_begun_later_lacks_it() -> None:
     cluster = clusters.cluster(NODE)
     cluster.assume(ASSUMED, "n", Placed(holds=[GpuShare("GPU-n-0", GIB, 40)]), 1000)
     cluster.confirm("u", "n", 1001)
@@ -194,7 +194,7 @@ def test_bindings_at_once_over_commit_no_gpu_whatever_the_server_answers(
     assert cluster.assumed == {}
 
 
-def test_a_filter_takes_as_many_steps_in_a_large_cluster_as_in_a_small_one() -> None:
+def test_a_filter_takes_no_more_steps_in_a_large_cluster() -> None:
     ask = facts(clusters.pod("asking", container(core=30))).ask
     assert ask
 

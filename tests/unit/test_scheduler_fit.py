@@ -13,7 +13,7 @@ from support.clusters import container, gpus_of, node
 from support.samples import GIB
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.placement.choose import Refused
-from vcuda_plugin.extender.filter.fit import NOT_KNOWN, OTHER_GPU, TOLD, fit
+from vcuda_plugin.extender.filter.fit import MOST_OWN_REASONS, NOT_KNOWN, OTHER_GPU, fit
 from vcuda_plugin.extender.model.place import place
 
 MODELS = ["NVIDIA H100 80GB HBM3", "Tesla T4"]
@@ -150,7 +150,7 @@ def test_each_refused_node_has_a_reason() -> None:
 
 
 def test_many_refusing_nodes_share_one_reason_and_a_few_name_their_gpu() -> None:
-    names = [f"n{number}" for number in range(3 * TOLD)]
+    names = [f"n{number}" for number in range(3 * MOST_OWN_REASONS)]
     nodes = [node(name, gpus_of(name, 16)) for name in names]
     pods = [
         clusters.pod(
@@ -163,9 +163,9 @@ def test_many_refusing_nodes_share_one_reason_and_a_few_name_their_gpu() -> None
     ]
     _, refused, _ = reasons(*nodes, *pods, asked=clusters.ask(container(core=30)))
     assert [refused[name].startswith("largest free share") for name in names] == (
-        [True] * TOLD + [False] * 2 * TOLD
+        [True] * MOST_OWN_REASONS + [False] * 2 * MOST_OWN_REASONS
     )
-    assert {refused[name] for name in names[TOLD:]} == {"less is free than 30 %"}
+    assert {refused[name] for name in names[MOST_OWN_REASONS:]} == {"less is free than 30 %"}
 
 
 def test_node_without_the_agents_annotation_counts_by_its_capacity() -> None:

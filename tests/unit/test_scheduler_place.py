@@ -29,14 +29,14 @@ def held(answer: Placed | Refused) -> list[tuple[str, int]]:
     return sorted((share.uuid, share.core_percent) for share in answer.holds)
 
 
-def test_the_largest_container_is_placed_first_so_that_small_ones_leave_it_a_whole_gpu() -> None:
+def test_the_largest_container_is_placed_first_and_gets_a_whole_gpu() -> None:
     pod = ask(container("small", core=30), container("large", core=100))
     taken = [GpuShare("GPU-1", GIB, 10)]
     answer = place(gpus(16, 16), taken, pod, "spread")
     assert found(answer) == {"small": [("GPU-1", 30, 4)], "large": [("GPU-0", 100, 16)]}
 
 
-def test_an_init_container_runs_on_the_gpu_of_the_others_and_costs_only_what_is_more() -> None:
+def test_an_init_container_runs_on_the_others_gpu_and_costs_only_the_excess() -> None:
     pod = ask(container("main", core=60), inits=(container("first", core=80),))
     answer = place(gpus(16, 16), [], pod, "binpack")
     assert found(answer) == {"first": [("GPU-0", 80, 12)], "main": [("GPU-0", 60, 9)]}

@@ -159,9 +159,7 @@ def test_every_pod_of_a_generated_trace_is_understood() -> None:
         assert ask and ask.core == pod.core * pod.count
 
 
-def test_a_pod_that_only_its_quota_keeps_off_gets_the_reason_and_waits_for_its_own_namespace() -> (
-    None
-):
+def test_a_pod_refused_by_its_quota_alone_waits_for_its_own_namespace() -> None:
     pods = [
         TracePod("first", 0, duration=10, core=60, namespace="team"),
         TracePod("over", 1, core=50, namespace="team"),

@@ -33,7 +33,7 @@ def between(far: list[list[int]], some: Any) -> int:
 
 
 @given(questions())
-def test_no_set_is_nearer_and_of_equal_ones_the_nearest_stay_and_then_the_first_counts(
+def test_no_set_is_nearer_and_ties_leave_the_nearest_then_take_the_first(
     question: Question,
 ) -> None:
     far, candidates, count, beside = question

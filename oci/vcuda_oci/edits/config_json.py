@@ -28,7 +28,7 @@ def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
     linux = _child(edited, "linux", {})
     devices = _child(linux, "devices", [])
     rules = _child(_child(linux, "resources", {}), "devices", [])
-    for node in edits.not_granted:
+    for node in edits.denied:
         devices[:] = [item for item in devices if not _is_node(item, node)]
         rules[:] = [rule for rule in rules if not _allows(rule, node)]
     majors = edits.majors()

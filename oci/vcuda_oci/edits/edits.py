@@ -52,21 +52,21 @@ class Paths:
 class Edits:
     """The changes to a container.
 
-    devices: nodes that it gets. not_granted: nodes of other GPUs, which are removed if the engine
+    devices: nodes that it gets. denied: nodes of other GPUs, which are removed if the engine
     or an earlier edit added them. mounts: (source, destination, options). hooks: (hook point, OCI
     hook object).
     """
 
     def __init__(self) -> None:
         self.devices: list[DeviceNode] = []
-        self.not_granted: list[DeviceNode] = []
+        self.denied: list[DeviceNode] = []
         self.mounts: list[tuple[str, str, list[str]]] = []
         self.hooks: list[tuple[str, dict[str, Any]]] = []
 
     def majors(self) -> set[int]:
         """The majors under which another GPU has a node, or could get one."""
         gpus = [node for node in self.devices if device_nodes.is_gpu(node.path)]
-        return {node.major for node in [*self.not_granted, *gpus]}
+        return {node.major for node in [*self.denied, *gpus]}
 
 
 def edits_for(
@@ -128,7 +128,7 @@ def edits_for(
 def _add_devices(
     edits: Edits, allocation: Allocation, host: Host, requested: Collection[str]
 ) -> None:
-    granted = []
+    allowed = []
     for share in allocation.shares:
         gpu = host.gpu(share.uuid)
         node = host.nodes.get(f"nvidia{gpu.minor}") if gpu else None
@@ -141,7 +141,7 @@ def _add_devices(
         if node not in edits.devices:  # MIG devices share their GPU's node
             edits.devices.append(node)
         own = host.gpu_nodes.get(share.uuid, [])
-        granted += own
+        allowed += own
         access = device_nodes.access_files(host.root + device_nodes.KERNEL, gpu) if gpu else []
         if access and len([name for name in own if name in host.nodes]) < len(access):
             raise VcudaError(
@@ -152,9 +152,9 @@ def _add_devices(
     of_gpus = {name for owned in host.gpu_nodes.values() for name in owned}
     for name, node in host.nodes.items():
         is_gpu = name.startswith("nvidia") and name[len("nvidia") :].isdigit()
-        is_granted = node in edits.devices if is_gpu else name not in of_gpus or name in granted
-        if not is_granted:
-            edits.not_granted.append(node)
+        is_allowed = node in edits.devices if is_gpu else name not in of_gpus or name in allowed
+        if not is_allowed:
+            edits.denied.append(node)
         elif not is_gpu and device_nodes.is_wanted(name, requested):
             edits.devices.append(node)
 

@@ -1,4 +1,4 @@
-"""The base of values with fields that are not assigned again."""
+"""The base of values with fields that are not assigned again: tests/conftest.py refuses it."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Creation:
         self.is_deleted_here, self.has_left = is_deleted_here, has_left
 
 
-class Grant:
+class ClaimedShare:
     """A claimed share and the edits that give it. driver_root: where the device nodes are."""
 
     def __init__(
@@ -89,7 +89,7 @@ def give(
     raw: request.RawRequest,
     settings: Config,
     creation: Creation,
-    apply: Callable[[Grant], None],
+    apply: Callable[[ClaimedShare], None],
 ) -> str:
     """Claim the container's share, have `apply` give it to the container, and record the event.
 
@@ -98,34 +98,34 @@ def give(
     """
     began = time.monotonic()
     try:
-        granted = grant(container, raw, settings, creation)
-        if granted is None:
+        claimed = claim_share(container, raw, settings, creation)
+        if claimed is None:
             return ""
-        _note_mount_points(granted, creation, container.rootfs)
+        _note_mount_points(claimed, creation, container.rootfs)
         try:
-            apply(granted)
+            apply(claimed)
         except BaseException:
-            granted.undo(creation)
+            claimed.undo(creation)
             raise
     except NotKnownYetError:
         raise
     except VcudaError as error:
         record_refusal(container, settings, creation.program, error)
         raise
-    allocation, seconds = granted.allocation, time.monotonic() - began
-    if granted.is_new:
-        granted.ledger.record_event(events.CLAIMED, allocation, events.of(allocation), seconds)
+    allocation, seconds = claimed.allocation, time.monotonic() - began
+    if claimed.is_new:
+        claimed.ledger.record_event(events.CLAIMED, allocation, events.of(allocation), seconds)
     elif allocation.claimant[0] == creation.claimant:
-        granted.ledger.record_event(events.TAKEN_OVER, allocation, events.of(allocation), seconds)
+        claimed.ledger.record_event(events.TAKEN_OVER, allocation, events.of(allocation), seconds)
     return allocation.id
 
 
-def _note_mount_points(granted: Grant, creation: Creation, root: str) -> None:
+def _note_mount_points(claimed: ClaimedShare, creation: Creation, root: str) -> None:
     # The low-level runtime refuses a second creation: the list is of the first one.
-    is_of_another = granted.allocation.claimant[0] != creation.claimant
+    is_of_another = claimed.allocation.claimant[0] != creation.claimant
     if root and not is_of_another:
-        folder = f"{granted.ledger.containers}/{granted.allocation.id}"
-        mount_points.note(folder, root, [place for _, place, _ in granted.edits.mounts])
+        folder = f"{claimed.ledger.containers}/{claimed.allocation.id}"
+        mount_points.note(folder, root, [place for _, place, _ in claimed.edits.mounts])
 
 
 def record_refusal(container: Container, settings: Config, program: str, error: VcudaError) -> None:
@@ -149,9 +149,9 @@ def _owner(container: Container) -> Owner:
         return Owner(container.id, container.id)
 
 
-def grant(
+def claim_share(
     container: Container, raw: request.RawRequest, settings: Config, creation: Creation
-) -> Grant | None:
+) -> ClaimedShare | None:
     """Claim the container's share; None: the settings do not let the request count.
 
     Raises VcudaError with nothing claimed.
@@ -171,7 +171,7 @@ def grant(
     facts = host_of(settings)
     ledger = Ledger(settings.state_dir, creation.program)
     allocation, is_new = _claim(ledger, facts, wanted, raw, settings)
-    granted = Grant(ledger, allocation, is_new, edits.Edits(), facts.root)
+    claimed = ClaimedShare(ledger, allocation, is_new, edits.Edits(), facts.root)
     try:
         gpus = [gpu for share in allocation.shares if (gpu := facts.gpu(share.uuid))]
         requirements.check(container.environment, facts, gpus)
@@ -187,13 +187,13 @@ def grant(
         )
         libraries = rootfs.library_folder(container)
         own = image_libraries.find(container, facts.libraries)
-        granted.edits = edits.edits_for(allocation, facts, paths, libraries, parts, own)
+        claimed.edits = edits.edits_for(allocation, facts, paths, libraries, parts, own)
         if not facts.root:
-            device_nodes.link_numbers(granted.edits.devices)
+            device_nodes.link_numbers(claimed.edits.devices)
     except BaseException:
-        granted.undo(creation)
+        claimed.undo(creation)
         raise
-    return granted
+    return claimed
 
 
 def _counts(container: Container, raw: request.RawRequest, settings: Config) -> bool:

@@ -19,7 +19,7 @@ from ..model.errors import VcudaError
 from ..system import settings_file
 from ..system.settings_file import Config
 from . import apply_share
-from .apply_share import Creation, Grant
+from .apply_share import ClaimedShare, Creation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def share_gpu(
     Raises VcudaError with nothing claimed.
     """
 
-    def edit(granted: Grant) -> None:
-        edited = config_json.apply(container.spec, granted.edits)
+    def edit(claimed: ClaimedShare) -> None:
+        edited = config_json.apply(container.spec, claimed.edits)
         bundle.replace_config(command.config_path, edited)
 
     return apply_share.give(container, raw, settings, creation, edit)

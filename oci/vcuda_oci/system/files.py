@@ -36,7 +36,7 @@ def read_settings(path: str, limit: int = 64 << 20) -> bytes:
 
         if error.errno == errno.ENXIO:  # a socket
             raise trusted_file.not_regular(path) from error
-        return trusted_file.read_linked(path)
+        return trusted_file.read_linked(path, read)
     try:
         status, owners = os.fstat(fd), (0, os.geteuid())
         for each in (status, os.stat(os.path.dirname(path) or ".")):

@@ -22,7 +22,11 @@ import os
 import stat
 
 from ..model.errors import VcudaError
-from . import files, kernel_tables
+from . import kernel_tables
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _MOST_LINKS = 16
 _TRIES = 10  # an update of the ConfigMap can remove the folder during one attempt
@@ -30,11 +34,11 @@ _NO_NUMBER = 65534  # Source: linux/highuid.h, DEFAULT_OVERFLOWUID
 _ACL = "system.posix_acl_access"
 
 
-def read_linked(path: str) -> bytes:
-    """Read the target of the symlink `path`. Raises VcudaError, OSError."""
+def read_linked(path: str, read: Callable[[str], bytes]) -> bytes:
+    """Have `read` read the target of the symlink `path`. Raises VcudaError, OSError."""
     for _ in range(_TRIES):
         try:
-            return files.read(_target(path))
+            return read(_target(path))
         except FileNotFoundError:
             continue
     # Not FileNotFoundError: a missing settings file means the defaults.

@@ -24,7 +24,7 @@ def command() -> int:
 
 def main(argv: Sequence[str]) -> int:
     if argv[:1] == ["simulate"]:
-        from ..simulate.command import main as simulate
+        from ..simulate.command import main as simulate  # late: only for this verb
 
         for number in (signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)

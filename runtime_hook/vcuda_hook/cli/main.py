@@ -122,7 +122,7 @@ def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int
 
 def _simulate(words: Sequence[str]) -> int:
     """`vcuda simulate` has its own option parser."""
-    from .simulate import simulate
+    from .simulate import simulate  # late, as each verb's module
 
     try:
         simulate(words)

@@ -58,7 +58,7 @@ def attach(
     nodes = [(_node_mount(driver_root, node, process), node) for node in edits.devices]
     try:
         id, majors = container.state.id, edits.majors()
-        device_rules.change(process, id, edits.devices, edits.not_granted, majors)
+        device_rules.change(process, id, edits.devices, edits.denied, majors)
     except (OSError, NotImplementedError) as error:
         raise VcudaError(f"no device rule can be changed: {error}", "cgroup", _HINT) from error
     # The container's root user and group as ids of the host.
@@ -74,7 +74,7 @@ def attach(
             _lay(inside, place, mount, place in again)
         for host_node, node in nodes:
             _make_node(inside, node, host_node)
-        for node in edits.not_granted:
+        for node in edits.denied:
             _remove_node(inside, node)
     finally:
         syscalls.set_file_ids(0, 0)

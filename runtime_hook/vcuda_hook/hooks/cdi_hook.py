@@ -63,12 +63,12 @@ def _finish(container: Container, settings: Config, state: State) -> None:
         shim = os.path.realpath(apply_share.SHIM)
         for path, source in edits.over_image_libraries(own, facts, shim).items():
             more.mounts.append((source, path, edits.READ_ONLY))
-        more.not_granted = _opened_by_a_wide_rule(container, facts, gpus)
+        more.denied = _opened_by_a_wide_rule(container, facts, gpus)
     writable = _writable_again(container, settings, facts)
     more.mounts += writable
     if command := _procfs_hook(container.rootfs, settings, gpus):
         more.hooks.append(edits.procfs_hook(edits.Paths("", "", [], [], command)))
-    if not more.mounts and not more.hooks and not more.not_granted:
+    if not more.mounts and not more.hooks and not more.denied:
         return
     from . import attach  # late: ctypes, only if there is something to mount
 

@@ -41,13 +41,13 @@ def _create(
     created = created_container.find(kind, state)
     creation = apply_share.Creation(created.runtime, created.pid, names.HOOK_PROGRAM)
 
-    def give(granted: apply_share.Grant) -> None:
+    def give(claimed: apply_share.ClaimedShare) -> None:
         from . import attach  # late: ctypes, only for a container with a share
 
         try:
-            attach.attach(granted.edits, created, container.rootfs, granted.driver_root)
+            attach.attach(claimed.edits, created, container.rootfs, claimed.driver_root)
             # The runtime has read its list of hooks before.
-            attach.run_hooks(granted.edits, "createRuntime", created.pid)
+            attach.run_hooks(claimed.edits, "createRuntime", created.pid)
         except OSError as error:
             raise VcudaError(
                 f"its first process cannot be reached: {error.strerror}",

@@ -88,15 +88,15 @@ class _Load(ctypes.Structure):
     ]
 
 
-def prologue(granted: list[Number], denied: list[Number]) -> bytes:
-    """Instructions that allow reading and writing the character devices `granted` and deny
+def prologue(allowed: list[Number], denied: list[Number]) -> bytes:
+    """Instructions that allow reading and writing the character devices `allowed` and deny
     `denied`.
 
     Other accesses continue with the program that follows, with the context still in R1.
     """
     code = b""
-    for major, minor in granted + denied:
-        answer = 1 if (major, minor) in granted else 0
+    for major, minor in allowed + denied:
+        answer = 1 if (major, minor) in allowed else 0
         steps = [
             (_LOAD_W, _R2, _R1, _ACCESS_TYPE, 0),
             (_AND_K, _R2, 0, 0, 0xFFFF),
@@ -117,14 +117,14 @@ def prologue(granted: list[Number], denied: list[Number]) -> bytes:
     return code
 
 
-def change(cgroup: str, granted: list[Number], denied: list[Number]) -> None:
+def change(cgroup: str, allowed: list[Number], denied: list[Number]) -> None:
     """Put these rules before those of the cgroup at this path; a second call changes nothing.
 
     A cgroup without a program denies nothing. Raises OSError.
     """
     folder = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        ours = prologue(granted, denied)
+        ours = prologue(allowed, denied)
         for program_id in _attached(folder):
             old = _by_id(program_id)
             try:

@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 def change(
     process: int,
     container_id: str,
-    granted: list[DeviceNode],
+    allowed: list[DeviceNode],
     denied: list[DeviceNode],
     majors: Collection[int] = (),
 ) -> None:
-    """Allow a container to read and write the nodes `granted`, and deny `denied`; a second call
+    """Allow a container to read and write the nodes `allowed`, and deny `denied`; a second call
     changes nothing.
 
     process: a descriptor of /proc/<pid> of one of its processes. majors: rules for all minors of
     these are removed, because they could allow `denied`. Raises OSError: the kernel refuses, no
     hierarchy has device rules, or the rules would apply to other containers.
     """
-    if not granted and not denied:
+    if not allowed and not denied:
         return
     folder, is_v2 = own_cgroup(process)
     if is_v2:
         for place in up_to_scope(folder, container_id, own_folder()):
-            device_program.change(place, _numbers(granted), _numbers(denied))
+            device_program.change(place, _numbers(allowed), _numbers(denied))
         return
     if not _allows_all(folder):
         for major in sorted(majors):
             _write(f"{folder}/devices.deny", f"c {major}:* rw")
-    for name, nodes, access in (("allow", granted, "rw"), ("deny", denied, "rwm")):
+    for name, nodes, access in (("allow", allowed, "rw"), ("deny", denied, "rwm")):
         for major, minor in _numbers(nodes):
             _write(f"{folder}/devices.{name}", f"c {major}:{minor} {access}")
 

@@ -49,6 +49,7 @@ def main() -> None:
     if not alone and not (kind == POSTSTOP and len(rest) <= 1):
         _to_stderr(USAGE)
         sys.exit(2)
+    # Late imports: every ended container runs poststop, which needs none of these modules.
     try:
         state = hook_state.parse_state(hook_state.read())
         if kind == CDI and state.status == "stopped":
@@ -56,23 +57,23 @@ def main() -> None:
         if kind == BY_STATUS:
             kind = POSTSTOP if state.status == "stopped" else "createRuntime"
         if kind not in _AT_END and state.bundle == "/":
-            from . import created_container
+            from . import created_container  # late, as said above
 
             state.bundle = created_container.bundle_of(state)
         if kind == POSTSTOP:
             poststop.release(settings_file.load(settings), rest[0] if rest else "", state)
         elif kind == CDI_STOPPED:
-            from . import cdi_stopped
+            from . import cdi_stopped  # late, as said above
 
             cdi_stopped.clean_up(settings, state)
         elif kind == CDI:
-            from . import cdi_hook, cdi_stopped, created_container
+            from . import cdi_hook, cdi_stopped, created_container  # late, as said above
 
             cdi_hook.finish(settings, state)
             if created_container.is_kept():
                 cdi_stopped.clean_up_at_end(settings, state)
         else:
-            from . import create  # every ended container comes here; avoid the imports above
+            from . import create  # late, as said above
 
             create.create(kind, settings, state)
     except (VcudaError, OSError) as error:
@@ -80,7 +81,7 @@ def main() -> None:
         line = with_id(f"{names.HOOK_PROGRAM}: {error}", allocation)
         _to_stderr(line + "\n")
         if kind not in _AT_END:
-            from . import created_container
+            from . import created_container  # late, as said above
 
             created_container.report_to_engine(line, allocation)
             sys.exit(1)

@@ -33,7 +33,7 @@ def allocate(node: AgentNode, resource: str, *ids: str) -> Any:
     return node.kubelet.plugins[resource].stub.Allocate(request, timeout=10)
 
 
-def test_each_hundredth_of_a_gpu_and_each_256_mib_are_offered_with_numa_on_the_cores(
+def test_core_ids_are_hundredths_with_their_numa_node_and_memory_ids_256_mib(
     node: AgentNode,
 ) -> None:
     first, second = uuids(node)

@@ -117,7 +117,7 @@ CONTRAST = """
 
 
 @pytest.mark.parametrize("render", [usage_page.render, graph_page.render])
-def test_on_a_phone_nothing_lies_beyond_the_edge_and_dark_is_as_readable_as_light(
+def test_the_page_fits_a_phone_and_is_readable_in_dark_mode(
     tenants: Tenants, tmp_path: Path, render: Any
 ) -> None:
     page = render(busy_node(tenants))

@@ -16,7 +16,7 @@ from support.watched_pods import CORE, NODE, WatchedPods
 ASKS = {"main": {CORE: 30}}
 
 
-def test_a_pods_service_account_and_its_authority_lead_to_the_api_and_no_others_do(
+def test_only_the_pods_own_service_account_and_authority_lead_to_the_api(
     pods: WatchedPods, tmp_path: Path
 ) -> None:
     if os.geteuid() != 0 or shutil.which("openssl") is None:

@@ -267,7 +267,7 @@ def test_processes_of_the_agent_reach_pages_of_ended_containers(
         assert os.fstat(page.fileno()).st_size == layout.USAGE_SIZE
 
 
-def test_a_claim_without_room_cuts_a_frozen_page_without_a_name_that_was_written_to(
+def test_a_claim_without_room_cuts_a_frozen_nameless_page_that_has_grown(
     ledger: Ledger, gone: str
 ) -> None:
     with open(gone, "r+b") as page:

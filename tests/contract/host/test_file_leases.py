@@ -51,8 +51,8 @@ from vcuda_oci.host.host import Host
 from vcuda_oci.model.gpu import Gpu
 facts = Host("", "600.1", "/usr/lib", [Gpu("GPU-0", 0, 0, 16 << 30, "Soft")])
 host.load = lambda root, cache: facts
-from vcuda_oci.start import apply_share as grant
-grant.host_of = lambda settings: facts
+from vcuda_oci.start import apply_share
+apply_share.host_of = lambda settings: facts
 from vcuda_hook.cli import main as cli
 sys.exit(cli.main(sys.argv[1:]))
 """
@@ -193,7 +193,7 @@ def test_where_pages_are_kept_open_what_a_container_added_is_taken_back(
                 assert node.ledger.cut_back() == ["hostile"]
 
 
-def test_where_pages_are_kept_open_a_leased_page_that_is_frozen_too_is_taken_back() -> None:
+def test_where_pages_are_kept_open_a_leased_and_frozen_page_is_taken_back() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # a tmpfs, as /run/vcuda is
         node = LeasedNode(folder)
         page = node.page("usage")

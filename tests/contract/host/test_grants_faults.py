@@ -46,7 +46,7 @@ def killed_at(at: int, act: Callable[[], Any]) -> bool:
 @pytest.mark.parametrize(
     ("moment", "writes"), [("first grant", 4), ("another grant", 1), ("end", 4)]
 )
-def test_an_arbiter_killed_at_any_write_leaves_a_page_that_ends_and_that_the_next_mends(
+def test_an_arbiter_killed_at_any_write_leaves_expiring_grants_that_the_next_repairs(
     tmp_path: Any, moment: str, writes: int
 ) -> None:
     killed, at = True, 0

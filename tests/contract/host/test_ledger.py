@@ -308,7 +308,7 @@ def test_no_link_in_the_place_of_a_page_is_cut(ledger: Ledger, tmp_path: Any) ->
     assert os.path.getsize(f"{tmp_path}/precious") == 2 * layout.USAGE_SIZE
 
 
-def test_where_the_folder_has_no_file_system_of_its_own_no_open_file_is_cut(ledger: Ledger) -> None:
+def test_a_folder_without_its_own_file_system_has_no_open_file_cut(ledger: Ledger) -> None:
     """It may be any user's."""
     put(ledger, record())
     with open(ledger.containers + "/box/usage", "rb") as page:

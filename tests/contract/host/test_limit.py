@@ -188,7 +188,7 @@ def test_invalid_or_excessive_limit_is_one_line_and_changes_nothing(
     assert [node.share("box")] == old
 
 
-def test_what_a_dead_container_holds_is_room_that_is_taken_only_when_it_is_needed(
+def test_a_dead_containers_share_is_taken_only_when_its_room_is_needed(
     node: Node,
 ) -> None:
     node.add_record("box", GpuShare("GPU-0", 4 * GIB, 30))
@@ -270,7 +270,7 @@ def test_a_named_slice_changes_as_containers_do(node: Node) -> None:
     assert node.share("cdi@train") == GpuShare("GPU-0", 6 * GIB, 30)
 
 
-def test_overcommitted_memory_grows_as_far_as_it_is_promised_and_other_memory_as_there_is(
+def test_managed_memory_grows_into_the_overcommit_and_other_memory_does_not(
     tmp_path: Any, capsys: Any
 ) -> None:
     node = Node(str(tmp_path), overcommit=2)

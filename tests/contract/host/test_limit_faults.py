@@ -61,7 +61,7 @@ def said_by(share: GpuShare) -> tuple[int, ...]:
     )
 
 
-def test_a_change_that_is_killed_anywhere_promises_nothing_twice_and_is_ended_by_the_next(
+def test_a_change_killed_anywhere_promises_nothing_twice_and_the_next_completes_it(
     arbiter_node: ArbiterNode, tmp_path: Any
 ) -> None:
     """The next is a claim that lacks room; or the container's restart."""
@@ -141,7 +141,7 @@ def test_container_restarted_during_a_change_gets_the_new_share(
     assert arbiter_node.ledger.get("box") == again
 
 
-def test_a_change_without_space_is_one_line_and_the_share_is_the_old_or_ended_by_the_next(
+def test_a_change_without_space_keeps_the_old_share_or_the_next_completes_it(
     arbiter_node: ArbiterNode,
 ) -> None:
     at, came = 0, True

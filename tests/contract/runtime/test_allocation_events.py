@@ -87,7 +87,7 @@ def test_the_time_to_give_a_share_is_reported_and_counted(node: Node) -> None:
     assert (sum(counts.starts), counts.start_seconds) == (2, sum(seconds.values()))
 
 
-def test_a_pods_container_is_taken_over_by_its_next_instance_and_swept_at_the_end(
+def test_the_next_instance_of_a_pods_container_takes_over_and_is_swept(
     node: Node,
 ) -> None:
     spec = asking({**CONTAINERD, "vcuda.io/core": "50", "vcuda.io/memory": "4GiB"})

@@ -173,7 +173,7 @@ def test_a_user_who_locks_all_that_may_be_opened_holds_up_no_start(node: Node) -
         assert python_starts(node) == 0
 
 
-def test_a_claim_socket_of_a_server_killed_while_it_opens_is_opened_by_the_next(node: Node) -> None:
+def test_the_next_server_opens_the_socket_of_one_killed_while_opening_it(node: Node) -> None:
     os.makedirs(node.ledger.state_dir)
     path, at, left = f"{node.ledger.state_dir}/{claim_socket.NAME}", 1, set()
     while killed_at(

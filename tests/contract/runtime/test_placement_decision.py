@@ -59,7 +59,7 @@ def test_a_kill_at_any_moment_leaves_the_old_record_or_the_new_one(tmp_path: Any
     assert (changes >= 4, repr(kept(tmp_path))) == (True, repr(NEW.__dict__))
 
 
-def test_container_of_a_pod_that_the_agent_does_not_know_is_refused_after_a_wait(
+def test_container_of_a_pod_unknown_to_the_agent_is_refused_after_a_wait(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decision_file, "HOLD_SECONDS", 0.1)

@@ -145,7 +145,7 @@ def test_a_binding_whose_answer_is_lost_is_made_once_by_the_next_try(
 
 
 @pytest.mark.parametrize("when", ["before the binding", "after the binding"])
-def test_an_extender_that_is_killed_while_it_binds_leaves_what_the_next_one_makes_right(
+def test_an_extender_killed_while_binding_leaves_a_state_that_the_next_corrects(
     api: FakeApiServer, tmp_path: Any, when: str
 ) -> None:
     asking = ask(api)

@@ -61,7 +61,7 @@ def test_one_of_two_extenders_binds_and_when_it_ends_the_other_does(tmp_path: An
         second.wait(lambda: second.bind(pods[1], "a") == "")
 
 
-def test_when_the_holder_is_killed_the_other_binds_after_the_lease_and_knows_what_was_bound(
+def test_after_the_killed_holders_lease_the_other_binds_and_knows_all_bindings(
     tmp_path: Any,
 ) -> None:
     """Real processes, the real clock: half a minute. The holder dies amid a binding that the API

@@ -203,7 +203,7 @@ NOT_HERE = {
 }
 
 A_NAME = "tells of the command, not to type it"
-A_MEND = "a mend, of a host that lacks it"
+A_HINT = "a hint, for a host that lacks it"
 THEIRS = "what readers come from"
 # Commands of the pages' text that stand in no block.
 IN_PROSE = {
@@ -220,7 +220,7 @@ IN_PROSE = {
     "systemctl daemon-reload": A_NAME,
     "make prepare": A_NAME,
     "mount -o remount,bind,rw": "an attack; in its container no page runs commands",
-    "vcuda configure containerd --default --config /etc/containerd/conf.d/99-vcuda.toml": A_MEND,
+    "vcuda configure containerd --default --config /etc/containerd/conf.d/99-vcuda.toml": A_HINT,
     "docker run --gpus all": THEIRS,
     "helm uninstall hami": THEIRS,
     "nvidia-ctk cdi generate": THEIRS,

@@ -22,7 +22,7 @@ OURS = ("make", "softgpu", "vcuda", "vcuda-node-agent", "vcuda-scheduler-extende
 PROGRAM = re.compile(rf"({'|'.join((*OTHERS, *OURS))}) [^:]+")
 # What a reader replaces, and a synopsis.
 OPEN = re.compile(r"(?<= )[A-Z][A-Z/|]+(?= |$)|[\[<…]")
-# A mend that only begins like one: "make room, and …".
+# A hint that only begins like a command: "make room, and …".
 ENGLISH = re.compile(r"make (it|room|that|the)\b")
 
 

@@ -105,7 +105,7 @@ def test_a_removal_that_is_killed_is_finished_by_the_same_command(
             container.call("delete", "--force")
 
 
-def test_a_runtime_that_was_put_by_when_the_removal_was_killed_is_still_there_for_its_containers(
+def test_a_runtime_kept_aside_by_a_killed_removal_still_serves_its_containers(
     swept: None, way: Way, library: str
 ) -> None:
     """Between its file and the script that puts it back."""

@@ -78,7 +78,7 @@ def test_a_service_that_runs_on_over_an_upgrade_and_a_removal_is_reported(
     assert [line for line in removed.stderr.splitlines() if WHY in line] == [message]
 
 
-def test_a_service_of_the_host_outside_is_no_business_of_a_root_that_is_laid_out(
+def test_an_installation_into_an_image_leaves_the_hosts_services_alone(
     plain: Machine, way: Way
 ) -> None:
     """As a container image is built on a host with a visible /proc."""

@@ -12,14 +12,14 @@ from vcuda_oci.pages import layout
 from vcuda_oci.pages.limits_in_place import OpenPage
 
 from .arbiter import PPM_PER_PERCENT
-from .demand import TOLD_FROM, TOLD_SIZE, Demand
+from .demand import DEMAND_FROM, DEMAND_SIZE, Demand
 
 # A grant that is not renewed for this time expires: the shim returns to the reserved rate.
 LEASE_NS = 1_000_000_000
 # The time between two renewals.
 RENEWAL_NS = LEASE_NS // 2
 
-_TOLD_AT = layout.USAGE_HEAD_SIZE + TOLD_FROM
+_DEMAND_AT = layout.USAGE_HEAD_SIZE + DEMAND_FROM
 
 
 class ContainerPages:
@@ -42,7 +42,7 @@ class ContainerPages:
         self.due = self._reserved()
         self.seen, self.read_ns, self.moved = b"", 0, False
         self._is_fixed = all(share.policy == FIXED for share in allocation.shares)
-        self._size = (len(allocation.shares) - 1) * layout.USAGE_GPU_SIZE + TOLD_SIZE
+        self._size = (len(allocation.shares) - 1) * layout.USAGE_GPU_SIZE + DEMAND_SIZE
         self._until_ns = 0
         self._limits = OpenPage(folder + "/limits", allocation.shares)
         try:
@@ -59,7 +59,7 @@ class ContainerPages:
         mapping.
         """
         before = self.seen
-        self.seen, self.read_ns = os.pread(self._usage, self._size, _TOLD_AT), clock()
+        self.seen, self.read_ns = os.pread(self._usage, self._size, _DEMAND_AT), clock()
         self.moved = self.seen != before
         return self.moved
 

@@ -20,25 +20,25 @@ GRACE_NS = 1_000_000_000
 SHORTEST_BELIEF_NS = 1_000_000_000
 LONGEST_BELIEF_NS = 8_000_000_000
 
-# The part of a GPU's entry that shows demand, from TOLD_FROM on; nothing else is read.
+# The part of a GPU's entry that shows demand, from DEMAND_FROM on; nothing else is read.
 _AT = {name.partition(".")[2]: at for name, at, _ in layout.offsets() if "usage_gpu." in name}
-TOLD_FROM = _AT["busy_ns"]
-_TOLD = struct.Struct(f"=QQ{_AT['long_until_ns'] - _AT['launches']}xQ")
-TOLD_SIZE = _TOLD.size
+DEMAND_FROM = _AT["busy_ns"]
+_DEMAND = struct.Struct(f"=QQ{_AT['long_until_ns'] - _AT['launches']}xQ")
+DEMAND_SIZE = _DEMAND.size
 
 # A reading of one GPU: its time (CLOCK_MONOTONIC), busy_ns, throttled_ns, long_until_ns.
 Reading = tuple[int, int, int, int]
 
 
 def reading(page: bytes, gpu: int, at_ns: int) -> Reading | None:
-    """page: a usage page from the first GPU's TOLD_FROM on. at_ns: when it was read.
+    """page: a usage page from the first GPU's DEMAND_FROM on. at_ns: when it was read.
 
     Any content gives a result; None: the page was truncated.
     """
     at = gpu * layout.USAGE_GPU_SIZE
-    if len(page) < at + TOLD_SIZE:
+    if len(page) < at + DEMAND_SIZE:
         return None
-    busy_ns, throttled_ns, long_until_ns = _TOLD.unpack_from(page, at)
+    busy_ns, throttled_ns, long_until_ns = _DEMAND.unpack_from(page, at)
     return at_ns, busy_ns, throttled_ns, long_until_ns
 
 

@@ -1,4 +1,4 @@
-"""Runs the HTTP process and sends it the node's GPUs and a heartbeat of the agent."""
+"""Agent side of the HTTP process: starts it, sends it the node's GPUs and a heartbeat."""
 
 from __future__ import annotations
 

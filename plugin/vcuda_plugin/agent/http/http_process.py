@@ -44,7 +44,7 @@ def main(address: str, node: str, state_dir: str, exemplars: str = settings_file
 
     Each line on standard input holds the node's GPUs (node_gpus) or is empty: a heartbeat of the
     agent's event loop. Writes "open" to standard output once the server listens.
-    exemplars: the value of the setting, config.YES or config.NO.
+    exemplars: the value of the setting, "yes" or "no".
     """
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: http: %(message)s"
@@ -59,6 +59,7 @@ def main(address: str, node: str, state_dir: str, exemplars: str = settings_file
 
 
 async def _serve(address: str, name: str, state_dir: str, exemplars: bool) -> None:
+    # Late: these need packages that may be missing; main reports which.
     from .event_counts import EventCounts
     from .http_server import Server
     from .node_state import Node

@@ -32,7 +32,7 @@ from .decision_folder import DecisionFolder
 from .pod_decision import PodDecision, of_pod
 
 _PAGE = 100
-_MOST_TOLD = 100  # the containers of one pod
+_MOST_REPORTED = 100  # the containers of one pod
 _NO_DECISION = "decision"
 _MOST_ENDED = 1000
 _LONGEST_PAUSE_SECONDS = 2.0
@@ -154,7 +154,7 @@ class PodWatch(ListWatch):
             where = f"pod {found.name} ({found.uid})"
             hint = "it decides nothing here: delete the pod, and it is scheduled anew"
             text = str(VcudaError(complaint, where, hint))
-            for container in found.containers[:_MOST_TOLD]:
+            for container in found.containers[:_MOST_REPORTED]:
                 _log.warning("%s", with_id(text, pod_key(found.uid, container)))
                 self._record(names.AGENT_PROGRAM, _NO_DECISION, found, container, text)
             self._complained.add(api_uid)
@@ -170,7 +170,7 @@ class PodWatch(ListWatch):
 
     def _record_decided(self, found: PodDecision) -> None:
         decided = list(found.decision.containers.items())
-        for container, shares in decided[:_MOST_TOLD]:
+        for container, shares in decided[:_MOST_REPORTED]:
             text = "; ".join(share.amounts for share in shares)
             self._record(names.EXTENDER_PROGRAM, events.DECIDED, found, container, text)
 

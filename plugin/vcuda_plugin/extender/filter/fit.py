@@ -18,7 +18,7 @@ from ..model.tenancy import NO_TENANCY
 
 # How many nodes get a reason of their own, which names GPUs: the scheduler writes every distinct
 # reason into the pod's status.
-TOLD = 20
+MOST_OWN_REASONS = 20
 _MOST_CHARACTERS = 200
 NOT_KNOWN = "not known to the scheduler extender yet"
 OTHER_GPU = "no GPU here that the pod may use"
@@ -53,7 +53,7 @@ def fit(cluster: Cluster, ask: PodAsk, names: Sequence[str]) -> Verdict:
         verdict.fitting = list(compress(names, (fits & left).tolist()))
         refused = list(compress(names, (~fits & left).tolist()))
         verdict.refused |= dict.fromkeys(refused, f"less is free than {described(ask)}")
-        for name in refused[:TOLD]:
+        for name in refused[:MOST_OWN_REASONS]:
             verdict.refused[name] = _why(cluster, ask, name)
         return verdict
 
