@@ -1,6 +1,6 @@
 # The turn keeper, $(OUT)/lib/vcuda-turn-keeper: static against musl as the launcher is, so that it is
-# small and runs on any distribution. For the tests the same program, linked with the C library whose
-# clock virtual time replaces.
+# small and runs on any distribution. For the tests the same program, linked with glibc: virtual time
+# replaces its clock.
 
 TURNS := $(OUT)/lib/vcuda-turn-keeper
 TURNS_SOURCES := $(wildcard libvcuda/turns/*.c)

@@ -132,7 +132,7 @@ container_signals (const struct container *container, unsigned gpu, bool live,
   const off_t slots_at = (off_t) offsetof (struct vcuda_usage, slot);
   struct vcuda_usage_gpu entry;
   uint32_t used;
-  /* The bell first: whoever rings later than this read wakes the keeper again.  */
+  /* The bell first: a ring after this read wakes the keeper again.  */
   if (pread (container->usage_fd, &entry, sizeof entry,
              (off_t) (offsetof (struct vcuda_usage, gpu) + gpu * sizeof entry))
           != (ssize_t) sizeof entry

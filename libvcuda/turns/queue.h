@@ -57,7 +57,7 @@ bool queue_is_ready (const struct claimant *claimant);
 /* Whether it may have the GPU alone.  */
 bool queue_may_be_alone (const struct claimant *claimant);
 
-/* The index of the one whose turn is next; -1: none is ready.  */
+/* The index of the one that has the next turn; -1: none is ready.  */
 int queue_next (const struct claimant *const *claimants, int count);
 
 /* How long its turn may last.  */

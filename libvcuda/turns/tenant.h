@@ -41,7 +41,7 @@ bool tenant_is_muted (const struct tenant *tenant);
 /* Others wait for its queue, since blocks_ns at the latest.  */
 void tenant_blocks (struct tenant *tenant, uint64_t now);
 
-/* When TENANT, whose queue others wait for, is to be read again.  */
+/* When TENANT is to be read again, while others wait for its queue.  */
 uint64_t tenant_check_ns (const struct tenant *tenant, uint64_t now);
 
 /* Whether it has used its turn, and its threads wait for the next one.  */

@@ -1,179 +1,154 @@
-/* vcuda-workload: small jobs for a GPU, each of which prints one line of JSON. It needs a C library
-   and, at run time, libcuda.so.1: the software GPU's, the shim's, or a real one.  */
+/* The workload's driver, and its short commands. The same program runs on a real one.  */
 
-#include <errno.h>
-#include <fcntl.h>
-#include <getopt.h>
+#include "workload/workload.h"
+
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "workload/busy.h"
-#include "workload/workload.h"
+struct gpu_driver gpu;
 
-static const char help[]
-    = "usage: vcuda-workload info\n"
-      "       vcuda-workload alloc [--chunk 64MiB] [--hold SECONDS] [--device I]\n"
-      "       vcuda-workload hold --bytes SIZE --seconds S [--device I]\n"
-      "       vcuda-workload busy --seconds S --kernel-us U [--async DEPTH] [--streams N]\n"
-      "                           [--graph KERNELS] [--blocks N] [--copy SIZE] [--gap-us U]\n"
-      "                           [--every-ms M] [--threads N] [--allocate SIZE]\n"
-      "                           [--wait-file PATH] [--device I]\n"
-      "       vcuda-workload open PATH\n";
-
-static void __attribute__ ((noreturn))
-refuse (const char *option, const char *value, const char *hint)
+const char *
+error_name (CUresult rc)
 {
-  fprintf (stderr, "vcuda-workload: %s: invalid value '%s'; %s\n", option, value, hint);
-  exit (2);
+  const char *name = NULL;
+  if (gpu.getErrorName)
+    gpu.getErrorName (rc, &name);
+  return name ? name : "CUDA_ERROR_UNKNOWN";
 }
 
-static uint64_t
-size (const char *option, const char *text)
+void
+must (CUresult rc, const char *what)
 {
-  static const char *const units[] = { "", "KiB", "MiB", "GiB", "TiB" };
-  char *end;
-  errno = 0;
-  unsigned long long value = strtoull (text, &end, 10);
-  for (unsigned i = 0; i < 5; i++)
-    if (!errno && end != text && *text != '-' && strcmp (end, units[i]) == 0
-        && value <= UINT64_MAX >> 10 * i)
-      return value << 10 * i;
-  refuse (option, text, "give bytes, or a size such as 64MiB");
+  if (rc == CUDA_SUCCESS)
+    return;
+  fprintf (stderr, "vcuda-workload: %s: %s; run it where a GPU is granted\n", what,
+           error_name (rc));
+  exit (1);
 }
 
-static double
-seconds (const char *option, const char *text)
+void
+start_driver (void)
 {
-  char *end;
-  double value = strtod (text, &end);
-  if (end == text || *end || !(value >= 0 && value < 1e9))
-    refuse (option, text, "give seconds, such as 2.5");
-  return value;
+  void *library = dlopen ("libcuda.so.1", RTLD_NOW);
+  if (!library)
+    {
+      fprintf (stderr, "vcuda-workload: libcuda.so.1: %s; run it where a driver is mounted\n",
+               dlerror ());
+      exit (1);
+    }
+#define LOAD(name, symbol, parameters)                                                             \
+  *(void **) &gpu.name = dlsym (library, symbol);                                                  \
+  if (!gpu.name)                                                                                   \
+    {                                                                                              \
+      fprintf (stderr, "vcuda-workload: libcuda.so.1: no " symbol "; use a newer driver\n");       \
+      exit (1);                                                                                    \
+    }
+  DRIVER_FUNCTIONS (LOAD)
+#undef LOAD
+  must (gpu.cuInit (0), "cuInit");
 }
 
-static uint64_t
-number (const char *option, const char *text, uint64_t least, uint64_t most)
+void
+use_device (int ordinal)
 {
-  char *end;
-  errno = 0;
-  unsigned long long value = strtoull (text, &end, 10);
-  if (errno || end == text || *end || *text == '-' || value < least || value > most)
-    refuse (option, text, "give a whole number");
-  return value;
+  CUdevice device;
+  CUcontext context;
+  must (gpu.deviceGet (&device, ordinal), "cuDeviceGet");
+  must (gpu.primaryRetain (&context, device), "cuDevicePrimaryCtxRetain");
+  must (gpu.ctxSetCurrent (context), "cuCtxSetCurrent");
 }
 
-static int
-try_open (const char *path)
+double
+seconds_now (void)
 {
-  int fd = open (path, O_RDWR | O_CLOEXEC);
-  const char *name = fd >= 0 ? "OK" : strerrorname_np (errno);
-  printf ("{\"path\": \"%s\", \"errno\": \"%s\"}\n", path, name ? name : "?");
-  if (fd >= 0)
-    close (fd);
-  return 0;
+  struct timespec now;
+  clock_gettime (CLOCK_MONOTONIC, &now);
+  return (double) now.tv_sec + (double) now.tv_nsec / 1e9;
+}
+
+void
+sleep_for (double seconds)
+{
+  double end = seconds_now () + seconds;
+  for (double left; (left = end - seconds_now ()) > 0;)
+    {
+      struct timespec pause = { .tv_sec = (time_t) left };
+      pause.tv_nsec = (long) ((left - (double) pause.tv_sec) * 1e9);
+      nanosleep (&pause, NULL);
+    }
 }
 
 int
-main (int argc, char **argv)
+say_info (void)
 {
-  static const struct option options[] = {
-    { "chunk", required_argument, NULL, 'c' },
-    { "hold", required_argument, NULL, 'h' },
-    { "bytes", required_argument, NULL, 'b' },
-    { "seconds", required_argument, NULL, 's' },
-    { "kernel-us", required_argument, NULL, 'k' },
-    { "async", required_argument, NULL, 'a' },
-    { "streams", required_argument, NULL, 'S' },
-    { "graph", required_argument, NULL, 'G' },
-    { "blocks", required_argument, NULL, 'B' },
-    { "copy", required_argument, NULL, 'C' },
-    { "gap-us", required_argument, NULL, 'g' },
-    { "every-ms", required_argument, NULL, 'e' },
-    { "threads", required_argument, NULL, 't' },
-    { "allocate", required_argument, NULL, 'm' },
-    { "wait-file", required_argument, NULL, 'w' },
-    { "device", required_argument, NULL, 'd' },
-    { "help", no_argument, NULL, '?' },
-    { NULL, 0, NULL, 0 },
-  };
-  struct busy busy = { .seconds = 1, .kernel_us = 1000, .threads = 1 };
-  uint64_t chunk = 64 << 20, bytes = 0;
-  double hold_s = 0;
-  for (int option; (option = getopt_long (argc, argv, "", options, NULL)) != -1;)
-    switch (option)
-      {
-      case 'c':
-        chunk = size ("--chunk", optarg);
-        if (!chunk)
-          refuse ("--chunk", optarg, "give a size such as 64MiB");
-        break;
-      case 'h':
-        hold_s = seconds ("--hold", optarg);
-        break;
-      case 'b':
-        bytes = size ("--bytes", optarg);
-        break;
-      case 's':
-        busy.seconds = seconds ("--seconds", optarg);
-        break;
-      case 'k':
-        busy.kernel_us = number ("--kernel-us", optarg, 0, 1000000000);
-        break;
-      case 'a':
-        busy.depth = (unsigned) number ("--async", optarg, 0, MOST_IN_FLIGHT);
-        break;
-      case 'S':
-        busy.streams = (unsigned) number ("--streams", optarg, 0, MOST_STREAMS);
-        break;
-      case 'G':
-        busy.kernels = (unsigned) number ("--graph", optarg, 0, 100000);
-        break;
-      case 'B':
-        busy.blocks = (unsigned) number ("--blocks", optarg, 0, INT32_MAX);
-        break;
-      case 'C':
-        busy.copy_bytes = size ("--copy", optarg);
-        break;
-      case 'g':
-        busy.gap_us = number ("--gap-us", optarg, 0, 1000000000);
-        break;
-      case 'e':
-        busy.every_ms = number ("--every-ms", optarg, 1, 1000000000);
-        break;
-      case 't':
-        busy.threads = (unsigned) number ("--threads", optarg, 1, MOST_THREADS);
-        break;
-      case 'm':
-        busy.bytes = size ("--allocate", optarg);
-        break;
-      case 'w':
-        busy.wait_file = optarg;
-        break;
-      case 'd':
-        busy.ordinal = (int) number ("--device", optarg, 0, 1024);
-        break;
-      default:
-        fputs (help, stderr);
-        return 2;
-      }
-  const char *command = optind < argc ? argv[optind] : "";
-  if (strcmp (command, "open") == 0 && optind + 2 == argc)
-    return try_open (argv[optind + 1]);
-  if (optind + 1 != argc
-      || (strcmp (command, "info") != 0 && strcmp (command, "alloc") != 0
-          && strcmp (command, "hold") != 0 && strcmp (command, "busy") != 0))
+  int count;
+  must (gpu.deviceGetCount (&count), "cuDeviceGetCount");
+  printf ("{\"devices\": [");
+  for (int i = 0; i < count; i++)
     {
-      fputs (help, stderr);
-      return 2;
+      CUdevice device;
+      CUuuid uuid;
+      char name[256];
+      size_t free_bytes, total_bytes;
+      use_device (i);
+      must (gpu.deviceGet (&device, i), "cuDeviceGet");
+      must (gpu.deviceGetName (name, sizeof name, device), "cuDeviceGetName");
+      must (gpu.deviceGetUuid (&uuid, device), "cuDeviceGetUuid");
+      must (gpu.memGetInfo (&free_bytes, &total_bytes), "cuMemGetInfo");
+      printf ("%s{\"ordinal\": %d, \"name\": \"%s\", \"uuid\": \"GPU-", i ? ", " : "", i, name);
+      for (int byte = 0; byte < 16; byte++)
+        printf ("%s%02x", byte == 4 || byte == 6 || byte == 8 || byte == 10 ? "-" : "",
+                (unsigned char) uuid.bytes[byte]);
+      printf ("\", \"total_bytes\": %zu, \"free_bytes\": %zu}", total_bytes, free_bytes);
+      gpu.primaryRelease (device);
     }
-  start_driver ();
-  if (strcmp (command, "info") == 0)
-    return say_info ();
-  if (strcmp (command, "alloc") == 0)
-    return allocate_all (busy.ordinal, chunk, hold_s);
-  if (strcmp (command, "hold") == 0)
-    return hold (busy.ordinal, bytes, busy.seconds);
-  return keep_busy (&busy);
+  printf ("]}\n");
+  return 0;
+}
+
+/* Asks for chunks until one is refused, then for ever smaller ones, down to a single byte: the
+   sum is the limit to the byte where memory is counted so, to the driver's granule elsewhere.  */
+int
+allocate_all (int ordinal, uint64_t chunk, double hold_s)
+{
+  use_device (ordinal);
+  uint64_t whole = 0, total = 0;
+  CUresult first = CUDA_SUCCESS;
+  for (uint64_t size = chunk; size; size /= 2)
+    {
+      CUdeviceptr memory;
+      CUresult rc;
+      while ((rc = gpu.memAlloc (&memory, size)) == CUDA_SUCCESS)
+        total += size;
+      if (first == CUDA_SUCCESS)
+        {
+          first = rc;
+          whole = total;
+        }
+      if (rc != CUDA_ERROR_OUT_OF_MEMORY)
+        break;
+    }
+  printf ("{\"allocated_bytes\": %llu, \"exact_bytes\": %llu, \"error\": \"%s\"}\n",
+          (unsigned long long) whole, (unsigned long long) total, error_name (first));
+  fflush (stdout);
+  sleep_for (hold_s);
+  return first == CUDA_ERROR_OUT_OF_MEMORY ? 0 : 1;
+}
+
+int
+hold (int ordinal, uint64_t bytes, double seconds)
+{
+  use_device (ordinal);
+  CUdeviceptr memory;
+  CUresult rc = bytes ? gpu.memAlloc (&memory, bytes) : CUDA_SUCCESS;
+  printf ("{\"held_bytes\": %llu, \"error\": \"%s\"}\n",
+          rc == CUDA_SUCCESS ? (unsigned long long) bytes : 0, error_name (rc));
+  fflush (stdout);
+  if (rc == CUDA_SUCCESS)
+    sleep_for (seconds);
+  return rc == CUDA_SUCCESS ? 0 : 1;
 }

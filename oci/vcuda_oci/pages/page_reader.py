@@ -154,9 +154,9 @@ def read_limits(page: bytes) -> Limits:
     for index in range(min(head[3], MAX_GPUS)):
         entry = _LIMITS_GPU.unpack_from(page, LIMITS_HEAD_SIZE + index * LIMITS_GPU_SIZE)
         turn, _, _, held_ns, waited_ns = entry[7:12]
-        gpus.append(
-            LimitsGpu(text_of(entry[0]), *entry[1:7], *entry[-2:], turn, held_ns, waited_ns)
-        )
+        gpu = LimitsGpu(text_of(entry[0]), *entry[1:7], *entry[-2:])
+        gpu.turn, gpu.turn_held_ns, gpu.turn_waited_ns = turn, held_ns, waited_ns
+        gpus.append(gpu)
     return Limits(text_of(head[5]), head[4], head[6], gpus, head[7] != 0)
 
 

@@ -47,7 +47,7 @@ class Load:
         return 0.0 if self.ahead > 1 else slept_s + waits * SUBMIT_S
 
     def on_streams(self, count: int) -> Load:
-        """The same on `count` streams whose kernels run at once."""
+        """The same on `count` streams; their kernels run at once."""
         if count == 1:
             return self
         name = f"{self.name}, {count} streams"
