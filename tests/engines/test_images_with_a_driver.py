@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import glob
 import os
 import re
 import shutil
@@ -89,7 +90,7 @@ def by_configuration_once_ldconfig_runs(image: Image) -> list[str]:
 
 def by_the_programs_runpath(image: Image) -> list[str]:
     ship(image, COMPAT)
-    objects = [f"{BUILT}/obj/workload/{name}.o" for name in ("workload", "workload_gpu")]
+    objects = glob.glob(f"{BUILT}/obj/workload/*.o")
     output = image + "/usr/bin/vcuda-workload"
     os.unlink(output)
     subprocess.run(["gcc", "-o", output, *objects, f"-Wl,--enable-new-dtags,-rpath,{COMPAT}"],
