@@ -7,8 +7,8 @@ GPU, so each of these tests would see far more than the limit.
 from __future__ import annotations
 
 import dataclasses
-import json
 import glob
+import json
 import os
 import re
 import shutil
