@@ -142,7 +142,9 @@ container_signals (const struct container *container, unsigned gpu, bool live,
     return false;
   *signals = (struct signals){ .bell = entry.bell,
                                .work_begun = entry.work_begun,
-                               .busy_until_ns = entry.busy_until_ns };
+                               .busy_until_ns = entry.busy_until_ns,
+                               .bucket_ns = entry.balance_ns,
+                               .filled_ns = entry.refilled_ns };
   for (unsigned i = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
     {
       uint64_t marks;

@@ -98,11 +98,9 @@ pass_time (struct gpu *gpu, uint64_t now)
       bool holds = tenant == gpu->holder;
       claimants[i] = &tenant->claim;
       tenant->claim.holds = holds && gpu->pays;
-      if (holds && gpu->open)
-        {
-          queue_pass_time_alone (&tenant->claim, ns);
-          continue;
-        }
+      /* Alone it pays for its work by its own bucket.  */
+      if (holds && !gpu->pays)
+        continue;
       queue_pass_time (&tenant->claim, ns);
       tenant->held_ns += tenant->claim.holds ? (uint64_t) ns : 0;
       tenant->waited_ns += !holds && tenant->claim.wants ? (uint64_t) ns : 0;
@@ -138,8 +136,15 @@ open_gpu (struct gpu *gpu, struct tenant *tenant)
   gpu->open = true;
   gpu->revoked = gpu->pays = false;
   tenant->blocks_ns = 0;
-  tenant_tell (tenant, VCUDA_TURN_OPEN, 0);
+  tenant_tell (tenant, VCUDA_TURN_OPEN, (uint64_t) tenant->claim.budget_ns);
   tenant_publish (tenant);
+}
+
+static void
+take_over_bucket (struct tenant *tenant, uint64_t now)
+{
+  int64_t since = (int64_t) (now - tenant->signals.filled_ns);
+  queue_take_over (&tenant->claim, tenant->signals.bucket_ns, since);
 }
 
 static bool
@@ -168,7 +173,9 @@ judge_holder (struct gpu *gpu, uint64_t now)
     }
   if (now < gpu->until_ns && !tenant_has_stopped (holder))
     return;
-  if (!wanted && !others_are_recent (gpu, holder, now))
+  /* What a turn began, its budget pays to the end. Only a policy that is not fixed goes on alone.
+   */
+  if (!wanted && !others_are_recent (gpu, holder, now) && !(holder->claim.fixed && holder->busy))
     open_gpu (gpu, holder);
   else if (!others_are_ready (gpu) && queue_is_ready (&holder->claim))
     hold (gpu, holder, now);
@@ -276,6 +283,8 @@ look (struct gpu *gpu, bool timed)
       tenant_blocks (gpu->holder, now);
       if (!gpu->holder->busy)
         {
+          if (!gpu->pays)
+            take_over_bucket (gpu->holder, now);
           tenant_publish (gpu->holder);
           gpu->holder = NULL;
         }

@@ -67,7 +67,6 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
   if (!tenant->readable)
     tenant->signals.marks = 0;
   tenant->rang = tenant->signals.bell != before.bell;
-  bool first = !tenant->read_ns;
   uint64_t paid = now - tenant->read_ns;
   tenant->read_ns = now;
   tenant->ring_debt_ns = tenant->ring_debt_ns > paid ? tenant->ring_debt_ns - paid : 0;
@@ -75,8 +74,6 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
     tenant->ring_debt_ns += RING_NS;
   tenant->claim.rate_ppm
       = container_rate_ppm (tenant->container, tenant->gpu, now, &tenant->claim.fixed);
-  if (first)
-    queue_start (&tenant->claim);
   tenant->claim.wants = tenant->signals.marks & VCUDA_TURN_WANTS;
   tenant->busy = is_busy (tenant, now);
   if (!tenant->busy)
@@ -121,7 +118,7 @@ tenant_has_stopped (const struct tenant *tenant)
 void
 tenant_tell (struct tenant *tenant, uint32_t state, uint64_t until_ns)
 {
-  if (state == VCUDA_TURN_HELD)
+  if (state == VCUDA_TURN_HELD || state == VCUDA_TURN_OPEN)
     container_put_u64 (tenant->container, tenant->gpu, FIELD (turn_until_ns), until_ns);
   tenant->word = ((tenant->word | VCUDA_TURN_STATE) + 1) | state;
   container_put_u32 (tenant->container, tenant->gpu, FIELD (turn), tenant->word);

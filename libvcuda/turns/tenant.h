@@ -47,8 +47,8 @@ uint64_t tenant_check_ns (const struct tenant *tenant, uint64_t now);
 /* Whether it has used its turn, and its threads wait for the next one.  */
 bool tenant_has_stopped (const struct tenant *tenant);
 
-/* Writes enum vcuda_turn STATE, and wakes its threads where they have to know it. UNTIL_NS counts
-   for VCUDA_TURN_HELD.  */
+/* Writes enum vcuda_turn STATE, and wakes its threads where they have to know it. UNTIL_NS:
+   turn_until_ns of VCUDA_TURN_HELD and VCUDA_TURN_OPEN.  */
 void tenant_tell (struct tenant *tenant, uint32_t state, uint64_t until_ns);
 
 /* Renews the lease where it ends soon.  */

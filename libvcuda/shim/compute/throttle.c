@@ -98,7 +98,7 @@ vcuda_credit_in_turn (int gpu, bool in_turn)
   credit->in_turn = in_turn;
   if (!in_turn)
     {
-      vcuda_resume_bucket (gpu);
+      vcuda_turn_take_budget (gpu);
       vcuda_charge_time (gpu, credit->ns);
     }
 }

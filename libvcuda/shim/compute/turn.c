@@ -12,6 +12,7 @@
 #include "compute/credit.h"
 #include "compute/drain.h"
 #include "compute/meters.h"
+#include "compute/time_bucket.h"
 #include "pages/pages.h"
 #include "pages/slot.h"
 #include "thread/clock.h"
@@ -297,6 +298,19 @@ vcuda_turn_is_held (int gpu)
 {
   return state_of (gpu) == VCUDA_TURN_HELD
          && vcuda_now () >= __atomic_load_n (&own[gpu].alone_until_ns, __ATOMIC_RELAXED);
+}
+
+void
+vcuda_turn_take_budget (int gpu)
+{
+  uint32_t *taken = &vcuda_pages.usage->gpu[gpu].turn_taken, word = word_of (gpu);
+  int64_t budget = (int64_t) __atomic_load_n (&share_of (gpu)->turn_until_ns, __ATOMIC_RELAXED);
+  uint32_t before = __atomic_load_n (taken, __ATOMIC_RELAXED);
+  /* One thread of the container takes it, of whichever process.  */
+  if ((word & VCUDA_TURN_STATE) == VCUDA_TURN_OPEN && before != word
+      && __atomic_compare_exchange_n (taken, &before, word, false, __ATOMIC_ACQ_REL,
+                                      __ATOMIC_RELAXED))
+    vcuda_resume_bucket (gpu, budget);
 }
 
 /* If two threads store at once, the earlier moment may stay: the keeper then waits for less.  */
