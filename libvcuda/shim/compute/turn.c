@@ -276,7 +276,7 @@ bool
 vcuda_turn_overlaps (int gpu)
 {
   return __atomic_load_n (&own[gpu].overlaps, __ATOMIC_RELAXED)
-         || __atomic_load_n (&vcuda_credit_threads, __ATOMIC_RELAXED) > 1;
+         && __atomic_load_n (&vcuda_credit_threads, __ATOMIC_RELAXED) == 1;
 }
 
 uint64_t

@@ -37,7 +37,7 @@ bool vcuda_turn_allows (int gpu, uint64_t in_flight_ns);
    meter's lock, BUSY being marked; it is marked again at the end.  */
 void vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued);
 
-/* Whether launches of several streams or threads may overlap on GPU.  */
+/* Whether launches of several streams of the only thread may overlap on GPU.  */
 bool vcuda_turn_overlaps (int gpu);
 
 /* How much GPU time may be in flight before a further launch waits.  */
