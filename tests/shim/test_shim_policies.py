@@ -118,6 +118,7 @@ def test_a_container_of_every_policy_and_eight_in_all_get_what_is_theirs(node: P
     check(shares, [20, 10, 24.5, 10, 14.5, 19, 1, 1])
 
 
+@pytest.mark.kind_clock
 def test_without_an_arbiter_each_has_what_is_reserved(node: PolicyNode) -> None:
     words = [fixed(20), elastic(30), weighted(20, 500), best_effort(10)]
     guests = [node.container(**said) for said in words]
