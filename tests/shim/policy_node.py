@@ -145,7 +145,10 @@ class PolicyNode:
 
     @contextlib.contextmanager
     def arbiter(self, clock: Clock | None = None) -> Iterator[subprocess.Popen[str]]:
-        """While it lasts, the arbiter runs; it ends at the end."""
+        """While it lasts, the arbiter runs, and without a clock a turn keeper; they end at the end."""
+        if not clock:
+            self.close()
+            self._keeper = subprocess.Popen([TURN_KEEPER, self.state_dir, str(os.getpid())])
         process = self.program(
             ARBITER, self.state_dir, *(["virtual"] if clock else []), clock=clock
         )

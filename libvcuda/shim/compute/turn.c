@@ -209,11 +209,23 @@ go_without_keeper (int gpu, uint64_t now)
   __atomic_store_n (&own[gpu].alone_until_ns, now + ns, __ATOMIC_RELAXED);
 }
 
-/* Sleeps until the keeper gives a turn, or counts as dead.  */
+/* Whether the container had work to the end of its last turn. Otherwise it waits for other
+   containers, not for its share.  */
+static bool
+has_used_turn (int gpu, bool queued)
+{
+  uint64_t until = __atomic_load_n (&share_of (gpu)->turn_until_ns, __ATOMIC_RELAXED);
+  uint64_t rested = __atomic_load_n (&own[gpu].rested_ns, __ATOMIC_RELAXED);
+  return queued || state_of (gpu) == VCUDA_TURN_HELD || rested - until < PATIENCE_NS;
+}
+
+/* Sleeps until the keeper gives a turn, or counts as dead. QUEUED: until now its queue held work.
+ */
 static void
-sleep_until_allowed (int gpu)
+sleep_until_allowed (int gpu, bool queued)
 {
   uint64_t rang = vcuda_now (), since = rang;
+  bool used_turn = has_used_turn (gpu, queued);
   ring (gpu);
   for (;;)
     {
@@ -223,7 +235,9 @@ sleep_until_allowed (int gpu)
       sleep_while (gpu, word, PATIENCE_NS);
       uint64_t now = vcuda_now ();
       /* Updated at each pause: the host sees from it which containers want more than they have.  */
-      __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].throttled_ns, now - since, __ATOMIC_RELAXED);
+      if (used_turn)
+        __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].throttled_ns, now - since,
+                            __ATOMIC_RELAXED);
       since = now;
       if (now - rang >= PATIENCE_NS && !keeper_lives (gpu, now))
         {
@@ -254,7 +268,7 @@ vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued)
       bool alone = turn->launches == launches;
       set_marks (turn, alone ? 0 : busy_of (turn));
       vcuda_unlock (&turn->mutex);
-      sleep_until_allowed (gpu);
+      sleep_until_allowed (gpu, queued);
       vcuda_lock (&turn->mutex);
       turn->wants--;
       __atomic_fetch_add (&turn->launches, 1, __ATOMIC_SEQ_CST);
@@ -369,7 +383,7 @@ vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool re
       uint64_t until = __atomic_load_n (&share_of (gpu)->turn_until_ns, __ATOMIC_RELAXED);
       busy = 0;
       rests = true;
-      turn->rested_ns = vcuda_now ();
+      __atomic_store_n (&turn->rested_ns, vcuda_now (), __ATOMIC_RELAXED);
       vcuda_thread ()->credit.context = VCUDA_NO_CONTEXT; /* the next launch marks BUSY */
       yields
           = state == VCUDA_TURN_WAIT
