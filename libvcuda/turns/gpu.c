@@ -59,6 +59,16 @@ is_recent (const struct tenant *tenant, uint64_t now)
   return tenant->active_ns && now - tenant->active_ns < RECENT_NS;
 }
 
+static void
+set_turns (struct gpu *gpu, uint64_t now)
+{
+  int recent = 0;
+  for (int i = 0; i < gpu->count; i++)
+    recent += is_recent (gpu->tenants[i], now);
+  for (int i = 0; i < gpu->count; i++)
+    gpu->tenants[i]->claim.turn_ns = recent > FEW ? TURN_OF_MANY_NS : TURN_NS;
+}
+
 static bool
 others_want (const struct gpu *gpu)
 {
@@ -274,6 +284,7 @@ look (struct gpu *gpu, bool timed)
   pass_time (gpu, now);
   for (int i = 0; i < gpu->count; i++)
     tenant_read (gpu->tenants[i], now, timed || gpu->tenants[i]->blocks_ns);
+  set_turns (gpu, now);
   if (gpu->holder && !gpu->revoked)
     judge_holder (gpu, now);
   if (gpu->holder && gpu->revoked)

@@ -14,9 +14,15 @@ static int64_t
 least_of (const struct claimant *claimant)
 {
   /* It earns during its turn, too.  */
-  int64_t turn = TURN_NS - earned (claimant->rate_ppm, TURN_NS);
+  int64_t turn = claimant->turn_ns - earned (claimant->rate_ppm, claimant->turn_ns);
   int64_t most = earned (claimant->rate_ppm, LEAST_SPAN_NS);
   return turn < most ? turn : most;
+}
+
+void
+queue_start (struct claimant *claimant)
+{
+  claimant->budget_ns = least_of (claimant);
 }
 
 void
@@ -91,8 +97,8 @@ queue_turn_ns (const struct claimant *claimant)
 {
   /* It earns meanwhile, too.  */
   int64_t unearned = MILLION - (int64_t) claimant->rate_ppm;
-  int64_t ns = TURN_NS;
-  if (unearned > 0 && claimant->budget_ns < earned ((uint32_t) unearned, TURN_NS))
+  int64_t ns = claimant->turn_ns;
+  if (unearned > 0 && claimant->budget_ns < earned ((uint32_t) unearned, ns))
     ns = (int64_t) ((__int128) claimant->budget_ns * MILLION / unearned);
   return ns > SHORTEST_TURN_NS ? ns : SHORTEST_TURN_NS;
 }

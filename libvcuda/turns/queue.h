@@ -19,7 +19,11 @@
 
 #define MS 1000000ll
 
+/* The length of a turn, and where more than FEW containers want the GPU, so that the last one of
+   them does not wait long.  */
 #define TURN_NS (15 * MS)
+#define TURN_OF_MANY_NS (9 * MS)
+#define FEW 5
 #define SHORTEST_TURN_NS (MS / 2)
 /* A turn begins when there is enough for a whole one, so that passing turns costs little; a small
    share does not wait longer for it than this.  */
@@ -38,9 +42,13 @@ struct claimant
   uint32_t rate_ppm; /* its part of the GPU's time */
   bool fixed;        /* and never more of it, also where no other wants the GPU */
   int64_t budget_ns;
-  bool wants; /* waits for a turn */
-  bool holds; /* has the turn, and pays for it */
+  int64_t turn_ns; /* TURN_NS or TURN_OF_MANY_NS */
+  bool wants;      /* waits for a turn */
+  bool holds;      /* has the turn, and pays for it */
 };
+
+/* A new claimant's budget: enough for one turn.  */
+void queue_start (struct claimant *claimant);
 
 /* NS pass.  */
 void queue_pass_time (struct claimant *claimant, int64_t ns);

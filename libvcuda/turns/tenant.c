@@ -67,6 +67,7 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
   if (!tenant->readable)
     tenant->signals.marks = 0;
   tenant->rang = tenant->signals.bell != before.bell;
+  bool first = !tenant->read_ns;
   uint64_t paid = now - tenant->read_ns;
   tenant->read_ns = now;
   tenant->ring_debt_ns = tenant->ring_debt_ns > paid ? tenant->ring_debt_ns - paid : 0;
@@ -74,6 +75,10 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
     tenant->ring_debt_ns += RING_NS;
   tenant->claim.rate_ppm
       = container_rate_ppm (tenant->container, tenant->gpu, now, &tenant->claim.fixed);
+  if (!tenant->claim.turn_ns)
+    tenant->claim.turn_ns = TURN_NS;
+  if (first)
+    queue_start (&tenant->claim);
   tenant->claim.wants = tenant->signals.marks & VCUDA_TURN_WANTS;
   tenant->busy = is_busy (tenant, now);
   if (!tenant->busy)
