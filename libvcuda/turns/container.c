@@ -146,7 +146,8 @@ container_signals (const struct container *container, unsigned gpu, bool live,
                                .work_begun = entry.work_begun,
                                .busy_until_ns = entry.busy_until_ns,
                                .bucket_ns = entry.balance_ns,
-                               .filled_ns = entry.refilled_ns };
+                               .filled_ns = entry.refilled_ns,
+                               .busy_ns = entry.busy_ns };
   for (unsigned i = 0, queries = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
     {
       uint64_t marks;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "bells.h"
+#include "events.h"
 
 /* How much later than its own estimate a queue may end.  */
 #define ESTIMATE_ERROR_NS (3 * MS / 2)
@@ -43,6 +44,12 @@ distrust (struct tenant *tenant, uint64_t now)
            "vcuda-turn-keeper: container %s does not let its GPU queue end; others go on without"
            " waiting for it\n",
            tenant->container->id);
+  char text[160];
+  snprintf (text, sizeof text,
+            "its GPU queue does not end after its turn; for %d s other containers do not wait for"
+            " it",
+            (int) (tenant->distrust_ns / (1000 * MS)));
+  events_record ("turn-overrun", tenant->container->id, tenant->container->uuid[tenant->gpu], text);
 }
 
 static bool
