@@ -45,6 +45,9 @@ enum vcuda_policy
 
 /* Whether a container may launch, as the turn keeper says (libvcuda/turns). The low bits of
    `turn`.  */
+/* While the word is OPEN the bucket of GPU time pays for the container's work. It begins with what
+   the keeper's queue owes the container, or the container the queue: turn_until_ns, signed. When
+   the word changes, the queue takes over what the bucket holds then.  */
 enum vcuda_turn
 {
   VCUDA_TURN_NONE = 0, /* no keeper has written: the bucket of GPU time alone decides */
@@ -88,7 +91,7 @@ enum vcuda_turn_mark
   F (uint32_t, rate_ppm)             /* GPU time granted now, parts per million of real time */    \
   F (uint32_t, weight)                                                                             \
   F (uint32_t, turn)           /* futex: enum vcuda_turn, above it a number of the keeper's */     \
-  F (uint64_t, turn_until_ns)  /* VCUDA_TURN_HELD: CLOCK_MONOTONIC of its last launch */           \
+  F (uint64_t, turn_until_ns)  /* HELD: CLOCK_MONOTONIC of its last launch; OPEN: its budget */    \
   F (uint64_t, turn_lease_ns)  /* CLOCK_MONOTONIC until which the keeper is known to be alive */   \
   F (uint64_t, turn_held_ns)   /* time in turns since the container started */                     \
   F (uint64_t, turn_waited_ns) /* time that it waited for a turn */                                \
@@ -127,7 +130,8 @@ enum vcuda_turn_mark
   F (uint32_t, bell)          /* futex: the turn keeper sleeps on it */                            \
   F (uint32_t, work_begun)    /* how often a process began to use the idle GPU */                  \
   F (uint64_t, busy_until_ns) /* CLOCK_MONOTONIC when the queued work ends, estimated */           \
-  A (uint8_t, reserved, 16)
+  F (uint32_t, turn_taken)    /* the OPEN word with the budget that the bucket has taken */        \
+  A (uint8_t, reserved, 12)
 
 /* One process. It holds an OFD lock on byte VCUDA_USAGE_LOCK_BASE + slot of the page's file. The
    kernel drops the lock when the process dies, and the process that takes it next clears the slot.

@@ -29,7 +29,9 @@ struct container
 struct signals
 {
   uint32_t bell, work_begun;
-  uint64_t busy_until_ns;
+  uint64_t busy_until_ns, busy_ns;
+  int64_t bucket_ns; /* GPU time in its bucket at filled_ns, which fills by its rate */
+  uint64_t filled_ns;
   uint32_t marks; /* enum vcuda_turn_mark, of all processes */
 };
 

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "bells.h"
+#include "figures.h"
 #include "tenant.h"
 
 #define GRACE_NS (MS / 5)
@@ -32,6 +33,9 @@
 #define LATE_NS (MS / 2)
 #define CHECK_NS (9 * MS / 2)
 #define LEASE_CHECK_NS (200 * MS)
+/* Figures are written so often while turns run, and soon after the last one.  */
+#define FIGURES_NS (100 * MS)
+#define LAST_FIGURES_NS (10 * MS)
 #define STACK_BYTES (64 << 10)
 
 struct gpu
@@ -49,6 +53,9 @@ struct gpu
   bool pays;    /* the holder has a turn, and did not begin its work alone */
   uint64_t until_ns;
   uint64_t passed_ns; /* until when time is accounted for */
+  uint64_t lost_ns;   /* of all its tenants, ended ones too */
+  uint64_t figures_ns;
+  bool new_figures; /* since then */
 };
 
 static struct gpu *gpus;
@@ -57,6 +64,16 @@ static bool
 is_recent (const struct tenant *tenant, uint64_t now)
 {
   return tenant->active_ns && now - tenant->active_ns < RECENT_NS;
+}
+
+static void
+set_turns (struct gpu *gpu, uint64_t now)
+{
+  int recent = 0;
+  for (int i = 0; i < gpu->count; i++)
+    recent += is_recent (gpu->tenants[i], now);
+  for (int i = 0; i < gpu->count; i++)
+    gpu->tenants[i]->claim.turn_ns = recent > FEW ? TURN_OF_MANY_NS : TURN_NS;
 }
 
 static bool
@@ -97,17 +114,41 @@ pass_time (struct gpu *gpu, uint64_t now)
       struct tenant *tenant = gpu->tenants[i];
       bool holds = tenant == gpu->holder;
       claimants[i] = &tenant->claim;
-      tenant->claim.holds = holds && gpu->pays;
-      if (holds && gpu->open)
-        {
-          queue_pass_time_alone (&tenant->claim, ns);
-          continue;
-        }
+      /* A queue that holds up the others is paid for, too.  */
+      tenant->claim.holds = holds ? gpu->pays : tenant->blocks_ns != 0;
+      /* Alone it pays for its work by its own bucket.  */
+      if (holds && !gpu->pays)
+        continue;
+      bool waits = !holds && tenant->claim.wants;
+      bool for_share = waits && !gpu->holder && !queue_is_ready (&tenant->claim);
       queue_pass_time (&tenant->claim, ns);
-      tenant->held_ns += tenant->claim.holds ? (uint64_t) ns : 0;
-      tenant->waited_ns += !holds && tenant->claim.wants ? (uint64_t) ns : 0;
+      tenant->held_ns += holds ? (uint64_t) ns : 0;
+      tenant->waited_ns += waits ? (uint64_t) ns : 0;
+      tenant->waited_for_share_ns += for_share ? (uint64_t) ns : 0;
+      gpu->new_figures |= holds || waits;
     }
   queue_level (claimants, gpu->count);
+}
+
+static void
+begin_turn (struct tenant *tenant)
+{
+  tenant->granted_held_ns = tenant->held_ns;
+  tenant->granted_busy_ns = tenant->signals.busy_ns;
+}
+
+/* Counts what of the turn the holder did not work. Its page can make that more or less, and never
+   more than the turn.  */
+static void
+end_turn (struct gpu *gpu)
+{
+  struct tenant *holder = gpu->holder;
+  uint64_t held = holder->held_ns - holder->granted_held_ns;
+  uint64_t worked = holder->signals.busy_ns - holder->granted_busy_ns;
+  uint64_t lost = held > worked ? held - worked : 0;
+  holder->lost_ns += lost;
+  gpu->lost_ns += lost;
+  begin_turn (holder);
 }
 
 static void
@@ -121,6 +162,8 @@ take_back (struct gpu *gpu)
 static void
 hold (struct gpu *gpu, struct tenant *tenant, uint64_t now)
 {
+  if (gpu->holder != tenant)
+    begin_turn (tenant);
   gpu->holder = tenant;
   gpu->open = gpu->revoked = false;
   gpu->pays = true;
@@ -134,12 +177,21 @@ hold (struct gpu *gpu, struct tenant *tenant, uint64_t now)
 static void
 open_gpu (struct gpu *gpu, struct tenant *tenant)
 {
+  if (gpu->holder == tenant)
+    end_turn (gpu);
   gpu->holder = tenant;
   gpu->open = true;
   gpu->revoked = gpu->pays = false;
   tenant->blocks_ns = 0;
-  tenant_tell (tenant, VCUDA_TURN_OPEN, 0);
+  tenant_tell (tenant, VCUDA_TURN_OPEN, (uint64_t) tenant->claim.budget_ns);
   tenant_publish (tenant);
+}
+
+static void
+take_over_bucket (struct tenant *tenant, uint64_t now)
+{
+  int64_t since = (int64_t) (now - tenant->signals.filled_ns);
+  queue_take_over (&tenant->claim, tenant->signals.bucket_ns, since);
 }
 
 static bool
@@ -168,7 +220,9 @@ judge_holder (struct gpu *gpu, uint64_t now)
     }
   if (now < gpu->until_ns && !tenant_has_stopped (holder))
     return;
-  if (!wanted && !others_are_recent (gpu, holder, now))
+  /* What a turn began, its budget pays to the end. Only a policy that is not fixed goes on alone.
+   */
+  if (!wanted && !others_are_recent (gpu, holder, now) && !(holder->claim.fixed && holder->busy))
     open_gpu (gpu, holder);
   else if (!others_are_ready (gpu) && queue_is_ready (&holder->claim))
     hold (gpu, holder, now);
@@ -221,6 +275,14 @@ is_contended (const struct gpu *gpu)
   return (gpu->holder && !gpu->open) || others_want (gpu);
 }
 
+static void
+write_figures (struct gpu *gpu, uint64_t now)
+{
+  gpu->figures_ns = now;
+  gpu->new_figures = false;
+  figures_write (gpu->uuid, now, gpu->lost_ns, gpu->tenants, gpu->count);
+}
+
 /* When the thread has to look again, if no bell rings.  */
 static uint64_t
 next_look (const struct gpu *gpu, uint64_t now)
@@ -267,6 +329,7 @@ look (struct gpu *gpu, bool timed)
   pass_time (gpu, now);
   for (int i = 0; i < gpu->count; i++)
     tenant_read (gpu->tenants[i], now, timed || gpu->tenants[i]->blocks_ns);
+  set_turns (gpu, now);
   if (gpu->holder && !gpu->revoked)
     judge_holder (gpu, now);
   if (gpu->holder && gpu->revoked)
@@ -276,6 +339,9 @@ look (struct gpu *gpu, bool timed)
       tenant_blocks (gpu->holder, now);
       if (!gpu->holder->busy)
         {
+          end_turn (gpu);
+          if (!gpu->pays)
+            take_over_bucket (gpu->holder, now);
           tenant_publish (gpu->holder);
           gpu->holder = NULL;
         }
@@ -285,6 +351,9 @@ look (struct gpu *gpu, bool timed)
   if (is_contended (gpu))
     for (int i = 0; i < gpu->count; i++)
       tenant_renew_lease (gpu->tenants[i], now);
+  if (gpu->new_figures
+      && now - gpu->figures_ns >= (is_contended (gpu) ? FIGURES_NS : LAST_FIGURES_NS))
+    write_figures (gpu, now);
   return next_look (gpu, now);
 }
 
@@ -403,6 +472,7 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
     }
   else
     free (tenant);
+  write_figures (gpu, bells_now ());
   pthread_mutex_unlock (&gpu->mutex);
   tell_changed (gpu);
 }
@@ -420,6 +490,7 @@ gpu_remove (struct gpu *gpu, const struct container *container)
         gpu->tenants[i] = gpu->tenants[--gpu->count];
         break;
       }
+  write_figures (gpu, bells_now ());
   pthread_mutex_unlock (&gpu->mutex);
   tell_changed (gpu);
 }

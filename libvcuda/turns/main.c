@@ -5,7 +5,7 @@
    It runs as a child of PARENT, the process that has the claim socket, and ends with it. One keeper
    at a time holds the lock STATE_DIR/turns.lock; another waits for it. It follows the records in
    STATE_DIR/allocations, of which the claim writes each last, when the container's pages are
-   there. */
+   there. It writes its figures into STATE_DIR/turns.  */
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,6 +21,8 @@
 #include <unistd.h>
 
 #include "container.h"
+#include "events.h"
+#include "figures.h"
 #include "gpu.h"
 
 #define SUFFIX ".json"
@@ -198,6 +200,8 @@ main (int argc, char **argv)
   prctl (PR_SET_NAME, "turn_keeper");
   follow_parent (atoi (argv[2]));
   take_lock ();
+  figures_begin (state_dir);
+  events_begin (state_dir);
   int changes = watch_records ();
   bool again = follow_records ();
   while (!ended)

@@ -14,7 +14,7 @@ static int64_t
 least_of (const struct claimant *claimant)
 {
   /* It earns during its turn, too.  */
-  int64_t turn = TURN_NS - earned (claimant->rate_ppm, TURN_NS);
+  int64_t turn = claimant->turn_ns - earned (claimant->rate_ppm, claimant->turn_ns);
   int64_t most = earned (claimant->rate_ppm, LEAST_SPAN_NS);
   return turn < most ? turn : most;
 }
@@ -22,7 +22,7 @@ least_of (const struct claimant *claimant)
 void
 queue_start (struct claimant *claimant)
 {
-  claimant->budget_ns = earned (claimant->rate_ppm, START_NS);
+  claimant->budget_ns = least_of (claimant);
 }
 
 void
@@ -36,10 +36,10 @@ queue_level (struct claimant *const *claimants, int count)
             = (int64_t) ((__int128) claimants[i]->budget_ns * MILLION / claimants[i]->rate_ppm);
         least = span < least ? span : least;
       }
-  if (least == INT64_MAX || least <= 2 * START_NS)
+  if (least == INT64_MAX || least <= MOST_SPAN_NS)
     return;
   for (int i = 0; i < count; i++)
-    claimants[i]->budget_ns -= earned (claimants[i]->rate_ppm, least - 2 * START_NS);
+    claimants[i]->budget_ns -= earned (claimants[i]->rate_ppm, least - MOST_SPAN_NS);
 }
 
 void
@@ -54,13 +54,13 @@ queue_pass_time (struct claimant *claimant, int64_t ns)
 }
 
 void
-queue_pass_time_alone (struct claimant *claimant, int64_t ns)
+queue_take_over (struct claimant *claimant, int64_t bucket_ns, int64_t since_ns)
 {
-  if (claimant->fixed)
-    return;
-  int64_t budget = claimant->budget_ns + earned (claimant->rate_ppm, ns);
-  int64_t most = earned (claimant->rate_ppm, START_NS);
-  claimant->budget_ns = budget < most ? budget : most;
+  since_ns = since_ns < 0 || since_ns > DEEPEST_DEBT_NS ? DEEPEST_DEBT_NS : since_ns;
+  bucket_ns = bucket_ns > -DEEPEST_DEBT_NS ? bucket_ns : -DEEPEST_DEBT_NS;
+  bucket_ns = bucket_ns < BUCKET_NS ? bucket_ns : BUCKET_NS;
+  int64_t budget = bucket_ns + earned (claimant->rate_ppm, since_ns);
+  claimant->budget_ns = budget < BUCKET_NS ? budget : BUCKET_NS;
 }
 
 bool
@@ -97,8 +97,8 @@ queue_turn_ns (const struct claimant *claimant)
 {
   /* It earns meanwhile, too.  */
   int64_t unearned = MILLION - (int64_t) claimant->rate_ppm;
-  int64_t ns = TURN_NS;
-  if (unearned > 0 && claimant->budget_ns < earned ((uint32_t) unearned, TURN_NS))
+  int64_t ns = claimant->turn_ns;
+  if (unearned > 0 && claimant->budget_ns < earned ((uint32_t) unearned, ns))
     ns = (int64_t) ((__int128) claimant->budget_ns * MILLION / unearned);
   return ns > SHORTEST_TURN_NS ? ns : SHORTEST_TURN_NS;
 }

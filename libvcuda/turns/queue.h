@@ -7,10 +7,9 @@
    The fullest budget, relative to its rate, is next.
 
    What holders pay is what all earn, where the rates add up to the whole. So the sum of the budgets
-   stays, and the longer it lasts the longer are the turns: each claimant begins with what it earns
-   in START_NS, enough for long turns of sixteen. Time that is lost between turns is earned and not
-   paid; queue_level takes it from all.
-   */
+   stays, but for time in which no claimant holds the GPU: it is earned and not paid. At first it
+   makes the budgets large enough for whole turns; queue_level takes from all what is more than
+   that.  */
 
 #ifndef TURNS_QUEUE_H
 #define TURNS_QUEUE_H
@@ -20,12 +19,21 @@
 
 #define MS 1000000ll
 
+/* The length of a turn, and where more than FEW containers want the GPU, so that the last one of
+   them does not wait long.  */
 #define TURN_NS (15 * MS)
+#define TURN_OF_MANY_NS (9 * MS)
+#define FEW 5
 #define SHORTEST_TURN_NS (MS / 2)
 /* A turn begins when there is enough for a whole one, so that passing turns costs little; a small
    share does not wait longer for it than this.  */
 #define LEAST_SPAN_NS (200 * MS)
-#define START_NS (8 * TURN_NS)
+/* The budgets of claimants that all want are kept below what they earn in this time: enough for
+   whole turns of sixteen.  */
+#define MOST_SPAN_NS (16 * TURN_NS)
+/* What a bucket saves (shim/compute/throttle.c), and the deepest debt that is taken over.  */
+#define BUCKET_NS (10 * MS)
+#define DEEPEST_DEBT_NS (2000 * MS)
 /* Saved while resting: a request after a pause does not wait for its budget.  */
 #define MOST_SAVED_NS (30 * MS)
 
@@ -34,21 +42,22 @@ struct claimant
   uint32_t rate_ppm; /* its part of the GPU's time */
   bool fixed;        /* and never more of it, also where no other wants the GPU */
   int64_t budget_ns;
-  bool wants; /* waits for a turn */
-  bool holds; /* has the turn, and pays for it */
+  int64_t turn_ns; /* TURN_NS or TURN_OF_MANY_NS */
+  bool wants;      /* waits for a turn */
+  bool holds;      /* has the turn, and pays for it */
 };
 
-/* A new claimant's budget.  */
+/* A new claimant's budget: enough for one turn.  */
 void queue_start (struct claimant *claimant);
 
 /* NS pass.  */
 void queue_pass_time (struct claimant *claimant, int64_t ns);
 
-/* The same for one that is alone on the GPU: its own bucket pays for its work meanwhile. Where the
-   policy is fixed, the rate of that time is spent there, and nothing is saved here.  */
-void queue_pass_time_alone (struct claimant *claimant, int64_t ns);
+/* The container was alone, and its own bucket paid: it had BUCKET_NS, as it says itself, SINCE_NS
+   ago. The queue takes that over, but for more than the bucket saves.  */
+void queue_take_over (struct claimant *claimant, int64_t bucket_ns, int64_t since_ns);
 
-/* Takes from the budgets, by rate, what every claimant that wants has beyond twice its start.  */
+/* Takes from the budgets, by rate, what every claimant that wants has beyond MOST_SPAN_NS.  */
 void queue_level (struct claimant *const *claimants, int count);
 
 /* Whether it may begin a turn.  */

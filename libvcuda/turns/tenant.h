@@ -29,7 +29,11 @@ struct tenant
   uint64_t blocks_ns;     /* since when others wait for its queue; 0: none does */
   uint64_t distrusted_until_ns, distrust_ns;
   uint64_t ring_debt_ns, read_ns;
-  uint64_t held_ns, waited_ns; /* totals */
+  uint64_t live_due_ns; /* when its locks may be queried again */
+  /* Totals. It waits for its share while no container has the GPU and its own budget is used up,
+     otherwise for its turn. Lost is what of its turns it left the GPU idle, by its own page.  */
+  uint64_t held_ns, waited_ns, waited_for_share_ns, lost_ns;
+  uint64_t granted_held_ns, granted_busy_ns; /* held_ns and signals.busy_ns at its last grant */
 };
 
 /* Reads what its processes say. LIVE: find out which of them have ended.  */
@@ -47,8 +51,8 @@ uint64_t tenant_check_ns (const struct tenant *tenant, uint64_t now);
 /* Whether it has used its turn, and its threads wait for the next one.  */
 bool tenant_has_stopped (const struct tenant *tenant);
 
-/* Writes enum vcuda_turn STATE, and wakes its threads where they have to know it. UNTIL_NS counts
-   for VCUDA_TURN_HELD.  */
+/* Writes enum vcuda_turn STATE, and wakes its threads where they have to know it. UNTIL_NS:
+   turn_until_ns of VCUDA_TURN_HELD and VCUDA_TURN_OPEN.  */
 void tenant_tell (struct tenant *tenant, uint32_t state, uint64_t until_ns);
 
 /* Renews the lease where it ends soon.  */

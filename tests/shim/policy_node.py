@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from support.guest import PYTHON, SHIM, TOP, WORKLOAD, Gpu, Guest
+from support.guest import BUILD, PYTHON, SHIM, TOP, WORKLOAD, Gpu, Guest
 from support.virtual_time import Clock
 from vcuda_oci.container import request
 from vcuda_oci.container.identity import Owner
@@ -38,6 +38,8 @@ with Arbiter(sys.argv[1]) as arbiter:
         time.sleep(arbiter.sample())
 """
 
+TURN_KEEPER = os.path.join(BUILD, "turns", "vcuda-turn-keeper")
+
 
 class PolicyNode:
     """`folder` is the node's own; `env` goes to every process that is started on it."""
@@ -45,6 +47,7 @@ class PolicyNode:
     def __init__(self, folder: str, driver_root: str, env: Mapping[str, str] | None = None) -> None:
         self.folder, self.driver_root, self.env = folder, driver_root, dict(env or {})
         self.state_dir = os.path.join(folder, "state")
+        self._keeper: subprocess.Popen[bytes] | None = None
         self.ledger = Ledger(self.state_dir)
         os.makedirs(self.state_dir)
         self.host = host.load(driver_root, self.state_dir + "/host.json")
@@ -99,8 +102,21 @@ class PolicyNode:
         return [share_of(process) for process in started]
 
     def clock(self, processes: int) -> Clock:
-        """A virtual clock that continues at the time of the node's last one."""
-        return Clock(pathlib.Path(self.folder), processes)
+        """A virtual clock that continues at the time of the node's last one.
+
+        A turn keeper runs in it besides, until the next clock or `close`.
+        """
+        self.close()
+        clock = Clock(pathlib.Path(self.folder), processes + 1)
+        command = clock.command(TURN_KEEPER, self.state_dir, str(os.getpid()))
+        self._keeper = subprocess.Popen(command, env={"PATH": os.environ["PATH"], **self.env})
+        return clock
+
+    def close(self) -> None:
+        if self._keeper:
+            self._keeper.kill()
+            self._keeper.wait()
+        self._keeper = None
 
     def shares_on(
         self, clock: Clock, guests: Sequence[Guest], seconds: float, **shape: Any
@@ -131,7 +147,10 @@ class PolicyNode:
 
     @contextlib.contextmanager
     def arbiter(self, clock: Clock | None = None) -> Iterator[subprocess.Popen[str]]:
-        """While it lasts, the arbiter runs; it ends at the end."""
+        """Run the arbiter, and without a clock a turn keeper, until the block ends."""
+        if not clock:
+            self.close()
+            self._keeper = subprocess.Popen([TURN_KEEPER, self.state_dir, str(os.getpid())])
         process = self.program(
             ARBITER, self.state_dir, *(["virtual"] if clock else []), clock=clock
         )

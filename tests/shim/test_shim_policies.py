@@ -29,8 +29,10 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def node(host: DriverRoot, tmp_path: Any) -> PolicyNode:
-    return PolicyNode(str(tmp_path / "node"), host.path)
+def node(host: DriverRoot, tmp_path: Any) -> Iterator[PolicyNode]:
+    node = PolicyNode(str(tmp_path / "node"), host.path)
+    yield node
+    node.close()
 
 
 def fixed(core: int) -> dict[str, str]:
@@ -55,7 +57,6 @@ def check(shares: Sequence[float], expected: Sequence[float], error: float = POI
     assert sum(shares) >= min(1, sum(expected) / 100) - LOST
 
 
-@pytest.mark.kind_clock
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -91,7 +92,6 @@ def test_busy_containers_get_what_their_policies_say(
     check(shares, expected)
 
 
-@pytest.mark.kind_clock
 @pytest.mark.parametrize("shape", ["async 50 us", "sync 5 ms", "sync 50 ms"])
 def test_whatever_the_kernels_are_elastic_ones_share_by_core(node: PolicyNode, shape: str) -> None:
     guests = [node.container(**elastic(core)) for core in (10, 30)]
@@ -100,7 +100,6 @@ def test_whatever_the_kernels_are_elastic_ones_share_by_core(node: PolicyNode, s
     check(shares, [25, 75], POINTS + SHAPES[shape]["kernel_us"] / 1e6 / SECONDS)
 
 
-@pytest.mark.kind_clock
 def test_a_container_of_every_policy_and_eight_in_all_get_what_is_theirs(node: PolicyNode) -> None:
     words = [
         fixed(20),
@@ -159,7 +158,6 @@ print(json.dumps(alone + shares(4, neighbour, guest)))
 """
 
 
-@pytest.mark.kind_clock
 def test_time_that_a_content_neighbour_leaves_is_lent(node: PolicyNode, tmp_path: Path) -> None:
     neighbour, guest = node.container(**fixed(70)), node.container(**elastic(30))
     clock, go = node.clock(4), str(tmp_path / "go")
@@ -251,7 +249,6 @@ def pair(node: PolicyNode) -> Iterator[tuple[Guest, Guest]]:
     process.communicate(timeout=30)
 
 
-@pytest.mark.kind_clock
 @pytest.mark.alone
 def test_elastic_neighbour_returns_borrowed_time_to_a_waking_container(
     node: PolicyNode, pair: tuple[Guest, Guest]

@@ -54,7 +54,8 @@ def record(id: str = "box", **changes: Any) -> Allocation:
 
 
 def left_in(state_dir: str) -> list[str]:
-    """Files and folders in a state folder, except locks, the claim socket and the event log.
+    """Files and folders in a state folder, except locks, the claim socket, the event log and the
+    turn keeper's figures.
 
     The record of an ended container's page remains while the page keeper, or a sync of all file
     systems, has the page open. The next claim removes it, as this function does.
@@ -65,11 +66,13 @@ def left_in(state_dir: str) -> list[str]:
         Ledger(state_dir).cut_ended()
     found = []
     for folder, folders, files in os.walk(state_dir):
+        if folder == state_dir + "/turns":
+            continue
         found += [
             os.path.relpath(os.path.join(folder, name), state_dir) for name in folders + files
         ]
     stays = {"lock", "pages.lock", "turns.lock", "door.sock", "events.jsonl"}
-    stays |= {"allocations", "containers", "ended"}
+    stays |= {"allocations", "containers", "ended", "turns"}
     return sorted(set(found) - stays)
 
 

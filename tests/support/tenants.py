@@ -7,13 +7,14 @@ import fcntl
 import os
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from support.samples import record
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.pages import layout, limits
+from vcuda_oci.system import files
 
 _GPU = layout.USAGE_HEAD_SIZE
 _SLOTS = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
@@ -79,6 +80,16 @@ class Tenants:
             os.pwrite(fd, struct.pack("=q" if value < 0 else "=Q", value), place)
         lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, 0, layout.USAGE_LOCK_BASE, 1, 0)
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, lock)
+
+    def turns(
+        self, at_ns: int, of: Mapping[str, Sequence[int]], lost_ns: int = 0, gpu: str = "GPU-0"
+    ) -> None:
+        """Write the turn keeper's figures of one GPU: of each allocation the time held, waited for
+        its turn, waited for its share, and lost."""
+        folder = self.state_dir + "/turns"
+        os.makedirs(folder, exist_ok=True)
+        lines = [f"{at_ns} {lost_ns}", *(" ".join(map(str, (*of[id], id))) for id in of)]
+        files.replace(f"{folder}/{gpu}", "".join(line + "\n" for line in lines).encode(), 0o600)
 
     def close(self) -> None:
         for fd in self._locked.values():

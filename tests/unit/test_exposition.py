@@ -115,6 +115,30 @@ def test_a_container_has_metrics_under_gpumanagers_names_and_ours(tenants: Tenan
     assert of(found, "vcuda_gpu_memory_promised_bytes", gpu="GPU-1") == 4 * GIB
 
 
+def test_turns_are_exported_as_totals_by_reason_where_a_keeper_writes_them(
+    tenants: Tenants,
+) -> None:
+    for id, gpu in (("a", "GPU-0"), ("later", "GPU-0"), ("other", "GPU-1")):
+        tenants.add_record(id, shares=[GpuShare(gpu, GIB, 20)])
+    s = 1_000_000_000
+    totals = {"a": (5 * s, 6 * s, 7 * s, 2 * s), "ended": (s, s, s, 2 * s)}
+    tenants.turns(9 * s, totals, lost_ns=4 * s)
+    found = samples(exposition.Pages().text(look(tenants, 16, 16), Counts()))
+    of_turns = {
+        (name.removeprefix("vcuda_"), its.get("allocation"), its["gpu"], its.get("reason")): value
+        for (name, labels), value in found.items()
+        for its in [dict(labels)]
+        if re.search("(held|lost|gpu_waited)_seconds", name)
+    }
+    assert of_turns == {
+        ("container_gpu_held_seconds_total", "a", "GPU-0", None): 5,
+        ("container_gpu_waited_seconds_total", "a", "GPU-0", "turn"): 6,
+        ("container_gpu_waited_seconds_total", "a", "GPU-0", "share"): 7,
+        ("container_gpu_lost_seconds_total", "a", "GPU-0", None): 2,
+        ("gpu_lost_seconds_total", None, "GPU-0", None): 4,
+    }
+
+
 def test_a_tenant_that_scribbles_over_its_page_loses_its_own_figures_only(
     tenants: Tenants,
 ) -> None:
@@ -216,6 +240,7 @@ def whole_page(tenants: Tenants) -> bytes:
     elastic = GpuShare("GPU-0", GIB, 20, policies.ELASTIC, 50)
     tenants.add_record("pod-u.main", pod=POD, shares=[elastic])
     tenants.uses("pod-u.main", held=GIB)
+    tenants.turns(1, {"pod-u.main": (1, 2, 3, 4)})
     counts = Counts()
     counts.add({"kind": "claimed", "seconds": 0.02})
     counts.add({"kind": "refused", "text": "largest free share is"})

@@ -62,7 +62,8 @@ begin_sample (struct meter *meter, CUstream stream, int64_t cost)
   /* The time of a linked sample begins after the last break; what was used before stays as it is.
    */
   bool since_break = credit->breaks == meter->breaks;
-  gpu_only = gpu_only && since_break;
+  bool alone = __atomic_load_n (&vcuda_credit_threads, __ATOMIC_RELAXED) == 1;
+  gpu_only = gpu_only && since_break && alone;
   struct entry *entry
       = vcuda_meter_open (meter, stream, gpu_only, vcuda_turn_overlaps (meter->gpu));
   int64_t portion = vcuda_credit_portion ();

@@ -25,12 +25,18 @@ is_crowded (const struct meter *meter)
 }
 
 static uint64_t
-time_until_room (const struct meter *meter)
+longer (uint64_t pause)
+{
+  return pause < CAP_NS ? 2 * pause : pause;
+}
+
+/* LEAST: work may take longer than was thought.  */
+static uint64_t
+time_until_room (const struct meter *meter, uint64_t least)
 {
   uint64_t most = vcuda_turn_most_in_flight (meter->gpu);
   uint64_t wait = meter->in_flight_ns > most ? meter->in_flight_ns - most : 0;
-  if (wait < SHORTEST_PAUSE_NS)
-    return SHORTEST_PAUSE_NS;
+  wait = wait > least ? wait : least;
   return wait < LONGEST_PAUSE_NS ? wait : LONGEST_PAUSE_NS;
 }
 
@@ -41,7 +47,7 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
   uint64_t cap = CAP_NS + 2 * estimate;
   if (cap > LONGEST_CAP_NS)
     cap = LONGEST_CAP_NS;
-  uint64_t began = 0;
+  uint64_t began = 0, soon = LONGEST_PAUSE_NS, least = SHORTEST_PAUSE_NS;
   int64_t enough = 1;
   for (;;)
     {
@@ -70,14 +76,17 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
         {
           enough = (int64_t) VCUDA_PORTION_NS;
           pause = vcuda_time_to_earn (gpu, (uint64_t) enough - (uint64_t) balance);
-          if (!meter->count)
-            __atomic_store_n (&meter->unbroken, false, __ATOMIC_RELAXED);
+          __atomic_store_n (&meter->unbroken, false, __ATOMIC_RELAXED);
           /* What is in flight may cost less than was charged for it.  */
-          if (meter->count && pause > LONGEST_PAUSE_NS)
-            pause = LONGEST_PAUSE_NS;
+          if (meter->count && pause > soon)
+            pause = soon;
+          soon = longer (soon);
         }
       else
-        pause = time_until_room (meter);
+        {
+          pause = time_until_room (meter, least);
+          least = longer (least);
+        }
       vcuda_unlock (&meter->mutex);
       vcuda_turn_sleep (gpu, pause);
       vcuda_lock (&meter->mutex);
@@ -98,7 +107,7 @@ vcuda_credit_in_turn (int gpu, bool in_turn)
   credit->in_turn = in_turn;
   if (!in_turn)
     {
-      vcuda_resume_bucket (gpu);
+      vcuda_turn_take_budget (gpu);
       vcuda_charge_time (gpu, credit->ns);
     }
 }

@@ -85,9 +85,12 @@ vcuda_spend (int gpu, int64_t ns)
 }
 
 void
-vcuda_resume_bucket (int gpu)
+vcuda_resume_bucket (int gpu, int64_t budget_ns)
 {
-  __atomic_store_n (&vcuda_pages.usage->gpu[gpu].refilled_ns, vcuda_now (), __ATOMIC_RELEASE);
+  struct vcuda_usage_gpu *bucket = &vcuda_pages.usage->gpu[gpu];
+  __atomic_store_n (&bucket->balance_ns, budget_ns < MOST_SAVED_NS ? budget_ns : MOST_SAVED_NS,
+                    __ATOMIC_RELAXED);
+  __atomic_store_n (&bucket->refilled_ns, vcuda_now (), __ATOMIC_RELEASE);
 }
 
 uint64_t

@@ -18,8 +18,9 @@ int64_t vcuda_balance (int gpu, uint64_t cap_ns);
    paid for too.  */
 void vcuda_spend (int gpu, int64_t ns);
 
-/* After turns, in which the keeper's queue pays: the bucket fills again, from now on.  */
-void vcuda_resume_bucket (int gpu);
+/* After turns, in which the keeper's queue pays: the bucket begins with BUDGET_NS, and fills from
+   now on.  */
+void vcuda_resume_bucket (int gpu, int64_t budget_ns);
 
 /* How long it takes the balance to grow by NS, within the limits of one sleep.  */
 uint64_t vcuda_time_to_earn (int gpu, uint64_t ns);

@@ -12,6 +12,7 @@
 #include "compute/credit.h"
 #include "compute/drain.h"
 #include "compute/meters.h"
+#include "compute/time_bucket.h"
 #include "pages/pages.h"
 #include "pages/slot.h"
 #include "thread/clock.h"
@@ -208,11 +209,23 @@ go_without_keeper (int gpu, uint64_t now)
   __atomic_store_n (&own[gpu].alone_until_ns, now + ns, __ATOMIC_RELAXED);
 }
 
-/* Sleeps until the keeper gives a turn, or counts as dead.  */
+/* Whether the container had work to the end of its last turn. Otherwise it waits for other
+   containers, not for its share.  */
+static bool
+has_used_turn (int gpu, bool queued)
+{
+  uint64_t until = __atomic_load_n (&share_of (gpu)->turn_until_ns, __ATOMIC_RELAXED);
+  uint64_t rested = __atomic_load_n (&own[gpu].rested_ns, __ATOMIC_RELAXED);
+  return queued || state_of (gpu) == VCUDA_TURN_HELD || rested - until < PATIENCE_NS;
+}
+
+/* Sleeps until the keeper gives a turn, or counts as dead. QUEUED: until now its queue held work.
+ */
 static void
-sleep_until_allowed (int gpu)
+sleep_until_allowed (int gpu, bool queued)
 {
   uint64_t rang = vcuda_now (), since = rang;
+  bool used_turn = has_used_turn (gpu, queued);
   ring (gpu);
   for (;;)
     {
@@ -222,7 +235,9 @@ sleep_until_allowed (int gpu)
       sleep_while (gpu, word, PATIENCE_NS);
       uint64_t now = vcuda_now ();
       /* Updated at each pause: the host sees from it which containers want more than they have.  */
-      __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].throttled_ns, now - since, __ATOMIC_RELAXED);
+      if (used_turn)
+        __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].throttled_ns, now - since,
+                            __ATOMIC_RELAXED);
       since = now;
       if (now - rang >= PATIENCE_NS && !keeper_lives (gpu, now))
         {
@@ -253,7 +268,7 @@ vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued)
       bool alone = turn->launches == launches;
       set_marks (turn, alone ? 0 : busy_of (turn));
       vcuda_unlock (&turn->mutex);
-      sleep_until_allowed (gpu);
+      sleep_until_allowed (gpu, queued);
       vcuda_lock (&turn->mutex);
       turn->wants--;
       __atomic_fetch_add (&turn->launches, 1, __ATOMIC_SEQ_CST);
@@ -275,7 +290,7 @@ bool
 vcuda_turn_overlaps (int gpu)
 {
   return __atomic_load_n (&own[gpu].overlaps, __ATOMIC_RELAXED)
-         || __atomic_load_n (&vcuda_credit_threads, __ATOMIC_RELAXED) > 1;
+         && __atomic_load_n (&vcuda_credit_threads, __ATOMIC_RELAXED) == 1;
 }
 
 uint64_t
@@ -297,6 +312,19 @@ vcuda_turn_is_held (int gpu)
 {
   return state_of (gpu) == VCUDA_TURN_HELD
          && vcuda_now () >= __atomic_load_n (&own[gpu].alone_until_ns, __ATOMIC_RELAXED);
+}
+
+void
+vcuda_turn_take_budget (int gpu)
+{
+  uint32_t *taken = &vcuda_pages.usage->gpu[gpu].turn_taken, word = word_of (gpu);
+  int64_t budget = (int64_t) __atomic_load_n (&share_of (gpu)->turn_until_ns, __ATOMIC_RELAXED);
+  uint32_t before = __atomic_load_n (taken, __ATOMIC_RELAXED);
+  /* One thread of the container takes it, of whichever process.  */
+  if ((word & VCUDA_TURN_STATE) == VCUDA_TURN_OPEN && before != word
+      && __atomic_compare_exchange_n (taken, &before, word, false, __ATOMIC_ACQ_REL,
+                                      __ATOMIC_RELAXED))
+    vcuda_resume_bucket (gpu, budget);
 }
 
 /* If two threads store at once, the earlier moment may stay: the keeper then waits for less.  */
@@ -355,7 +383,7 @@ vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool re
       uint64_t until = __atomic_load_n (&share_of (gpu)->turn_until_ns, __ATOMIC_RELAXED);
       busy = 0;
       rests = true;
-      turn->rested_ns = vcuda_now ();
+      __atomic_store_n (&turn->rested_ns, vcuda_now (), __ATOMIC_RELAXED);
       vcuda_thread ()->credit.context = VCUDA_NO_CONTEXT; /* the next launch marks BUSY */
       yields
           = state == VCUDA_TURN_WAIT

@@ -37,7 +37,7 @@ bool vcuda_turn_allows (int gpu, uint64_t in_flight_ns);
    meter's lock, BUSY being marked; it is marked again at the end.  */
 void vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued);
 
-/* Whether launches of several streams or threads may overlap on GPU.  */
+/* Whether launches of several streams of the only thread may overlap on GPU.  */
 bool vcuda_turn_overlaps (int gpu);
 
 /* How much GPU time may be in flight before a further launch waits.  */
@@ -45,6 +45,9 @@ uint64_t vcuda_turn_most_in_flight (int gpu);
 
 /* Whether the keeper, not the bucket of GPU time, decides now when GPU is used.  */
 bool vcuda_turn_is_held (int gpu);
+
+/* After turns: the bucket of GPU time takes over what the keeper's queue has for the container.  */
+void vcuda_turn_take_budget (int gpu);
 
 /* Sleeps for NS, or until the keeper changes GPU's word.  */
 void vcuda_turn_sleep (int gpu, uint64_t ns);

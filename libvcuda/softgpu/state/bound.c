@@ -6,7 +6,7 @@
 #include "state/engine.h"
 #include "state/turn.h"
 
-#define DEEPEST 4 /* waits of streams for each other that are followed */
+#define DEEPEST 4 /* streams that wait for each other, one behind the other */
 
 static uint64_t
 larger (uint64_t one, uint64_t other)
@@ -22,22 +22,22 @@ least_turn (struct softgpu_state *state, unsigned gpu, unsigned slot)
   const struct softgpu_slot_gpu *queue = softgpu_queue (state, gpu, slot);
   uint64_t longest = 0, legacy = queue->lane[SOFTGPU_LEGACY_LANE].first;
   FOR_LANES (lane, head, state, gpu, slot)
-  {
-    if (!softgpu_unblocked (queue, lane))
-      continue;
-    uint64_t sum = 0;
-    const struct softgpu_command *at = head;
-    while ((at->kind == SOFTGPU_KERNEL || at->kind == SOFTGPU_RECORD) && sum < state->slice_ns)
-      {
-        sum += at->kind == SOFTGPU_KERNEL ? at->left_ns : 0;
-        bool barrier
-            = lane == SOFTGPU_LEGACY_LANE ? queue->lanes & SOFTGPU_BLOCKING_LANES & ~1u : legacy;
-        if (!at->next || barrier)
-          break;
-        at = softgpu_command_at (state, gpu, slot, at->next - 1);
-      }
-    longest = larger (longest, sum);
-  }
+    {
+      if (!softgpu_unblocked (queue, lane))
+        continue;
+      uint64_t sum = 0;
+      const struct softgpu_command *at = head;
+      while ((at->kind == SOFTGPU_KERNEL || at->kind == SOFTGPU_RECORD) && sum < state->slice_ns)
+        {
+          sum += at->kind == SOFTGPU_KERNEL ? at->left_ns : 0;
+          bool barrier
+              = lane == SOFTGPU_LEGACY_LANE ? queue->lanes & SOFTGPU_BLOCKING_LANES & ~1u : legacy;
+          if (!at->next || barrier)
+            break;
+          at = softgpu_command_at (state, gpu, slot, at->next - 1);
+        }
+      longest = larger (longest, sum);
+    }
   return longest;
 }
 
@@ -79,13 +79,14 @@ struct search
 
 static uint64_t bound_of (const struct search *search, uint64_t number, unsigned depth);
 
-/* The time of LANE's commands below BELOW, one after the other.  */
+/* The time of LANE's commands below BELOW, one after the other. Of stream waits only the head's is
+   followed: two streams may wait for each other hundreds of times.  */
 static uint64_t
 row (const struct search *search, unsigned lane, uint64_t below, unsigned depth)
 {
-  uint64_t sum = 0;
-  for (uint64_t at = softgpu_queue (search->state, search->gpu, search->slot)->lane[lane].first;
-       at && at <= below;)
+  uint64_t sum = 0, first;
+  first = softgpu_queue (search->state, search->gpu, search->slot)->lane[lane].first;
+  for (uint64_t at = first; at && at <= below;)
     {
       const struct softgpu_command *command
           = softgpu_command_at (search->state, search->gpu, search->slot, at - 1);
@@ -95,7 +96,7 @@ row (const struct search *search, unsigned lane, uint64_t below, unsigned depth)
         sum = larger (sum, search->stamp);
       else if (softgpu_over_bus (command))
         sum += command->left_ns;
-      else if (command->kind == SOFTGPU_STREAM_WAIT && command->after)
+      else if (at == first && command->kind == SOFTGPU_STREAM_WAIT && command->after)
         sum = larger (sum, bound_of (search, command->after - 1, depth + 1));
       at = command->next;
     }

@@ -15,20 +15,20 @@ start_copy (struct softgpu_state *state, unsigned gpu, enum softgpu_command_kind
   struct softgpu_command *first = NULL;
   bool busy = false;
   FOR_BACKLOGGED (slot, state, gpu)
-  FOR_LANES (lane, head, state, gpu, slot)
-  {
-    if (head->kind != direction || head->state == SOFTGPU_DONE)
-      continue;
-    if (head->state == SOFTGPU_RUNNING)
-      busy = true;
-    else if (softgpu_unblocked (softgpu_queue (state, gpu, slot), lane))
+    FOR_LANES (lane, head, state, gpu, slot)
       {
-        if (!head->ready_ns)
-          head->ready_ns = state->gpu[gpu].clock_ns;
-        if (!first || earlier (head, first))
-          first = head;
+        if (head->kind != direction || head->state == SOFTGPU_DONE)
+          continue;
+        if (head->state == SOFTGPU_RUNNING)
+          busy = true;
+        else if (softgpu_unblocked (softgpu_queue (state, gpu, slot), lane))
+          {
+            if (!head->ready_ns)
+              head->ready_ns = state->gpu[gpu].clock_ns;
+            if (!first || earlier (head, first))
+              first = head;
+          }
       }
-  }
   if (!first || busy)
     return false;
   first->state = SOFTGPU_RUNNING;

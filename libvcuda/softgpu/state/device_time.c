@@ -21,8 +21,8 @@ static bool
 alone (const struct attachment *tie, unsigned gpu)
 {
   FOR_BACKLOGGED (slot, tie->state, gpu)
-  if (slot != tie->slot)
-    return false;
+    if (slot != tie->slot)
+      return false;
   return true;
 }
 

@@ -15,20 +15,20 @@ first_to_begin (struct softgpu_state *state, unsigned gpu, uint64_t *width)
   struct softgpu_command *first = NULL;
   *width = 0;
   FOR_BACKLOGGED (slot, state, gpu)
-  {
-    if (!softgpu_has_gpu (state, gpu, slot))
-      continue;
-    FOR_LANES (lane, head, state, gpu, slot)
     {
-      if (head->kind != SOFTGPU_KERNEL)
+      if (!softgpu_has_gpu (state, gpu, slot))
         continue;
-      if (head->state == SOFTGPU_RUNNING)
-        *width += head->width;
-      else if (head->state == SOFTGPU_QUEUED && (!first || head->order < first->order)
-               && softgpu_unblocked (softgpu_queue (state, gpu, slot), lane))
-        first = head;
+      FOR_LANES (lane, head, state, gpu, slot)
+        {
+          if (head->kind != SOFTGPU_KERNEL)
+            continue;
+          if (head->state == SOFTGPU_RUNNING)
+            *width += head->width;
+          else if (head->state == SOFTGPU_QUEUED && (!first || head->order < first->order)
+                   && softgpu_unblocked (softgpu_queue (state, gpu, slot), lane))
+            first = head;
+        }
     }
-  }
   return first;
 }
 
@@ -53,7 +53,7 @@ finish_all (struct softgpu_state *state, unsigned gpu)
 {
   bool any = false;
   FOR_BACKLOGGED (slot, state, gpu)
-  any |= softgpu_finish (state, gpu, slot);
+    any |= softgpu_finish (state, gpu, slot);
   return any;
 }
 
@@ -101,14 +101,14 @@ softgpu_next_event (struct softgpu_state *state, unsigned gpu)
   const struct softgpu_gpu *device = &state->gpu[gpu];
   uint64_t least = device->switch_left_ns ? device->switch_left_ns : UINT64_MAX;
   FOR_BACKLOGGED (slot, state, gpu)
-  {
-    bool has_gpu = softgpu_has_gpu (state, gpu, slot);
-    FOR_LANES (lane, head, state, gpu, slot)
-    if (has_gpu ? softgpu_goes_on (state, gpu, head) : false)
-      at_most (&least, until_end (state, gpu, head));
-    else if (softgpu_over_bus (head) && head->state == SOFTGPU_RUNNING)
-      at_most (&least, head->left_ns);
-  }
+    {
+      bool has_gpu = softgpu_has_gpu (state, gpu, slot);
+      FOR_LANES (lane, head, state, gpu, slot)
+        if (has_gpu && softgpu_goes_on (state, gpu, head))
+          at_most (&least, until_end (state, gpu, head));
+        else if (softgpu_over_bus (head) && head->state == SOFTGPU_RUNNING)
+          at_most (&least, head->left_ns);
+    }
   if (!device->switch_left_ns && device->slice_left_ns && contended (state, gpu))
     at_most (&least, device->slice_left_ns);
   return least;
@@ -120,13 +120,13 @@ run_slot (struct softgpu_state *state, unsigned gpu, unsigned slot, uint64_t ran
 {
   bool has_gpu = softgpu_has_gpu (state, gpu, slot), any = false;
   FOR_LANES (lane, head, state, gpu, slot)
-  if (has_gpu && softgpu_goes_on (state, gpu, head))
-    {
+    if (has_gpu && softgpu_goes_on (state, gpu, head))
+      {
+        head->left_ns -= ran;
+        any = true;
+      }
+    else if (softgpu_over_bus (head) && head->state == SOFTGPU_RUNNING)
       head->left_ns -= ran;
-      any = true;
-    }
-  else if (softgpu_over_bus (head) && head->state == SOFTGPU_RUNNING)
-    head->left_ns -= ran;
   if (any)
     {
       struct softgpu_slot_gpu *queue = softgpu_queue (state, gpu, slot);
@@ -155,15 +155,15 @@ pass (struct softgpu_state *state, unsigned gpu, uint64_t ran)
   struct softgpu_gpu *device = &state->gpu[gpu];
   bool busy = false, switching = device->switch_left_ns;
   FOR_BACKLOGGED (slot, state, gpu)
-  {
-    bool runs = run_slot (state, gpu, slot, ran);
-    busy |= runs;
-  }
+    {
+      bool runs = run_slot (state, gpu, slot, ran);
+      busy |= runs;
+    }
   if (busy)
     {
       FOR_BACKLOGGED (slot, state, gpu)
-      if (!softgpu_has_gpu (state, gpu, slot))
-        softgpu_queue (state, gpu, slot)->waited_ns += ran;
+        if (!softgpu_has_gpu (state, gpu, slot))
+          softgpu_queue (state, gpu, slot)->waited_ns += ran;
       if (state->clock != SOFTGPU_MPS)
         spend_slice (state, gpu, ran);
       softgpu_count_busy (device->period, device->clock_ns, ran);

@@ -30,14 +30,14 @@ softgpu_has_work (struct softgpu_state *state, unsigned gpu, unsigned slot)
 {
   const struct softgpu_slot_gpu *queue = softgpu_queue (state, gpu, slot);
   FOR_LANES (lane, head, state, gpu, slot)
-  {
-    bool may_begin = head->state == SOFTGPU_RUNNING
-                     || (head->state == SOFTGPU_QUEUED && softgpu_unblocked (queue, lane));
-    if (may_begin
-        && (head->kind == SOFTGPU_KERNEL
-            || (head->kind == SOFTGPU_RECORD && state->clock == SOFTGPU_UNKIND)))
-      return true;
-  }
+    {
+      bool may_begin = head->state == SOFTGPU_RUNNING
+                       || (head->state == SOFTGPU_QUEUED && softgpu_unblocked (queue, lane));
+      if (may_begin
+          && (head->kind == SOFTGPU_KERNEL
+              || (head->kind == SOFTGPU_RECORD && state->clock == SOFTGPU_UNKIND)))
+        return true;
+    }
   return false;
 }
 
@@ -87,8 +87,8 @@ static bool
 kernel_goes_on (struct softgpu_state *state, unsigned gpu, unsigned slot)
 {
   FOR_LANES (lane, head, state, gpu, slot)
-  if (softgpu_goes_on (state, gpu, head))
-    return true;
+    if (softgpu_goes_on (state, gpu, head))
+      return true;
   return false;
 }
 

@@ -2,8 +2,8 @@
 
 A line has "time" (seconds since 1970), "from" (program), "kind", "allocation" (its id or "") and
 "text". Some kinds have more: "container" (the engine's id), "pod" ("namespace/name/container"),
-"seconds" (duration), "times" (repetitions since the last such event). The file is on a tmpfs, so a
-reboot removes it.
+"seconds" (duration), "times" (repetitions since the last such event), "gpu" (its UUID). The file is
+on a tmpfs, so a reboot removes it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ STOPPED, RELEASED = "stopped", "released"
 LIMIT_CHANGED = "limit-changed"
 DECIDED = "decided"
 THROTTLED, OUT_OF_MEMORY, BYPASS_FOUND = "throttled", "out-of-memory", "bypass-found"
+TURN_OVERRUN = "turn-overrun"  # libvcuda/turns/tenant.c writes it
 AGENT_STARTED, AGENT_ENDED = "agent-started", "agent-ended"
 GPU_UNHEALTHY, GPU_HEALTHY = "gpu-unhealthy", "gpu-healthy"
 NO_GPUS, UNCLAIMED = "no-gpus", "unclaimed"

@@ -112,7 +112,8 @@ FIELDS = {
         ("bell", "I"),
         ("work_begun", "I"),
         ("busy_until_ns", "Q"),
-        ("reserved", "16s"),
+        ("turn_taken", "I"),
+        ("reserved", "12s"),
     ),
     "usage_slot": (
         ("pid", "I"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -10,10 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
 from ..live import table
@@ -69,7 +72,8 @@ def _show_and_clean_up(arguments: argparse.Namespace, settings: Config) -> dict[
     containers: list[Container] = []
     try:
         device = demo_device.open_device(folder, settings, arguments.softgpu_dir)
-        return _show(device, low_level, workload, arguments.seconds, containers)
+        with _turn_keeper(device.settings.state_dir):
+            return _show(device, low_level, workload, arguments.seconds, containers)
     finally:
         # Ignore further signals: an interrupted removal would leave parts behind.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -78,6 +82,20 @@ def _show_and_clean_up(arguments: argparse.Namespace, settings: Config) -> dict[
             container.kill()
         _wait_until_released(Ledger(folder + "/state"), os.path.basename(low_level))
         shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def _turn_keeper(state_dir: str) -> Iterator[None]:
+    """Give the demo's containers turns, as `vcuda serve` gives them to the host's."""
+    Ledger(state_dir).make_folders()
+    keeper = subprocess.Popen(
+        [apply_share.TURN_KEEPER, state_dir, str(os.getpid())], stdin=subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        keeper.terminate()
+        keeper.wait()
 
 
 def _show(

@@ -12,7 +12,8 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, usage, views
+from ..live import container_names, turn_figures, usage, views
+from ..live.turn_figures import GpuTurns
 from ..live.usage import Sample
 
 
@@ -22,6 +23,7 @@ class LiveView:
     def __init__(self, settings: Config) -> None:
         self._settings, self._ledger = settings, Ledger(settings.state_dir)
         self._before: dict[str, Sample | None] = {}
+        self._turns_before: dict[str, GpuTurns] = {}
 
     def sample(self) -> dict[str, Any]:
         """Sample: "time" in seconds since 1970; "gpus" as in `vcuda gpus --json`; "tenants" as in
@@ -37,6 +39,7 @@ class LiveView:
         samples = {
             allocation.id: usage.take_sample(self._ledger, allocation) for allocation in allocations
         }
+        turns = turn_figures.read(self._settings.state_dir)
         by_uuid = {gpu.uuid: gpu for gpu in gpus}
         names = container_names.of(allocations)
         tenants = [
@@ -49,12 +52,14 @@ class LiveView:
                 names.get(allocation.id, ""),
             )
         ]
-        self._before = samples
         overcommit = self._settings.memory_overcommit
         sick = unhealthy.reasons(self._settings.state_dir)
+        entries = views.gpu_entries(gpus, allocations, overcommit, sick)
+        turn_figures.add_to(tenants, entries, self._turns_before, turns)
+        self._before, self._turns_before = samples, turns
         return {
             "time": time.time(),
-            "gpus": views.gpu_entries(gpus, allocations, overcommit, sick),
+            "gpus": entries,
             "tenants": tenants,
             "broken_records": [os.path.basename(path) for path, _ in broken],
         }

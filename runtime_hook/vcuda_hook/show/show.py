@@ -17,7 +17,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, table, usage, views
+from ..live import container_names, table, turn_figures, usage, views
 from ..live.status import GONE, Status, statuses
 from . import context_memory, gpu_answers
 
@@ -36,7 +36,7 @@ def ps_of(settings: Config, json: bool = False, wide: bool = False) -> int:
     ledger = Ledger(settings.state_dir)
     allocations, broken = ledger.read()
     gpus, names = _gpus(settings), container_names.of(allocations)
-    states = statuses(allocations)
+    states, turns = statuses(allocations), turn_figures.read(settings.state_dir)
     entries = [
         {**entry, "status": status.word}
         for allocation, status, used in zip(
@@ -44,6 +44,7 @@ def ps_of(settings: Config, json: bool = False, wide: bool = False) -> int:
         )
         for entry in views.tenant_entries(allocation, used, gpus, names.get(allocation.id, ""))
     ]
+    turn_figures.add_to(entries, [], turns, turn_figures.read(settings.state_dir))
     if json:
         table.print_json(entries)
     else:
@@ -80,6 +81,7 @@ def inspect(arguments: argparse.Namespace, settings: Config) -> int:
     record["status"] = status.word
     (used,) = usage.measure(ledger, [allocation], usage.SAMPLE_SECONDS)
     entries = views.tenant_entries(allocation, used, _gpus(settings))
+    turn_figures.add_to(entries, [], {}, turn_figures.read(settings.state_dir))
     record["use"] = [_use_of(entry) for entry in entries]
     record["limits"] = usage.limits(ledger, allocation)
     record["usage"] = usage.whole_page(ledger, allocation)
@@ -104,6 +106,7 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     lost = gpu_answers.silent(library, facts.gpus) if library else {}
     sick = {**lost, **unhealthy.reasons(settings.state_dir)}  # the agent may know the cause
     entries = views.gpu_entries(facts.gpus, _held(allocations), overcommit, sick)
+    turn_figures.add_to([], entries, {}, turn_figures.read(settings.state_dir))
     if arguments.measure_context:
         for entry in entries:
             entry["context_memory_bytes"] = measured.get(entry["uuid"])
@@ -129,13 +132,14 @@ def _held(allocations: Sequence[Allocation]) -> list[Allocation]:
 
 
 def _use_of(entry: dict[str, Any]) -> dict[str, Any]:
-    """Use of one GPU, in percent: GPU time, waiting, memory of the limit."""
+    """Use of one GPU, in percent: GPU time, waiting, memory of the limit; and its turns."""
     held = entry["memory_used_bytes"]
     return {
         "gpu_uuid": entry["gpu_uuid"],
         "core_used_percent": entry["core_used_percent"],
         "waited_percent": entry["waited_percent"],
         "memory_used_percent": None if held is None else 100 * held / entry["memory_bytes"],
+        **{key: entry[key] for key in turn_figures.TOTALS},
         "usage": entry["usage"],
     }
 

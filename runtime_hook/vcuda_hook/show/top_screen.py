@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..live import table, views
+from ..live import table, turn_figures, views
 
 _Entry = Mapping[str, Any]
 
@@ -22,7 +22,9 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # Colours by Okabe and Ito, in xterm's 256, which colour-blind people can distinguish.
 _COLOURS = ("38;5;214", "38;5;74", "38;5;36", "38;5;227", "38;5;32", "38;5;166", "38;5;175")
 _BOLD, _DIM, _BAD, _USED = "1", "2", "1;31", "7;"
-_HEADINGS = ("COMPUTE", "MEMORY", "WAITS", "POLICY")
+# HELD is shown while the containers of a GPU take turns.
+_HEADINGS: tuple[str, ...] = ("COMPUTE", "MEMORY", "HELD", "WAITS", "POLICY")
+_HELD = _HEADINGS.index("HELD")
 _LEAST_NAME, _LEAST_BAR = 9, 10
 
 
@@ -91,8 +93,9 @@ def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int) -> list[Line]:
     reserved, promised = 100 - gpu["free_core_percent"], gpu["promised_memory_bytes"]
     used_core = "unknown" if unread else f"{sum(used for used, _ in busy):.0f} %"
     used_memory = "unknown" if unread else table.size(sum(used for used, _ in held))
+    lost = gpu["lost_percent"]
     says = (
-        f" {used_core} used, {reserved} % reserved",
+        f" {used_core} used, {reserved} % reserved" + (f", {lost:.0f} % lost" if lost else ""),
         f" {used_memory} of {table.size(gpu['memory_bytes'])} used, "
         f"{table.size(promised)} promised",
     )
@@ -127,14 +130,16 @@ def _bar(parts: Sequence[tuple[float, float]], whole: float, width: int) -> Line
 def _table(tenants: Sequence[_Entry], width: int) -> list[Line]:
     if not tenants:
         return []
-    rows = [_row(entry) for entry in tenants]
-    widths = [max(len(row[i]) for row in (_HEADINGS, *rows)) for i in range(len(_HEADINGS))]
+    headings, *rows = (_HEADINGS, *map(_row, tenants))
+    if all(entry["held_percent"] is None for entry in tenants):
+        headings, *rows = (row[:_HELD] + row[_HELD + 1 :] for row in (headings, *rows))
+    widths = [max(map(len, column)) for column in zip(headings, *rows)]
     names = [_seen(entry["name"]) for entry in tenants]
     room = max(_LEAST_NAME, width - 4 - sum(w + 2 for w in widths))
     longest = min(room, max(map(len, ("CONTAINER", *names))))
     shown = [table.cut(name, longest).ljust(longest) for name in names]
     lines: list[Line] = [
-        [(f"  {'CONTAINER'.ljust(longest)}  {table.line(_HEADINGS, widths)}", _DIM)]
+        [(f"  {'CONTAINER'.ljust(longest)}  {table.line(headings, widths)}", _DIM)]
     ]
     for number, (name, row) in enumerate(zip(shown, rows)):
         letter, colour = _LETTERS[number % len(_LETTERS)], _COLOURS[number % len(_COLOURS)]
@@ -143,10 +148,14 @@ def _table(tenants: Sequence[_Entry], width: int) -> list[Line]:
 
 
 def _row(entry: _Entry) -> tuple[str, ...]:
-    core, memory, waited = (
-        entry[key] for key in ("core_used_percent", "memory_used_bytes", "waited_percent")
+    core, memory, held, waited = (
+        entry[key]
+        for key in ("core_used_percent", "memory_used_bytes", "held_percent", "waited_percent")
     )
     notes = [views.policy(entry)]
+    reason = turn_figures.waits(entry)
+    if reason:
+        notes.append(_seen(reason))
     if entry["memory_managed"]:
         notes.append("managed memory")
     if entry["refusals"]:
@@ -156,6 +165,7 @@ def _row(entry: _Entry) -> tuple[str, ...]:
     return (
         f"{'-' if core is None else f'{core:.0f}'} of {entry['core_percent']} %",
         f"{'-' if memory is None else table.size(memory)} of {table.size(entry['memory_bytes'])}",
+        "-" if held is None else f"{held:.0f} %",
         "-" if waited is None else f"{waited:.0f} %",
         "; ".join(notes),
     )

@@ -13,6 +13,7 @@ import pytest
 from contract.host.test_cli_ledger import Node, node_with
 from support.files import ROOT, write
 from support.samples import GIB, record
+from support.tenants import Tenants
 from vcuda_hook.cli import main as cli
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.model.allocation import GpuShare
@@ -60,6 +61,8 @@ def test_gpus_and_ps_show_what_is_promised_more_than_once(node: Node, capsys: An
             "unhealthy": None,
             "mig_mode": False,
             "mig_parent": None,
+            "lost_seconds": None,
+            "lost_percent": None,
         }
         for index, size, core, free, promised, tenants in (
             (0, 16, 40, 4, 20, 2),
@@ -70,6 +73,13 @@ def test_gpus_and_ps_show_what_is_promised_more_than_once(node: Node, capsys: An
     assert [entry["memory_managed"] for entry in json.loads(capsys.readouterr().out)] == [True] * 2
     assert node.vcuda("ps", "--wide") == 0
     assert "0 B / 10 GiB managed  0 " in capsys.readouterr().out
+
+
+def test_gpus_shows_the_time_that_turns_lost(node: Node, tmp_path: Any, capsys: Any) -> None:
+    Tenants(str(tmp_path)).turns(1, {}, lost_ns=2_500_000_000, gpu="GPU-1")
+    assert node.vcuda("gpus", "--json") == 0
+    lost = [gpu["lost_seconds"] for gpu in json.loads(capsys.readouterr().out)]
+    assert lost == [None, 2.5]
 
 
 def test_what_an_ended_container_held_is_free(node: Node, capsys: Any) -> None:

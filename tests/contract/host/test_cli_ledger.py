@@ -15,7 +15,7 @@ from support.files import write
 from support.samples import GIB, gpus, record
 from support.tenants import Tenants
 from vcuda_hook.cli import main
-from vcuda_hook.live import usage
+from vcuda_hook.live import turn_figures, usage
 from vcuda_hook.show import show
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger.ledger import Ledger
@@ -281,7 +281,8 @@ def test_inspect_shows_in_percent_what_is_used_and_granted(
     tenants.uses("box", held=GIB)
     assert node.vcuda("inspect", "box", "--json") == 0
     use = {"gpu_uuid": "GPU-0", "core_used_percent": 0, "waited_percent": 0}
-    use.update(memory_used_percent=25, usage="told")
+    use.update(memory_used_percent=25, usage="told", held_seconds=None, lost_seconds=None)
+    use.update(waited_for_turn_seconds=None, waited_for_share_seconds=None)
     answer = json.loads(capsys.readouterr().out)
     assert (answer["name"], answer["use"]) == ("box", [use])
     assert node.vcuda("inspect", "box") == 0
@@ -294,6 +295,23 @@ def test_inspect_shows_in_percent_what_is_used_and_granted(
     assert node.vcuda("inspect", "box") == 0
     assert "core_used_percent: -" in capsys.readouterr().out
     tenants.close()
+
+
+def test_ps_and_inspect_show_turns_in_seconds(node: Node, tmp_path: Any, capsys: Any) -> None:
+    tenants = Tenants(str(tmp_path))
+    node.runtime.set_state("box", "running")
+    for id in ("box", "alone"):
+        tenants.add_record(id, runtime=node.runtime.words)
+    tenants.turns(1, {"box": (4_000_000_000, 5_000_000_000, 6_000_000_000, 500_000_000)})
+    seconds = dict(zip(turn_figures.TOTALS, (4, 5, 6, 0.5)))
+    assert node.vcuda("ps", "--json") == 0
+    alone, box = json.loads(capsys.readouterr().out)
+    assert seconds.items() <= box.items()
+    assert {box[key] for key in ("held_percent", "waits_for", "held_by")} == {None}
+    assert dict.fromkeys(seconds).items() <= alone.items()
+    assert node.vcuda("inspect", "box", "--json") == 0
+    (use,) = json.loads(capsys.readouterr().out)["use"]
+    assert seconds.items() <= use.items()
 
 
 def named(node: Node, id: str, name: str, **more: Any) -> None:

@@ -36,7 +36,7 @@ KNOWN_KINDS = dict.fromkeys(
     [
         events.CLAIMED, events.TAKEN_OVER, events.REFUSED, events.STOPPED, events.RELEASED,
         events.LIMIT_CHANGED, events.DECIDED, events.THROTTLED, events.OUT_OF_MEMORY,
-        events.BYPASS_FOUND, events.AGENT_STARTED, events.AGENT_ENDED,
+        events.BYPASS_FOUND, events.TURN_OVERRUN, events.AGENT_STARTED, events.AGENT_ENDED,
         events.GPU_UNHEALTHY, events.GPU_HEALTHY, events.NO_GPUS, events.UNCLAIMED,
     ],
     0,

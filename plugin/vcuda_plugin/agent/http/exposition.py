@@ -119,7 +119,13 @@ def _tenants(view: View) -> Iterator[Family]:
         pod = entry["pod"] or {"container": entry["name"]}
         of_pod = [pod.get(key, "") for key in ("namespace", "name", "container")]
         tenants.append((_bounded(entry["id"], *of_pod, entry["gpu_uuid"]), entry))
-    return (_family(metric, tenants) for metric in metrics.TENANT_METRICS)
+    waited = [
+        ((*labels, reason), {"": entry[key]})
+        for labels, entry in tenants
+        for reason, key in metrics.WAIT_REASONS
+    ]
+    families = [_family(metric, tenants) for metric in metrics.TENANT_METRICS]
+    return iter([*families, _family(metrics.WAITED, waited)])
 
 
 def _gpumanager(view: View) -> Iterator[Family]:

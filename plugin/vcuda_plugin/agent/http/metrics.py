@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from vcuda_hook.live import views
+from vcuda_hook.live import turn_figures, views
 
 _Value = Callable[[Mapping[str, Any]], float | None]
 
@@ -44,8 +44,8 @@ def _of_node(name: str, kind: str, help: str, *labels: str) -> Metric:
     return Metric(f"vcuda_{name}", kind, help, labels, _figure(""))
 
 
-def _of_gpu(name: str, help: str, value: _Value) -> Metric:
-    return Metric(f"vcuda_gpu_{name}", GAUGE, help, GPU_LABELS, value)
+def _of_gpu(name: str, help: str, value: _Value, kind: str = GAUGE) -> Metric:
+    return Metric(f"vcuda_gpu_{name}", kind, help, GPU_LABELS, value)
 
 
 def _of_tenant(name: str, kind: str, help: str, value: _Value) -> Metric:
@@ -76,6 +76,12 @@ GPU_METRICS = (
         lambda gpu: (100 - gpu["free_core_percent"]) / 100,
     ),
     _of_gpu("tenants", "Containers and named slices that hold a share of it.", _figure("tenants")),
+    _of_gpu(
+        "lost_seconds_total",
+        "Time in turns of its containers in which it was idle.",
+        _figure("lost_seconds"),
+        COUNTER,
+    ),
 )
 
 TENANT_METRICS = (
@@ -115,6 +121,18 @@ TENANT_METRICS = (
         _figure("waited_seconds"),
     ),
     _of_tenant(
+        "gpu_held_seconds_total",
+        COUNTER,
+        "Time in which it had its turn and no other container could use the GPU.",
+        _figure("held_seconds"),
+    ),
+    _of_tenant(
+        "gpu_lost_seconds_total",
+        COUNTER,
+        "Part of the time that it held in which the GPU was idle.",
+        _figure("lost_seconds"),
+    ),
+    _of_tenant(
         "overrun_seconds",
         GAUGE,
         "The most GPU time that it took at once beyond its share, before it had to wait.",
@@ -128,6 +146,19 @@ TENANT_METRICS = (
         "0 where its page says nothing, or what cannot be: what it uses is then left out.",
         lambda entry: float(entry["usage"] == views.READ),
     ),
+)
+
+WAITED = Metric(
+    "vcuda_container_gpu_waited_seconds_total",
+    COUNTER,
+    "Time that it waited for the GPU, by reason.",
+    (*TENANT_LABELS, "reason"),
+    _figure(""),
+)
+# The reason, and the key of its figure.
+WAIT_REASONS = (
+    (turn_figures.TURN, "waited_for_turn_seconds"),
+    (turn_figures.SHARE, "waited_for_share_seconds"),
 )
 
 UTILIZATION = _gpumanagers(
@@ -147,4 +178,4 @@ REQUESTED_MEMORY = _gpumanagers(
 )
 GPUMANAGER_METRICS = (UTILIZATION, MEMORY, REQUESTED_UTILIZATION, REQUESTED_MEMORY)
 
-METRICS = (*NODE_METRICS, *GPU_METRICS, *TENANT_METRICS, *GPUMANAGER_METRICS)
+METRICS = (*NODE_METRICS, *GPU_METRICS, *TENANT_METRICS, WAITED, *GPUMANAGER_METRICS)

@@ -8,7 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vcuda_hook.live import container_names, usage, views
+from vcuda_hook.live import container_names, turn_figures, usage, views
+from vcuda_hook.live.turn_figures import GpuTurns
 from vcuda_hook.live.usage import Sample
 from vcuda_oci.model.allocation import Allocation
 
@@ -49,10 +50,11 @@ class View(NamedTuple):
 
 
 class _Samples(NamedTuple):
-    """The usage pages of all allocations, read at `at_ns`."""
+    """The usage pages of all allocations, and the turns on all GPUs, read at `at_ns`."""
 
     at_ns: int
     of: Mapping[str, Sample | None]  # by allocation
+    turns: Mapping[str, GpuTurns]  # by UUID
 
 
 class Node:
@@ -101,9 +103,12 @@ class Node:
                 names.get(allocation.id, ""),
             )
         ]
+        gpu_entries = self._gpu_entries(allocations)
+        turns_before = before.turns if before else {}
+        turn_figures.add_to(tenants, gpu_entries or [], turns_before, samples.turns)
         paths = [os.path.basename(path) for path, _ in broken]
         far = self.known.distances if self.known else None
-        return View(self.name, time.time(), self._gpu_entries(allocations), tenants, paths, far)
+        return View(self.name, time.time(), gpu_entries, tenants, paths, far)
 
     def _gpu_entries(self, allocations: Sequence[Allocation]) -> list[dict[str, Any]] | None:
         if self.known is None:
@@ -115,7 +120,7 @@ class Node:
     def _sample(self, allocations: Sequence[Allocation]) -> _Samples:
         known, ledger = self._last.of if self._last else {}, self._records.ledger
         of = {each.id: usage.take_sample(ledger, each, known.get(each.id)) for each in allocations}
-        return _Samples(time.monotonic_ns(), of)
+        return _Samples(time.monotonic_ns(), of, turn_figures.read(ledger.state_dir))
 
     def _before(self) -> _Samples | None:
         """The previous sample, unless it is too old."""

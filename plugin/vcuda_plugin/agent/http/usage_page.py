@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vcuda_hook.live import table, views
+from vcuda_hook.live import table, turn_figures, views
 
 from .node_state import View
 from .page_frame import COLOURS, escape, page
@@ -75,6 +75,8 @@ def _compute(gpu: Mapping[str, Any], tenants: _Entries) -> str:
     asked = [entry["core_percent"] for entry in tenants]
     used = [entry["core_used_percent"] or 0.0 for entry in tenants]
     figures = f"{sum(used):.0f} % used, {100 - gpu['free_core_percent']} % reserved"
+    if gpu["lost_percent"]:
+        figures += f", {gpu['lost_percent']:.0f} % lost"
     return _whole("Compute", _bar(tenants, asked, used, 100, max(100, *asked, sum(used))), figures)
 
 
@@ -165,4 +167,5 @@ def _notes(entry: Mapping[str, Any]) -> str:
         notes.append(f"waited {entry['waited_seconds']:,.0f} s")
     if entry["refusals"]:
         notes.append(f"{entry['refusals']:,} refused allocations")
+    notes += filter(None, [turn_figures.waits(entry)])
     return escape(", ".join(notes))

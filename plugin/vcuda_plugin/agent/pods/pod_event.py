@@ -22,6 +22,7 @@ REASONS = {
     events.THROTTLED: "GpuShareThrottled",
     events.OUT_OF_MEMORY: "GpuMemoryLimitReached",
     events.BYPASS_FOUND: "GpuLimitBypassed",
+    events.TURN_OVERRUN: "GpuTurnOverrun",
     events.GPU_UNHEALTHY: "GpuUnhealthy",
     events.UNCLAIMED: "GpuShareMissing",
     events.NO_GPUS: "NoGpusFound",  # of the agent's own pod
@@ -50,11 +51,15 @@ class Happened(NamedTuple):
 
 def of_event(event: Mapping[str, Any], held: Sequence[Allocation]) -> Iterator[Happened]:
     """Yield one item per pod that an event concerns. held: every allocation; an event of a GPU
-    concerns each pod with a share of it."""
+    concerns each pod with a share of it. The turn keeper does not know pods."""
     kind, gpu = event["kind"], str(event.get("gpu", ""))
-    if kind == events.GPU_UNHEALTHY:
+    if kind in (events.GPU_UNHEALTHY, events.TURN_OVERRUN):
         for allocation in held:
-            if any(share.uuid == gpu for share in allocation.shares):
+            if (
+                allocation.id == event["allocation"]
+                if kind == events.TURN_OVERRUN
+                else any(share.uuid == gpu for share in allocation.shares)
+            ):
                 about = events.about(allocation.container_id, allocation.pod)
                 yield from _of_container(event, gpu, allocation.id, about.get("pod", ""))
     elif kind in REASONS:
