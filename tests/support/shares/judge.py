@@ -240,7 +240,11 @@ def _sampler(
     words = [SOFTGPU, root, str(clock.path), json.dumps(moments), *pages]
     return subprocess.Popen(
         clock.command(PYTHON, sampler.__file__, *words),
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.path.join(TOP, "oci")},
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.path.join(TOP, "oci"),
+            "SOFTGPU_ROOT": root,
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -263,7 +267,6 @@ def _outcome(
 ) -> Outcome:
     first, last = samples
     window = last["now"] - first["now"]
-    # The account may be some milliseconds older than the sample.
     before, after = first["gpus"][0], last["gpus"][0]
     counted_ns = after["clock_ns"] - before["clock_ns"]
     works = [

@@ -8,6 +8,7 @@ its start, and prints a JSON list of samples. While it reads, the virtual time s
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import struct
@@ -18,20 +19,39 @@ from typing import Any
 
 from vcuda_oci.pages import page_reader
 
+MOST_LATE_NS = 100_000
+
 # The child must not take part in the clock's group.
 OUTSIDE = {key: value for key, value in os.environ.items() if "SOFTCLOCK" not in key}
 OUTSIDE.pop("LD_PRELOAD", None)
 
 
-def account(softgpu: str, root: str) -> Any:
-    """The GPU's account as of the last look of any process, at most 10 ms ago."""
-    done = subprocess.run(
-        [softgpu, "time", root, "--json", "--as-is"],
-        env=OUTSIDE,
-        check=True,
-        stdout=subprocess.PIPE,
-    )
-    return json.loads(done.stdout)["gpus"]
+class Account:
+    """The GPU's account at this moment. Its clock stands still while no process uses the GPU, so a
+    query through NVML advances it first, in virtual time."""
+
+    def __init__(self, softgpu: str, root: str) -> None:
+        self.command = [softgpu, "time", root, "--json", "--as-is"]
+        folder = os.path.join(root, "usr", "lib", "x86_64-linux-gnu")
+        self.nvml = ctypes.CDLL(os.path.join(folder, "libnvidia-ml.so.1"))
+        self.device = ctypes.c_void_p()
+        self._call("nvmlInit_v2")
+        self._call("nvmlDeviceGetHandleByIndex_v2", 0, ctypes.byref(self.device))
+
+    def _call(self, name: str, *values: Any) -> None:
+        result = self.nvml[name](*values)
+        if result:
+            raise OSError(f"{name}: NVML error {result}")
+
+    def read(self) -> Any:
+        self._call("nvmlDeviceGetUtilizationRates", self.device, (ctypes.c_uint * 2)())
+        now_ns = time.monotonic_ns()
+        done = subprocess.run(self.command, env=OUTSIDE, check=True, stdout=subprocess.PIPE)
+        gpus = json.loads(done.stdout)["gpus"]
+        late_ns = now_ns - gpus[0]["clock_ns"]
+        if not 0 <= late_ns < MOST_LATE_NS:
+            raise ValueError(f"the GPU's account is {late_ns} ns older than its sample")
+        return gpus
 
 
 def page(path: str) -> Any:
@@ -58,12 +78,13 @@ def wakes(clock: str) -> int:
 def main(softgpu: str, root: str, clock: str, moments: str, *pages: str) -> None:
     begun = time.monotonic()
     samples = []
+    gpu = Account(softgpu, root)
     for moment in json.loads(moments):
         time.sleep(max(0.0, begun + moment - time.monotonic()))
         samples.append(
             {
                 "now": time.monotonic(),
-                "gpus": account(softgpu, root),
+                "gpus": gpu.read(),
                 "pages": [page(path) for path in pages],
                 "wakes": wakes(clock),
             }
