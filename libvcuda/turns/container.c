@@ -12,6 +12,8 @@
 
 #define PPM_PER_PERCENT 10000u
 #define MILLION 1000000u
+/* Of locks in one reading: a container may take thousands, and every query walks them.  */
+#define MOST_QUERIES 16
 #define GPU_AT(gpu)                                                                                \
   (sizeof (struct vcuda_limits) - sizeof ((struct vcuda_limits *) 0)->gpu                          \
    + (gpu) * sizeof (struct vcuda_limits_gpu))
@@ -146,7 +148,7 @@ container_signals (const struct container *container, unsigned gpu, bool live,
                                .bucket_ns = entry.balance_ns,
                                .filled_ns = entry.refilled_ns,
                                .busy_ns = entry.busy_ns };
-  for (unsigned i = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
+  for (unsigned i = 0, queries = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
     {
       uint64_t marks;
       off_t at = slots_at
@@ -155,7 +157,11 @@ container_signals (const struct container *container, unsigned gpu, bool live,
       if (pread (container->usage_fd, &marks, sizeof marks, at) != (ssize_t) sizeof marks)
         return false;
       marks = marks >> (gpu * VCUDA_TURN_MARK_BITS) & ((1 << VCUDA_TURN_MARK_BITS) - 1);
-      if (marks && (!live || slot_is_live (container, i)))
+      if (!marks)
+        continue;
+      bool ask = live && queries < MOST_QUERIES;
+      queries += ask;
+      if (!ask || slot_is_live (container, i))
         signals->marks |= (uint32_t) marks;
     }
   return true;

@@ -114,7 +114,8 @@ pass_time (struct gpu *gpu, uint64_t now)
       struct tenant *tenant = gpu->tenants[i];
       bool holds = tenant == gpu->holder;
       claimants[i] = &tenant->claim;
-      tenant->claim.holds = holds && gpu->pays;
+      /* A queue that holds up the others is paid for, too.  */
+      tenant->claim.holds = holds ? gpu->pays : tenant->blocks_ns != 0;
       /* Alone it pays for its work by its own bucket.  */
       if (holds && !gpu->pays)
         continue;

@@ -29,6 +29,7 @@ struct tenant
   uint64_t blocks_ns;     /* since when others wait for its queue; 0: none does */
   uint64_t distrusted_until_ns, distrust_ns;
   uint64_t ring_debt_ns, read_ns;
+  uint64_t live_due_ns; /* when its locks may be queried again */
   /* Totals. It waits for its share while no container has the GPU and its own budget is used up,
      otherwise for its turn. Lost is what of its turns it left the GPU idle, by its own page.  */
   uint64_t held_ns, waited_ns, waited_for_share_ns, lost_ns;

@@ -58,12 +58,14 @@ def _together(tenants: Sequence[Tenant], quick: bool = False) -> Case:
 
 
 def _name(tenants: Sequence[Tenant]) -> str:
-    """Tenants with the same load are told together."""
-    grouped = itertools.groupby(tenants, lambda one: one.load)
-    return ", ".join(
-        "/".join(str(one.core) for one in group) + f": {load.name if load else 'no process'}"
-        for load, group in ((load, list(group)) for load, group in grouped)
-    )
+    """Neighbours with the same load are told together, equal ones by their number."""
+    words = []
+    for load, group in itertools.groupby(tenants, lambda one: one.load):
+        cores = [str(one.core) for one in group]
+        equal = len(cores) > 2 and len(set(cores)) == 1
+        told = f"{len(cores)} of {cores[0]}" if equal else "/".join(cores)
+        words.append(f"{told}: {load.name if load else 'no process'}")
+    return ", ".join(words)
 
 
 def _shares(name: str, lost: float, cases: list[Case]) -> Row:
@@ -109,9 +111,8 @@ def several() -> list[Row]:
             for load in (loads.AHEAD, loads.WAITED, loads.MS_5, loads.MS_25, loads.GRAPHS)
         ]
         mixed = itertools.cycle(loads.PAIRED)
-        cases.append(
-            _together([Tenant(core, load) for core, load in zip(cores, mixed, strict=False)])
-        )
+        tenants = [Tenant(core, load) for core, load in zip(cores, mixed, strict=False)]
+        cases.append(dataclasses.replace(_together(tenants), name="a different load in each"))
         rows.append(_shares(name, 5.0, cases))
     return rows
 

@@ -102,8 +102,10 @@ class PolicyNode:
         return [share_of(process) for process in started]
 
     def clock(self, processes: int) -> Clock:
-        """A virtual clock that continues at the time of the node's last one. A turn keeper runs in it
-        besides, until the next clock or `close`."""
+        """A virtual clock that continues at the time of the node's last one.
+
+        A turn keeper runs in it besides, until the next clock or `close`.
+        """
         self.close()
         clock = Clock(pathlib.Path(self.folder), processes + 1)
         command = clock.command(TURN_KEEPER, self.state_dir, str(os.getpid()))
@@ -145,7 +147,7 @@ class PolicyNode:
 
     @contextlib.contextmanager
     def arbiter(self, clock: Clock | None = None) -> Iterator[subprocess.Popen[str]]:
-        """While it lasts, the arbiter runs, and without a clock a turn keeper; they end at the end."""
+        """Run the arbiter, and without a clock a turn keeper, until the block ends."""
         if not clock:
             self.close()
             self._keeper = subprocess.Popen([TURN_KEEPER, self.state_dir, str(os.getpid())])

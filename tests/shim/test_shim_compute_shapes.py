@@ -1,5 +1,6 @@
 """The core limit holds whatever a program launches: most launches are paid by an estimate. In
-virtual time, but for what is killed. The judge is the GPU's own count of the time that it was held."""
+virtual time, but for what is killed. The judge is the GPU's own count of the time that it was held.
+"""
 
 from __future__ import annotations
 

@@ -153,6 +153,7 @@ def test_every_program_and_library_runs_where_glibc_is_of_2021(machine: str) -> 
         "vcuda-container-runtime",
         "vcuda-container-hook",
         "vcuda-procfs-hook",
+        "vcuda-turn-keeper",
     }
 
 
@@ -180,7 +181,12 @@ def test_every_program_is_position_independent_and_read_only_where_it_was_reloca
         if not re.search(r"GNU_STACK .* RW +0x", noted):
             lacking.add((name, "a stack that is not executable"))
     assert lacking == set()
-    assert static == {"vcuda-container-runtime", "vcuda-container-hook", "vcuda-procfs-hook"}
+    assert static == {
+        "vcuda-container-runtime",
+        "vcuda-container-hook",
+        "vcuda-procfs-hook",
+        "vcuda-turn-keeper",
+    }
 
 
 def test_the_software_gpus_programs_check_their_stack_and_their_buffers() -> None:

@@ -79,7 +79,7 @@ class Got:
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     """switching, idle: parts of the window; words: how often the keeper wrote one; wakes: how often
-    its thread of this GPU ran; errors: what it printed."""
+    its thread of this GPU ran; errors: what it printed; said: what each script printed."""
 
     tenants: list[Got]
     window_s: float
@@ -88,6 +88,7 @@ class Outcome:
     words: int
     wakes: int
     errors: str
+    said: list[str]
 
     def lost(self, entitled: float) -> float:
         """The part of the GPU that containers with work did not get; `entitled`: their sum."""
@@ -122,10 +123,15 @@ def judge(
     window_s: float = 0.0,
     arbiter: bool = False,
     bare: bool = False,
+    warming_s: float = WARMING_S,
+    scripts: Sequence[str] = (),
 ) -> Outcome:
     """Run the tenants' loads together. options: of `softgpu create`.
 
     arbiter: grants rates beside them. bare: on the driver alone, without shim and keeper.
+    warming_s: when the window begins. scripts: Python programs that run in the same virtual time;
+    their argument is a JSON object with the keeper's pid, and for each tenant its pid and the paths
+    of its pages. A load that a script kills has no report.
     """
     window_s = window_s or window_of(tenants)
     with contextlib.ExitStack() as stack:
@@ -135,12 +141,13 @@ def judge(
             node.container(core=str(one.core), **dict(one.words)) for one in tenants if not bare
         ]
         busy = [(at, one.load) for at, one in enumerate(tenants) if one.load]
-        clock = Clock(pathlib.Path(folder), len(busy) + 1 + (not bare) + arbiter)
+        processes = len(busy) + 1 + (not bare) + arbiter + len(scripts)
+        clock = Clock(pathlib.Path(folder), processes)
         keeper = None
         errors = stack.enter_context(tempfile.TemporaryFile("w+"))
         if not bare:
             keeper = stack.enter_context(_keeper(clock, node.state_dir, errors))
-        moments = [WARMING_S, WARMING_S + window_s]
+        moments = [warming_s, warming_s + window_s]
         started: dict[int, subprocess.Popen[str]] = {}
         stack.callback(_end, started)
         for at, load in busy:
@@ -149,16 +156,49 @@ def judge(
         pages = [guest.limits for guest in guests]
         sampling = _sampler(clock, root, moments, pages)
         started[-1] = sampling
+        given = {
+            "keeper": keeper.pid if keeper else 0,
+            "pids": [started[at].pid if at in started else 0 for at in range(len(tenants))],
+            "limits": pages,
+            "usage": [guest.usage for guest in guests],
+        }
+        for number, script in enumerate(scripts):
+            started[-2 - number] = _script(clock, script, given)
         if arbiter:
             stack.enter_context(node.arbiter(clock))
         first, last = answer(sampling)
-        reports = {at: answer(process) for at, process in started.items() if at >= 0}
+        reports = {at: _report(process) for at, process in started.items() if at >= 0}
         pids = {at: process.pid for at, process in started.items()}
+        said = []
+        for number in range(len(scripts)):
+            process = started.pop(-2 - number)
+            process.kill()
+            out, err = process.communicate()
+            assert not err, err
+            said.append(out)
         if keeper:
             keeper.send_signal(signal.SIGTERM)
             keeper.wait(30)
         errors.seek(0)
-        return _outcome(tenants, (first, last), reports, pids, errors.read())
+        return _outcome(tenants, (first, last), reports, pids, errors.read(), said)
+
+
+def _report(process: subprocess.Popen[str]) -> Any:
+    out, err = process.communicate(timeout=300)
+    if process.returncode == -signal.SIGKILL:
+        return {"gap_seconds": 0.0, "waits": 0, "wall_seconds": 1.0}
+    assert process.returncode == 0, err
+    return json.loads(out)
+
+
+def _script(clock: Clock, script: str, given: dict[str, Any]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        clock.command(PYTHON, "-c", script, json.dumps(given)),
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.path.join(TOP, "oci")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 @contextlib.contextmanager
@@ -219,6 +259,7 @@ def _outcome(
     reports: dict[int, Any],
     pids: dict[int, int],
     errors: str,
+    said: list[str],
 ) -> Outcome:
     first, last = samples
     window = last["now"] - first["now"]
@@ -254,6 +295,7 @@ def _outcome(
         words,
         last["wakes"] - first["wakes"],
         errors,
+        said,
     )
 
 

@@ -1,0 +1,95 @@
+"""How long containers wait for their turns, what turns cost, and when none passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.shares import loads
+from support.shares.judge import MODELS, Tenant, judge
+from support.shares.loads import Load
+
+pytestmark = pytest.mark.usefixtures("built")
+ELASTIC = (("policy", "elastic"),)
+
+
+def missed(what: str, *values: Any) -> Any:
+    """A case that does not meet its goal yet."""
+    return pytest.param(*values, marks=pytest.mark.xfail(strict=True, reason=what))
+
+
+@pytest.mark.parametrize(
+    ("neighbour", "goal_ms"), [(loads.AHEAD, 15), (loads.MS_25, 40), (loads.MS_300, 315)]
+)
+def test_a_request_waits_for_the_kernel_that_runs_and_little_more(
+    neighbour: Load, goal_ms: float
+) -> None:
+    tenants = [Tenant(30, loads.REQUESTS), Tenant(70, neighbour)]
+    outcome = judge(MODELS["default"], tenants, window_s=20)
+    assert outcome.tenants[0].report["p99_us"] / 1000 - 1 <= goal_ms
+
+
+@pytest.mark.parametrize(
+    "neighbour",
+    [
+        loads.AHEAD,
+        missed("kernels of 25 ms get 67 %", loads.MS_25),
+        missed("kernels of 300 ms get 84 %", loads.MS_300),
+    ],
+    ids=lambda load: load.name,
+)
+def test_short_requests_do_not_change_a_neighbours_share(neighbour: Load) -> None:
+    tenants = [Tenant(30, loads.REQUESTS), Tenant(70, neighbour)]
+    outcome = judge(MODELS["default"], tenants, window_s=60)
+    assert 100 * outcome.tenants[1].share == pytest.approx(70, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("count", "core", "goal_ms", "load"),
+    [
+        missed("218 ms", 8, 12, 150, loads.AHEAD),
+        (8, 12, 150, loads.MS_1),
+        (8, 12, 150, loads.MS_5),
+        missed("369 ms", 16, 6, 300, loads.AHEAD),
+        missed("423 ms", 16, 6, 300, loads.MS_1),
+        missed("312 ms", 16, 6, 300, loads.MS_5),
+    ],
+    ids=lambda value: value.name if isinstance(value, Load) else str(value),
+)
+def test_no_container_of_many_waits_for_long(
+    count: int, core: int, goal_ms: float, load: Load
+) -> None:
+    outcome = judge(MODELS["default"], [Tenant(core, load)] * count)
+    longest_us = max(got.report["longest_us"] for got in outcome.tenants)
+    assert longest_us / 1000 <= goal_ms
+
+
+@pytest.mark.parametrize("neighbour", [None, loads.IDLE], ids=["no process", "an idle process"])
+@pytest.mark.parametrize("words", [(), ELASTIC], ids=["fixed", "elastic"])
+def test_beside_idle_containers_no_turn_passes(words: Any, neighbour: Load | None) -> None:
+    tenants = [Tenant(50, loads.AHEAD, words), Tenant(50, neighbour)]
+    outcome = judge(MODELS["default"], tenants, arbiter=bool(words))
+    assert (outcome.words, outcome.wakes) == (0, 0)
+    assert 100 * outcome.tenants[0].work == pytest.approx(100 if words else 50, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("kernel_us", "gap_us"),
+    [
+        (50, 20),
+        missed("11 % less work than without turns", 50, 300),
+        (50, 2000),
+        (1000, 20),
+        (1000, 300),
+        (1000, 2000),
+    ],
+)
+def test_two_elastic_containers_with_gaps_work_as_much_as_without_turns(
+    kernel_us: int, gap_us: int
+) -> None:
+    tenants = [Tenant(50, Load("gaps", kernel_us, gap_us=gap_us), ELASTIC)] * 2
+    ours = judge(MODELS["default"], tenants, arbiter=True)
+    driver = judge(MODELS["default"], tenants, bare=True)
+    works = [sum(got.work for got in outcome.tenants) for outcome in (ours, driver)]
+    assert works[0] >= 0.97 * works[1]

@@ -1,0 +1,106 @@
+"""Shares of GPU time with the turn keeper, on clocks as unkind as hardware's, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from support.shares import loads
+from support.shares.judge import MODELS, Outcome, Tenant, judge
+from support.shares.loads import Load
+
+pytestmark = pytest.mark.usefixtures("built")
+UNKIND = ["default", "slice 30 ms", "no preemption"]
+
+
+def percent(outcome: Outcome) -> list[float]:
+    return [100 * got.share for got in outcome.tenants]
+
+
+def near(cores: Sequence[float], points: float = 2) -> list[Any]:
+    return [pytest.approx(core, abs=points) for core in cores]
+
+
+def check(model: str, cores: Sequence[int], chosen: Sequence[Load], lost: float) -> None:
+    """Each container's turns are its share, its work lies in them, and little is lost."""
+    tenants = [Tenant(core, load) for core, load in zip(cores, chosen, strict=True)]
+    outcome = judge(MODELS[model], tenants)
+    assert percent(outcome) == near(cores)
+    assert [got.work <= got.held + 0.01 for got in outcome.tenants] == [True] * len(cores)
+    assert outcome.lost(sum(cores) / 100) <= lost
+    assert outcome.errors == ""
+
+
+@pytest.mark.parametrize("model", UNKIND)
+@pytest.mark.parametrize(
+    ("cores", "chosen"),
+    [
+        ((30, 70), (loads.AHEAD, loads.AHEAD)),
+        ((30, 70), (loads.MS_300, loads.WAITED)),
+        ((50, 50), (loads.AHEAD, loads.MS_25)),
+        ((50, 50), (loads.GRAPHS, loads.MS_5)),
+        ((20, 40), (loads.WAITED, loads.COPIES)),
+        ((20, 40), (loads.ONE_BLOCK, loads.GRAPHS)),
+        ((90, 10), (loads.WAITED, loads.MS_25)),
+        ((90, 10), (loads.AHEAD, loads.WAITED)),
+    ],
+    ids=lambda values: " and ".join(
+        value.name if isinstance(value, Load) else str(value) for value in values
+    ),
+)
+def test_two_containers_hold_their_shares(
+    model: str, cores: Sequence[int], chosen: Sequence[Load]
+) -> None:
+    check(model, cores, chosen, 0.03)
+
+
+@pytest.mark.parametrize("model", UNKIND)
+def test_three_containers_hold_10_30_and_60_percent(model: str) -> None:
+    check(model, (10, 30, 60), (loads.AHEAD, loads.WAITED, loads.MS_25), 0.05)
+
+
+@pytest.mark.parametrize("model", UNKIND)
+def test_eight_containers_hold_12_percent_each(model: str) -> None:
+    check(model, [12] * 8, [loads.AHEAD] * 4 + [loads.WAITED, loads.MS_5] * 2, 0.05)
+
+
+@pytest.mark.parametrize("model", UNKIND)
+def test_sixteen_containers_hold_6_percent_each(model: str) -> None:
+    check(model, [6] * 16, [loads.AHEAD, loads.MS_5] * 8, 0.05)
+
+
+@pytest.mark.parametrize("core", [10, 50, 80])
+@pytest.mark.parametrize(
+    "load",
+    [
+        *(loads.AHEAD.on_streams(count) for count in (1, 2, 4, 8)),
+        *(loads.MS_1.on_streams(count) for count in (1, 2, 4, 8)),
+        loads.MS_5,
+        loads.MS_300,
+        loads.GRAPHS,
+        loads.ONE_BLOCK,
+        loads.COPIES,
+    ],
+    ids=lambda load: load.name,
+)
+def test_a_container_alone_works_its_core(core: int, load: Load) -> None:
+    outcome = judge(MODELS["default"], [Tenant(core, load)])
+    assert [100 * got.work for got in outcome.tenants] == near([core])
+
+
+def test_a_copy_from_the_host_is_not_charged() -> None:
+    kernels = [
+        judge(MODELS["default"], [Tenant(50, loads.LONG_COPY)], window_s=2, bare=bare)
+        .tenants[0]
+        .report["kernels"]
+        for bare in (False, True)
+    ]
+    assert kernels[0] >= 0.98 * kernels[1]
+
+
+def test_a_second_run_has_the_same_outcome() -> None:
+    tenants = [Tenant(30, loads.WAITED), Tenant(70, loads.AHEAD)]
+    first, second = (judge(MODELS["default"], tenants, window_s=2) for _ in range(2))
+    assert first == second
