@@ -51,7 +51,8 @@ def measured(**changes: Any) -> dict[str, Any]:
     a = {
         "name": "A",
         "core_asked_percent": 30,
-        "core_measured_percent": 32.9,
+        "core_held_percent": 32.9,
+        "core_measured_percent": 30.0,
         "memory_limit_bytes": 4 * GIB,
         "allocation_failed_at_bytes": 4 * GIB,
         "allocation_error": "CUDA_ERROR_OUT_OF_MEMORY",
@@ -69,12 +70,21 @@ def test_the_demo_is_a_success_when_all_of_it_held() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
+        {"core_held_percent": 33.1},
+        {"core_held_percent": 26.9},
         {"core_measured_percent": 33.1},
-        {"core_measured_percent": 26.9},
+        {"core_measured_percent": 0.0},
         {"allocation_failed_at_bytes": 4 * GIB - 1},
         {"allocation_error": "CUDA_SUCCESS"},
     ],
-    ids=["too much", "too little", "a byte less than the limit", "no failure"],
+    ids=[
+        "holds too much",
+        "holds too little",
+        "works too much",
+        "does not work",
+        "a byte less than the limit",
+        "no failure",
+    ],
 )
 def test_the_demo_fails_when_a_promise_did_not_hold(changes: dict[str, Any]) -> None:
     (failure,) = demo.judge(measured(**changes))

@@ -137,6 +137,18 @@ def test_an_unhealthy_gpu_is_reported_for_each_container_that_shares_it() -> Non
     ]
 
 
+def test_a_turn_overrun_is_reported_for_its_own_container_alone() -> None:
+    records = [
+        record(f"pod-{UID}.{name}", pod={"namespace": "ml", "name": "train", "container": name})
+        for name in "ab"
+    ]
+    recorded = event("turn-overrun", f"pod-{UID}.b", gpu="GPU-0", text="its queue does not end")
+    del recorded["pod"]
+    (found,) = pod_event.of_event(recorded, records)
+    assert (found.reason, found.namespace, found.pod) == ("GpuTurnOverrun", "ml", "train")
+    assert found.text == f"allocation pod-{UID}.b: its queue does not end"
+
+
 @pytest.mark.parametrize(
     "changes",
     [

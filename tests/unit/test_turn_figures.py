@@ -83,7 +83,7 @@ def test_without_a_new_figure_there_are_totals_and_no_percents() -> None:
 
 def test_percents_after_a_rest_are_of_the_time_since_the_earlier_reading() -> None:
     (old,) = reading(0, a=(0, 0, 0, 0)).values()
-    before = {"GPU-0": old._replace(read_ns=START + 9100 * MS)}
+    before = {"GPU-0": old._replace(read_ns=START + 9200 * MS)}
     (a,), _ = shown(before, reading(10_000, a=(500, 0, 0, 0)), "a")
     assert a["held_percent"] == 50
 

@@ -52,6 +52,24 @@ def test_a_gpu_shows_its_tenants_with_what_they_asked_for_and_use(tenants: Tenan
     assert "ffffffffffff 0 % of 20 % 0 B of 2 GiB elastic to 80 %" in text
 
 
+def test_the_page_shows_why_a_container_waits_and_what_turns_lose(tenants: Tenants) -> None:
+    for id in ("a", "b"):
+        tenants.add_record(id, shares=[GpuShare("GPU-0", GIB, 50)])
+    node, ms = Node("node-1", tenants.state_dir), 1_000_000
+    node.known = NodeGpus(gpus(16))
+    # In the future: a reading that is older than a write counts from when it was read.
+    now = time.monotonic_ns() + 60_000 * ms
+    tenants.turns(now, {"a": (0, 0, 0, 0), "b": (0, 0, 0, 0)})
+    asyncio.run(node.view())
+    of = {"a": (490 * ms, 500 * ms, 0, 0), "b": (500 * ms, 90 * ms, 0, 0)}
+    tenants.turns(now + 1000 * ms, of, lost_ns=30 * ms)
+    node._view = None
+    text = ParsedPage(usage_page.render(asyncio.run(node.view()))).text()
+    assert "Compute 0 % used, 100 % reserved, 3 % lost" in text
+    assert "a 0 % of 50 % 0 B of 1 GiB fixed, waits: GPU held by b" in text
+    assert text.count("waits") == 1
+
+
 @pytest.mark.parametrize(
     ("known", "words"),
     [

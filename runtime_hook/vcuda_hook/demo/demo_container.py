@@ -56,6 +56,7 @@ class Container:
         self, name: str, core: int, memory: int, held: int, allocates_during: bool
     ) -> None:
         self.name, self.core, self.memory, self.held = name, core, memory, held
+        self.id = f"demo-{name}-{os.getpid()}"
         self.allocates_during = allocates_during
         self.folder = ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -77,7 +78,7 @@ class Container:
             "--runtime",
             low_level,
             "--name",
-            f"demo-{self.name}-{os.getpid()}",
+            self.id,
             "--volume",
             f"{folder}:{GUEST_FOLDER}",
             "--volume",

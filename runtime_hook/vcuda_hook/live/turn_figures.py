@@ -22,7 +22,7 @@ TURN, SHARE = "turn", "share"
 _BEING_WRITTEN = ".new"
 _MOST_BYTES = 1 << 20
 # The keeper writes so often while turns run.
-_WRITTEN_NS = 100_000_000
+_WRITTEN_NS = 200_000_000
 # A container that waits for less than this part of the time has no reason worth showing.
 _LEAST_WAIT = 0.1
 

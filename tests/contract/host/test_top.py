@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -102,6 +103,28 @@ def test_the_screen_shows_gpus_as_bars_with_their_tenants_and_what_changes(node:
         terminal.until(lambda lines: "100 of 20 %" in lines[6] and "100 %" in lines[6])
     terminal.press("q")
     assert (terminal.end(), terminal.is_as_before()) == (0, True)
+
+
+def test_turns_are_shown_with_the_reason_of_a_wait_while_they_run(node: Node) -> None:
+    # In the future: a reading that is older than a write counts from when it was read.
+    before = time.monotonic_ns() + 60 * 10**9
+    after = before + 10**9
+    seconds = [10**8 * tenths for tenths in range(11)]
+    node.tenants.turns(before, {"box": [0] * 4, "pod-u.main": [0] * 4}, lost_ns=seconds[3])
+    terminal = node.top(width=120)
+    terminal.until(lambda lines: "A box" in lines[6] and " 0 of 20 %" in lines[6])
+    of = {"box": (seconds[2], 0, seconds[8], 0), "pod-u.main": (seconds[7], seconds[3], 0, 0)}
+    node.tenants.turns(after, of, lost_ns=seconds[4])
+    lines = terminal.until(lambda lines: "HELD" in lines[5])
+    assert lines[3].endswith(" 0 % used, 50 % reserved, 10 % lost")
+    assert lines[5:8] == [
+        "  CONTAINER        COMPUTE    MEMORY          HELD  WAITS  POLICY",
+        "A box              0 of 20 %  3 GiB of 4 GiB  20 %  0 %    "
+        "fixed; waits: share used up; 7 refusals",
+        "B ml/train-0/main  0 of 30 %  2 GiB of 8 GiB  70 %  0 %    "
+        "elastic to 80 %; waits: GPU held by box",
+    ]
+    terminal.until(lambda lines: "HELD" not in lines[5])
 
 
 def test_keys_sort_and_a_screen_that_is_too_small_scrolls(node: Node) -> None:
