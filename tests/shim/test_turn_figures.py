@@ -72,7 +72,7 @@ def parts(turns: GpuTurns, id: str) -> Any:
     return pytest.approx([ns / NS for ns in turns.of[id][:3]], abs=ERROR)
 
 
-def test_two_busy_containers_that_share_a_whole_gpu_hold_it_or_wait_for_each_other(
+def test_two_busy_containers_hold_the_gpu_or_wait_for_each_other(
     node: PolicyNode,
 ) -> None:
     guests = [node.container(core=core) for core in ("30", "70")]
