@@ -49,6 +49,7 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
     cap = LONGEST_CAP_NS;
   uint64_t began = 0, soon = LONGEST_PAUSE_NS, least = SHORTEST_PAUSE_NS;
   int64_t enough = 1;
+  unsigned count = 0;
   for (;;)
     {
       vcuda_meter_reap (meter);
@@ -77,10 +78,12 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
           enough = (int64_t) VCUDA_PORTION_NS;
           pause = vcuda_time_to_earn (gpu, (uint64_t) enough - (uint64_t) balance);
           __atomic_store_n (&meter->unbroken, false, __ATOMIC_RELAXED);
-          /* What is in flight may cost less than was charged for it.  */
+          /* What is in flight may cost less than was charged for it: look soon, and soon again
+             while launches end.  */
           if (meter->count && pause > soon)
             pause = soon;
-          soon = longer (soon);
+          soon = meter->count == count ? longer (soon) : LONGEST_PAUSE_NS;
+          count = meter->count;
         }
       else
         {
