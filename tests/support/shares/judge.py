@@ -79,7 +79,8 @@ class Got:
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     """switching, idle: parts of the window; words: how often the keeper wrote one; wakes: how often
-    its thread of this GPU ran; errors: what it printed; said: what each script printed."""
+    its thread of this GPU ran; errors: what it printed; said: what each script printed;
+    keeper_survived: until it was asked to end."""
 
     tenants: list[Got]
     window_s: float
@@ -89,6 +90,7 @@ class Outcome:
     wakes: int
     errors: str
     said: list[str]
+    keeper_survived: bool
 
     def lost(self, entitled: float) -> float:
         """The part of the GPU that containers with work did not get; `entitled`: their sum."""
@@ -176,11 +178,12 @@ def judge(
             out, err = process.communicate()
             assert not err, err
             said.append(out)
+        survived = keeper is not None and keeper.poll() is None
         if keeper:
             keeper.send_signal(signal.SIGTERM)
             keeper.wait(30)
         errors.seek(0)
-        return _outcome(tenants, (first, last), reports, pids, errors.read(), said)
+        return _outcome(tenants, (first, last), reports, pids, errors.read(), said, survived)
 
 
 def _report(process: subprocess.Popen[str]) -> Any:
@@ -264,6 +267,7 @@ def _outcome(
     pids: dict[int, int],
     errors: str,
     said: list[str],
+    survived: bool,
 ) -> Outcome:
     first, last = samples
     window = last["now"] - first["now"]
@@ -299,6 +303,7 @@ def _outcome(
         last["wakes"] - first["wakes"],
         errors,
         said,
+        survived,
     )
 
 

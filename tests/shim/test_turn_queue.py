@@ -1,0 +1,154 @@
+"""Which container is next: properties of libvcuda/turns/queue.c for any tenants and kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.guest import TOP
+
+MS = 1_000_000
+TURN_NS = 15 * MS
+PASS_NS = 160_000  # between two turns
+
+
+class Claimant(ctypes.Structure):
+    """struct claimant of queue.h"""
+
+    _fields_ = [
+        ("rate_ppm", ctypes.c_uint32),
+        ("fixed", ctypes.c_bool),
+        ("budget_ns", ctypes.c_int64),
+        ("turn_ns", ctypes.c_int64),
+        ("wants", ctypes.c_bool),
+        ("holds", ctypes.c_bool),
+    ]
+
+
+@pytest.fixture(scope="module")
+def queue(tmp_path_factory):
+    library = str(tmp_path_factory.mktemp("queue") / "queue.so")
+    source = os.path.join(TOP, "libvcuda", "turns", "queue.c")
+    command = ["gcc", "-std=gnu11", "-O1", "-g", "-shared", "-fPIC", "-Wall", "-Werror"]
+    # An overflow of a budget ends the test's process.
+    command += ["-fsanitize=signed-integer-overflow", "-fsanitize-undefined-trap-on-error"]
+    subprocess.run([*command, "-o", library, source], check=True)
+    loaded = ctypes.CDLL(library)
+    loaded.queue_turn_ns.restype = loaded.queue_ready_in.restype = ctypes.c_int64
+    loaded.queue_pass_time.argtypes = [ctypes.POINTER(Claimant), ctypes.c_int64]
+    return loaded
+
+
+class Gpu:
+    """Tenants that always want the GPU; a kernel of its own length overruns each one's turn."""
+
+    def __init__(self, queue, cores, kernels_ns):
+        self.queue = queue
+        self.tenants = [Claimant(core * 10_000, True, 0, TURN_NS, True, False) for core in cores]
+        self.kernels_ns = kernels_ns
+        self.array = (ctypes.POINTER(Claimant) * len(cores))(*map(ctypes.pointer, self.tenants))
+        self.held = [0] * len(cores)
+        self.waited = [0] * len(cores)
+        self.longest = [0] * len(cores)
+        for tenant in self.tenants:
+            queue.queue_start(ctypes.byref(tenant))
+
+    def advance(self, ns):
+        for at, tenant in enumerate(self.tenants):
+            self.queue.queue_pass_time(ctypes.byref(tenant), ns)
+            self.held[at] += ns if tenant.holds else 0
+            self.waited[at] = 0 if tenant.holds else self.waited[at] + ns
+            self.longest[at] = max(self.longest[at], self.waited[at])
+        self.queue.queue_level(self.array, len(self.tenants))
+
+    def step(self):
+        """One turn, or the pause until one is ready. Returns how long it took."""
+        chosen = self.queue.queue_next(self.array, len(self.tenants))
+        if chosen < 0:
+            ns = max(1, self.queue.queue_ready_in(self.array, len(self.tenants)))
+            self.advance(ns)
+            return ns
+        tenant, kernel_ns = self.tenants[chosen], self.kernels_ns[chosen]
+        ns = self.queue.queue_turn_ns(ctypes.byref(tenant))
+        ns = -(-ns // kernel_ns) * kernel_ns  # it ends with a kernel
+        tenant.holds, tenant.wants = True, False
+        self.advance(ns)
+        tenant.holds, tenant.wants = False, True
+        self.advance(PASS_NS)
+        return ns + PASS_NS
+
+
+def run(queue, cores, kernels_ns, seconds):
+    gpu, passed = Gpu(queue, cores, kernels_ns), 0
+    while passed < seconds * 1000 * MS:
+        passed += gpu.step()
+    return gpu, passed
+
+
+@st.composite
+def tenants(draw, longest_ms=400):
+    """Cores that sum to at most 95, since passing turns takes some, and a kernel for each."""
+    count = draw(st.integers(2, 8))
+    weights = draw(st.lists(st.integers(1, 20), min_size=count, max_size=count))
+    cores = [max(1, weight * 95 // sum(weights)) for weight in weights]
+    while sum(cores) > 95:
+        cores[cores.index(max(cores))] -= 1
+    kernel = st.sampled_from([50_000, MS, 5 * MS, 25 * MS, 300 * MS, 400 * MS])
+    kernels = draw(st.lists(kernel, min_size=count, max_size=count))
+    return cores, [min(one, longest_ms * MS) for one in kernels]
+
+
+@settings(max_examples=40, deadline=None)
+@given(tenants())
+def test_each_tenant_holds_its_share_of_a_long_window_whatever_the_kernels(queue, drawn):
+    cores, kernels_ns = drawn
+    gpu, passed = run(queue, cores, kernels_ns, 120)
+    shares = [100 * held / passed for held in gpu.held]
+    # Each overruns by a kernel, and waits for the kernels of all others.
+    error = 100 * sum(kernels_ns) / passed + 0.5
+    assert shares == [pytest.approx(core, abs=error) for core in cores]
+
+
+@settings(max_examples=40, deadline=None)
+@given(tenants())
+def test_no_tenant_starves(queue, drawn):
+    """It waits for what it earns a kernel in, and for a turn and a kernel of each other one."""
+    cores, kernels_ns = drawn
+    gpu, _ = run(queue, cores, kernels_ns, 60)
+    others = sum(TURN_NS + kernel + PASS_NS for kernel in kernels_ns)
+    for core, kernel, longest in zip(cores, kernels_ns, gpu.longest, strict=True):
+        assert longest <= (TURN_NS + kernel) * 100 / core + 2 * others
+
+
+@settings(max_examples=60, deadline=None)
+@given(tenants(), st.lists(st.integers(0, 50 * MS), min_size=1, max_size=50))
+def test_a_budget_is_what_was_earned_less_what_was_held(queue, drawn, spans):
+    """Without levelling, to a nanosecond of rounding each time."""
+    cores, _ = drawn
+    for at, core in enumerate(cores):
+        tenant = Claimant(core * 10_000, True, 0, TURN_NS, at > 0, at == 0)
+        queue.queue_start(ctypes.byref(tenant))
+        before = tenant.budget_ns
+        for ns in spans:
+            queue.queue_pass_time(ctypes.byref(tenant), ns)
+        earned = sum(spans) * core / 100 - (sum(spans) if tenant.holds else 0)
+        assert tenant.budget_ns - before == pytest.approx(earned, abs=len(spans))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(-(10**10), 10**10), min_size=2, max_size=8))
+def test_levelling_takes_the_same_span_from_all_and_leaves_enough(queue, budgets):
+    rate = 1_000_000 // len(budgets)
+    all_of = [Claimant(rate, True, budget, TURN_NS, True, False) for budget in budgets]
+    array = (ctypes.POINTER(Claimant) * len(all_of))(*map(ctypes.pointer, all_of))
+    queue.queue_level(array, len(all_of))
+    taken = [budget - one.budget_ns for budget, one in zip(budgets, all_of, strict=True)]
+    assert taken == [taken[0]] * len(taken)
+    assert taken[0] >= 0
+    if taken[0]:
+        assert min(one.budget_ns for one in all_of) >= 16 * TURN_NS * rate // 1_000_000 - 1
