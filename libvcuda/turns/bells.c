@@ -47,7 +47,7 @@ poll_instead (uint64_t until_ns)
   clock_nanosleep (CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL);
 }
 
-void
+int
 bells_wait (const struct bells *bells, uint64_t until_ns)
 {
   static bool missing;
@@ -55,19 +55,19 @@ bells_wait (const struct bells *bells, uint64_t until_ns)
   struct timespec moment = moment_of (until_ns);
   for (int i = 0; i < bells->count && i < BELLS; i++)
     words[i] = (struct waited_word){ bells->value[i], (uintptr_t) bells->word[i], SIZE_U32, 0 };
-  if (missing || bells->count > BELLS)
+  if (!missing && bells->count <= BELLS)
     {
-      poll_instead (until_ns);
-      return;
+      long woken = syscall (SYS_futex_waitv, words, bells->count, 0,
+                            until_ns == UINT64_MAX ? NULL : &moment, CLOCK_MONOTONIC);
+      if (woken >= 0)
+        return (int) woken;
+      if (errno == EAGAIN || errno == ETIMEDOUT || errno == EINTR)
+        return -1;
+      /* EFAULT: a page was cut; its container is found and left out at the next reading.  */
+      missing = errno == ENOSYS;
     }
-  if (syscall (SYS_futex_waitv, words, bells->count, 0, until_ns == UINT64_MAX ? NULL : &moment,
-               CLOCK_MONOTONIC)
-          >= 0
-      || errno == EAGAIN || errno == ETIMEDOUT || errno == EINTR)
-    return;
-  /* EFAULT: a page was cut; its container is found and left out at the next reading.  */
-  missing = errno == ENOSYS;
   poll_instead (until_ns);
+  return -1;
 }
 
 void

@@ -15,8 +15,9 @@ struct bells
 };
 
 /* Returns at the latest when CLOCK_MONOTONIC is UNTIL_NS (UINT64_MAX: never), and at once where a
-   word no longer has its value. May return early.  */
-void bells_wait (const struct bells *bells, uint64_t until_ns);
+   word no longer has its value. May return early. The index of the word that woke the caller; -1:
+   none is known.  */
+int bells_wait (const struct bells *bells, uint64_t until_ns);
 
 void bells_wake (const uint32_t *word);
 

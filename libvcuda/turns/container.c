@@ -147,7 +147,8 @@ container_signals (const struct container *container, unsigned gpu, bool live,
                                .busy_until_ns = entry.busy_until_ns,
                                .bucket_ns = entry.balance_ns,
                                .filled_ns = entry.refilled_ns,
-                               .busy_ns = entry.busy_ns };
+                               .busy_ns = entry.busy_ns,
+                               .turn_taken = entry.turn_taken };
   for (unsigned i = 0, queries = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
     {
       uint64_t marks;
@@ -157,12 +158,17 @@ container_signals (const struct container *container, unsigned gpu, bool live,
       if (pread (container->usage_fd, &marks, sizeof marks, at) != (ssize_t) sizeof marks)
         return false;
       marks = marks >> (gpu * VCUDA_TURN_MARK_BITS) & ((1 << VCUDA_TURN_MARK_BITS) - 1);
-      if (!marks)
+      uint32_t fresh = (uint32_t) marks & ~signals->marks;
+      bool clears = marks & VCUDA_TURN_BUSY && marks & (VCUDA_TURN_IN_WAIT | VCUDA_TURN_WANTS);
+      /* A query walks all locks of the page: only for what changes the result.  */
+      if (!fresh && !(clears && !signals->will_clear))
         continue;
       bool ask = live && queries < MOST_QUERIES;
       queries += ask;
-      if (!ask || slot_is_live (container, i))
-        signals->marks |= (uint32_t) marks;
+      if (ask && !slot_is_live (container, i))
+        continue;
+      signals->marks |= (uint32_t) marks;
+      signals->will_clear |= clears;
     }
   return true;
 }

@@ -32,7 +32,9 @@ struct signals
   uint64_t busy_until_ns, busy_ns;
   int64_t bucket_ns; /* GPU time in its bucket at filled_ns, which fills by its rate */
   uint64_t filled_ns;
-  uint32_t marks; /* enum vcuda_turn_mark, of all processes */
+  uint32_t marks;      /* enum vcuda_turn_mark, of all processes */
+  bool will_clear;     /* a process that is BUSY has a thread that will clear the mark */
+  uint32_t turn_taken; /* the OPEN word with the budget that its bucket took */
 };
 
 /* The pages of the container ID below STATE_DIR; NULL: they are missing, or are no such pages.  */

@@ -184,12 +184,16 @@ open_gpu (struct gpu *gpu, struct tenant *tenant)
   gpu->revoked = gpu->pays = false;
   tenant->blocks_ns = 0;
   tenant_tell (tenant, VCUDA_TURN_OPEN, (uint64_t) tenant->claim.budget_ns);
+  tenant->open_word = tenant->word;
   tenant_publish (tenant);
 }
 
 static void
 take_over_bucket (struct tenant *tenant, uint64_t now)
 {
+  /* Where no thread took the budget over, the bucket holds something older.  */
+  if (tenant->signals.turn_taken != tenant->open_word)
+    return;
   int64_t since = (int64_t) (now - tenant->signals.filled_ns);
   queue_take_over (&tenant->claim, tenant->signals.bucket_ns, since);
 }
@@ -220,9 +224,8 @@ judge_holder (struct gpu *gpu, uint64_t now)
     }
   if (now < gpu->until_ns && !tenant_has_stopped (holder))
     return;
-  /* What a turn began, its budget pays to the end. Only a policy that is not fixed goes on alone.
-   */
-  if (!wanted && !others_are_recent (gpu, holder, now) && !(holder->claim.fixed && holder->busy))
+  /* What a turn began, its budget pays to the end.  */
+  if (!wanted && !others_are_recent (gpu, holder, now) && !holder->busy)
     open_gpu (gpu, holder);
   else if (!others_are_ready (gpu) && queue_is_ready (&holder->claim))
     hold (gpu, holder, now);
@@ -361,21 +364,25 @@ static void
 sleep_until (struct gpu *gpu, uint64_t until, uint32_t changes)
 {
   struct bells bells = { .count = 1, .word = { &gpu->changes }, .value = { changes } };
+  struct tenant *of[BELLS];
   for (int i = 0; i < gpu->count; i++)
     {
-      const struct tenant *tenant = gpu->tenants[i];
+      struct tenant *tenant = gpu->tenants[i];
       if (tenant_is_muted (tenant))
         continue;
       if (bells.count < BELLS)
         {
+          of[bells.count] = tenant;
           bells.word[bells.count] = container_bell (tenant->container, tenant->gpu);
           bells.value[bells.count] = tenant->signals.bell;
         }
       bells.count++;
     }
   pthread_mutex_unlock (&gpu->mutex);
-  bells_wait (&bells, until);
+  int woke = bells_wait (&bells, until);
   pthread_mutex_lock (&gpu->mutex);
+  if (woke > 0 && __atomic_load_n (&gpu->changes, __ATOMIC_SEQ_CST) == changes)
+    tenant_woke (of[woke]);
 }
 
 static void *
@@ -394,7 +401,7 @@ keep_turns (void *argument)
   /* The last container is alone for good.  */
   gpu->holder = NULL;
   if (gpu->count)
-    tenant_tell (gpu->tenants[0], VCUDA_TURN_NONE, 0);
+    tenant_leave (gpu->tenants[0]);
   gpu->has_thread = false;
   pthread_mutex_unlock (&gpu->mutex);
   return NULL;
@@ -460,7 +467,9 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
       tenant->word = (uint32_t) bells_now () << 2;
       gpu->tenants = tenants;
       gpu->tenants[gpu->count++] = tenant;
-      if (gpu->count > 1)
+      if (gpu->count == 1)
+        tenant_tell (tenant, VCUDA_TURN_NONE, 0);
+      else
         /* Where it runs already, its queue may hold work: nothing is granted before it drains.  */
         for (int i = gpu->has_thread ? gpu->count - 1 : 0; i < gpu->count; i++)
           {
@@ -469,6 +478,8 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
           }
       if (gpu->count > 1 && !gpu->has_thread)
         start_thread (gpu);
+      for (int i = 0; i < gpu->count && gpu->count > 1 && !gpu->has_thread; i++)
+        tenant_leave (gpu->tenants[i]);
     }
   else
     free (tenant);
@@ -486,6 +497,8 @@ gpu_remove (struct gpu *gpu, const struct container *container)
       {
         if (gpu->holder == gpu->tenants[i])
           gpu->holder = NULL;
+        /* Its processes may outlive its record.  */
+        tenant_leave (gpu->tenants[i]);
         free (gpu->tenants[i]);
         gpu->tenants[i] = gpu->tenants[--gpu->count];
         break;

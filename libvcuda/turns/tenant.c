@@ -18,7 +18,7 @@
 #define LONG_QUERY_NS (MS / 2)
 #define LEASE_NS (500 * MS)
 /* A bell may ring two thousand times a second, after a burst of forty.  */
-#define RING_NS (MS / 2)
+#define RING_NS (MS / 4)
 #define MOST_RING_DEBT_NS (20 * MS)
 
 #define FIELD(name) offsetof (struct vcuda_limits_gpu, name)
@@ -58,8 +58,7 @@ is_busy (struct tenant *tenant, uint64_t now)
   const struct signals *signals = &tenant->signals;
   if (!(signals->marks & VCUDA_TURN_BUSY) || now < tenant->distrusted_until_ns)
     return false;
-  if (!(signals->marks & (VCUDA_TURN_IN_WAIT | VCUDA_TURN_WANTS))
-      && now > signals->busy_until_ns + ESTIMATE_ERROR_NS)
+  if (!signals->will_clear && now > signals->busy_until_ns + ESTIMATE_ERROR_NS)
     return false;
   if (!tenant->blocks_ns || now - tenant->blocks_ns <= patience_of (tenant))
     return true;
@@ -93,7 +92,7 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
   tenant->read_ns = now;
   tenant->ring_debt_ns = tenant->ring_debt_ns > paid ? tenant->ring_debt_ns - paid : 0;
   if (tenant->rang)
-    tenant->ring_debt_ns += RING_NS;
+    tenant_woke (tenant);
   tenant->claim.rate_ppm
       = container_rate_ppm (tenant->container, tenant->gpu, now, &tenant->claim.fixed);
   if (!tenant->claim.turn_ns)
@@ -109,6 +108,12 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
     tenant->active_ns = now;
   if (tenant->busy || tenant->claim.wants || began || !tenant->idle_ns)
     tenant->idle_ns = tenant->busy || tenant->claim.wants ? 0 : now;
+}
+
+void
+tenant_woke (struct tenant *tenant)
+{
+  tenant->ring_debt_ns += RING_NS;
 }
 
 bool
@@ -129,9 +134,8 @@ tenant_check_ns (const struct tenant *tenant, uint64_t now)
 {
   const struct signals *signals = &tenant->signals;
   uint64_t ends = signals->busy_until_ns + ESTIMATE_ERROR_NS + 1;
-  bool will_say = signals->marks & (VCUDA_TURN_IN_WAIT | VCUDA_TURN_WANTS);
   uint64_t check = now + CHECK_NS;
-  return will_say || ends <= now || ends > check ? check : ends;
+  return signals->will_clear || ends <= now || ends > check ? check : ends;
 }
 
 bool
@@ -148,8 +152,18 @@ tenant_tell (struct tenant *tenant, uint32_t state, uint64_t until_ns)
     container_put_u64 (tenant->container, tenant->gpu, FIELD (turn_until_ns), until_ns);
   tenant->word = ((tenant->word | VCUDA_TURN_STATE) + 1) | state;
   container_put_u32 (tenant->container, tenant->gpu, FIELD (turn), tenant->word);
+  /* The shim marks BUSY and then reads the word; the keeper reads the marks after this.  */
+  __atomic_thread_fence (__ATOMIC_SEQ_CST);
   if (state != VCUDA_TURN_WAIT || !tenant_has_stopped (tenant))
     bells_wake (container_turn_word (tenant->container, tenant->gpu));
+}
+
+void
+tenant_leave (struct tenant *tenant)
+{
+  tenant_tell (tenant, VCUDA_TURN_NONE, 0);
+  tenant->blocks_ns = tenant->idle_ns = tenant->active_ns = 0;
+  tenant->read_ns = 0; /* the next reading is a first one */
 }
 
 void

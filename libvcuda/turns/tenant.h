@@ -23,6 +23,7 @@ struct tenant
   bool busy;
   uint32_t word;          /* as written to its limits page */
   uint64_t lease_ns;      /* likewise */
+  uint32_t open_word;     /* the last OPEN word */
   uint32_t granted_begun; /* signals.work_begun at its last grant */
   uint64_t active_ns;     /* when it last wanted or used the GPU */
   uint64_t idle_ns;       /* when it was found idle, in its turn; 0: it was not */
@@ -39,6 +40,9 @@ struct tenant
 /* Reads what its processes say. LIVE: find out which of them have ended.  */
 void tenant_read (struct tenant *tenant, uint64_t now, bool live);
 
+/* Its bell woke the thread; a wake-up counts also where the bell has not changed.  */
+void tenant_woke (struct tenant *tenant);
+
 /* Whether its bell is left out for now: it rang too often.  */
 bool tenant_is_muted (const struct tenant *tenant);
 
@@ -54,6 +58,10 @@ bool tenant_has_stopped (const struct tenant *tenant);
 /* Writes enum vcuda_turn STATE, and wakes its threads where they have to know it. UNTIL_NS:
    turn_until_ns of VCUDA_TURN_HELD and VCUDA_TURN_OPEN.  */
 void tenant_tell (struct tenant *tenant, uint32_t state, uint64_t until_ns);
+
+/* It takes part in turns no more, for now: its bucket pays, and nothing of its past counts later.
+ */
+void tenant_leave (struct tenant *tenant);
 
 /* Renews the lease where it ends soon.  */
 void tenant_renew_lease (struct tenant *tenant, uint64_t now);

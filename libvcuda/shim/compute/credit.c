@@ -28,7 +28,7 @@ struct saved_credit
 {
   int64_t ns, counted, sampled, waited;
   uint32_t launches;
-  bool known, waits;
+  bool known, waits, in_turn;
 };
 
 static void
@@ -37,7 +37,7 @@ save_credit (struct saved_credit *saved_credit)
   struct vcuda_credit *credit = &vcuda_thread ()->credit;
   *saved_credit = (struct saved_credit){ credit->ns,     credit->counted,  credit->sampled,
                                          credit->waited, credit->launches, true,
-                                         credit->waits };
+                                         credit->waits,  credit->in_turn };
 }
 
 static void
@@ -51,6 +51,7 @@ restore_credit (int gpu, const struct saved_credit *saved_credit)
   credit->waited = saved_credit->waited;
   credit->launches = saved_credit->launches;
   credit->waits = saved_credit->waits;
+  credit->in_turn = saved_credit->in_turn;
 }
 
 static void

@@ -183,13 +183,17 @@ wait_for_portion (int gpu, CUcontext context, CUstream stream)
 static void
 take_turn (int gpu, CUcontext context, CUstream stream)
 {
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
   bool queued = vcuda_turn_mark_busy (gpu, stream);
+  credit->skips_turn = false;
+  if (!queued && credit->ns > 0)
+    vcuda_turn_expect (gpu, (uint64_t) credit->ns);
   if (!vcuda_turn_allows (gpu, 0))
     {
       struct meter *meter = vcuda_meter_of (context, gpu, true);
       if (!meter || capturing (stream))
         {
-          vcuda_thread ()->credit.context = VCUDA_NO_CONTEXT;
+          credit->context = VCUDA_NO_CONTEXT;
           return;
         }
       vcuda_credit_in_turn (gpu, true);

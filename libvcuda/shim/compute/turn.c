@@ -127,9 +127,9 @@ void
 vcuda_turn_sleep (int gpu, uint64_t ns)
 {
   uint32_t word = word_of (gpu);
-  if ((word & VCUDA_TURN_STATE) == VCUDA_TURN_NONE || word != vcuda_thread ()->credit.turn)
+  if ((word & VCUDA_TURN_STATE) == VCUDA_TURN_NONE)
     vcuda_sleep_ns (ns);
-  else
+  else if (word == vcuda_thread ()->credit.turn)
     sleep_while (gpu, word, ns);
 }
 
@@ -160,8 +160,8 @@ vcuda_turn_mark_busy (int gpu, CUstream stream)
       learn_gap (turn);
       turn->stream = stream;
       turn->several = false;
-      __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].work_begun, 1, __ATOMIC_RELAXED);
       set_marks (turn, VCUDA_TURN_BUSY);
+      __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].work_begun, 1, __ATOMIC_RELAXED);
     }
   else if (turn->stream != stream)
     {
@@ -182,7 +182,8 @@ vcuda_turn_allows (int gpu, uint64_t in_flight_ns)
       uint64_t now = vcuda_now ();
       uint64_t until = __atomic_load_n (&share_of (gpu)->turn_until_ns, __ATOMIC_RELAXED);
       allowed = (state == VCUDA_TURN_HELD && now + in_flight_ns < until)
-                || now < __atomic_load_n (&own[gpu].alone_until_ns, __ATOMIC_RELAXED);
+                || now < __atomic_load_n (&own[gpu].alone_until_ns, __ATOMIC_RELAXED)
+                || vcuda_thread ()->credit.skips_turn;
     }
   if (allowed)
     vcuda_thread ()->credit.turn = word;
@@ -207,6 +208,16 @@ go_without_keeper (int gpu, uint64_t now)
   ns = ns < LONGEST_WITHOUT_KEEPER_NS ? ns : LONGEST_WITHOUT_KEEPER_NS;
   __atomic_store_n (alone, ns, __ATOMIC_RELAXED);
   __atomic_store_n (&own[gpu].alone_until_ns, now + ns, __ATOMIC_RELAXED);
+}
+
+/* The marks may have been lost: the program closed the page's descriptor, or the page was cut.  */
+static void
+repeat_marks (int gpu)
+{
+  vcuda_lock (&own[gpu].mutex);
+  set_marks (&own[gpu], busy_of (&own[gpu]));
+  vcuda_unlock (&own[gpu].mutex);
+  ring (gpu);
 }
 
 /* Whether the container had work to the end of its last turn. Otherwise it waits for other
@@ -238,6 +249,8 @@ sleep_until_allowed (int gpu, bool queued)
       if (used_turn)
         __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].throttled_ns, now - since,
                             __ATOMIC_RELAXED);
+      if (now - since >= PATIENCE_NS)
+        repeat_marks (gpu);
       since = now;
       if (now - rang >= PATIENCE_NS && !keeper_lives (gpu, now))
         {
@@ -245,7 +258,8 @@ sleep_until_allowed (int gpu, bool queued)
           return;
         }
     }
-  __atomic_store_n (&own[gpu].alone_ns, 0, __ATOMIC_RELAXED);
+  if (state_of (gpu) != VCUDA_TURN_WAIT)
+    __atomic_store_n (&own[gpu].alone_ns, 0, __ATOMIC_RELAXED);
 }
 
 void
@@ -259,6 +273,7 @@ vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued)
       /* A kernel may wait for the one that is launched here: then it must not wait.  */
       if (queued && !vcuda_drain (meter, stream))
         {
+          vcuda_thread ()->credit.skips_turn = true;
           vcuda_thread ()->credit.turn = word_of (gpu);
           return;
         }
@@ -272,13 +287,14 @@ vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued)
       vcuda_lock (&turn->mutex);
       turn->wants--;
       __atomic_fetch_add (&turn->launches, 1, __ATOMIC_SEQ_CST);
-      if (!busy_of (turn))
+      bool begins = !busy_of (turn);
+      set_marks (turn, VCUDA_TURN_BUSY);
+      if (begins)
         {
           turn->stream = stream;
           turn->several = false;
           __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].work_begun, 1, __ATOMIC_RELAXED);
         }
-      set_marks (turn, VCUDA_TURN_BUSY);
       vcuda_unlock (&turn->mutex);
       if (vcuda_turn_allows (gpu, 0))
         return;
@@ -321,7 +337,7 @@ vcuda_turn_take_budget (int gpu)
   int64_t budget = (int64_t) __atomic_load_n (&share_of (gpu)->turn_until_ns, __ATOMIC_RELAXED);
   uint32_t before = __atomic_load_n (taken, __ATOMIC_RELAXED);
   /* One thread of the container takes it, of whichever process.  */
-  if ((word & VCUDA_TURN_STATE) == VCUDA_TURN_OPEN && before != word
+  if ((word & VCUDA_TURN_STATE) == VCUDA_TURN_OPEN && before != word && word_of (gpu) == word
       && __atomic_compare_exchange_n (taken, &before, word, false, __ATOMIC_ACQ_REL,
                                       __ATOMIC_RELAXED))
     vcuda_resume_bucket (gpu, budget);
@@ -369,27 +385,35 @@ is_empty (struct own_turn *turn, enum vcuda_waited waited, CUstream stream)
   return done;
 }
 
+/* Whether the keeper waits for the queue, or may give the turn on while the program rests.  */
+static bool
+has_to_yield (const struct own_turn *turn)
+{
+  int gpu = (int) (turn - own);
+  uint32_t state = state_of (gpu);
+  uint64_t until = __atomic_load_n (&share_of (gpu)->turn_until_ns, __ATOMIC_RELAXED);
+  return state == VCUDA_TURN_WAIT
+         || (state == VCUDA_TURN_HELD && (turn->gap_ns >= GRACE_NS || turn->rested_ns >= until));
+}
+
 bool
 vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool reaped)
 {
   struct own_turn *turn = &own[gpu];
-  bool yields = false, rests = false;
+  bool rests = false;
   vcuda_lock (&turn->mutex);
   turn->waits--;
   uint32_t busy = busy_of (turn);
   if (busy && reaped && vcuda_meters_idle (gpu) && is_empty (turn, waited, stream))
     {
-      uint32_t state = state_of (gpu);
-      uint64_t until = __atomic_load_n (&share_of (gpu)->turn_until_ns, __ATOMIC_RELAXED);
       busy = 0;
       rests = true;
       __atomic_store_n (&turn->rested_ns, vcuda_now (), __ATOMIC_RELAXED);
       vcuda_thread ()->credit.context = VCUDA_NO_CONTEXT; /* the next launch marks BUSY */
-      yields
-          = state == VCUDA_TURN_WAIT
-            || (state == VCUDA_TURN_HELD && (turn->gap_ns >= GRACE_NS || turn->rested_ns >= until));
     }
   set_marks (turn, busy);
+  /* Read after the mark was cleared: a keeper that changed the word before saw BUSY.  */
+  bool yields = rests && has_to_yield (turn);
   vcuda_unlock (&turn->mutex);
   if (yields)
     ring (gpu);
@@ -400,13 +424,17 @@ vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool re
 __attribute__ ((destructor)) static void
 leave (void)
 {
+  /* A child that was made by the system call alone has its parent's slot.  */
+  struct vcuda_usage_slot *slot = vcuda_own_slot.slot;
+  if (!slot || slot->pid != (uint32_t) getpid ())
+    return;
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
-    if (own[gpu].marks)
+    /* A signal handler may end the process while its thread has the lock.  */
+    if (own[gpu].marks && pthread_mutex_trylock (&own[gpu].mutex) == 0)
       {
-        vcuda_lock (&own[gpu].mutex);
         own[gpu].waits = own[gpu].wants = 0;
         set_marks (&own[gpu], 0);
-        vcuda_unlock (&own[gpu].mutex);
+        pthread_mutex_unlock (&own[gpu].mutex);
         ring (gpu);
       }
 }

@@ -60,7 +60,7 @@ uint64_t
 vcuda_wait_begin (void)
 {
   struct vcuda_credit *credit = &vcuda_thread ()->credit;
-  if (!credit->joined)
+  if (!credit->joined || credit->gpu < 0)
     return 0;
   vcuda_turn_wait_begin (credit->gpu);
   return vcuda_now ();

@@ -58,6 +58,7 @@ struct vcuda_credit
   uint16_t measure;  /* how many of the next launches are measured, whatever is known of them */
   bool joined;       /* counted in vcuda_credit_threads */
   bool in_turn;      /* its last launch was in a turn: the keeper's queue pays, not the bucket */
+  bool skips_turn;   /* this launch waits for no turn: a kernel in the queue waits for it */
   bool waits;        /* took a portion, and waits for the share before the next launch */
   bool mixed; /* queued other work than the GPU's, or changed the GPU, since the last sample */
 };
