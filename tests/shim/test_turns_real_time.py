@@ -1,0 +1,130 @@
+"""The turn keeper dies, stops and is replaced, in real time: witnesses with wide bounds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shim.conftest import DriverRoot
+from shim.policy_node import PolicyNode, limits_of
+from shim.test_turn_hostile import PAGE, RINGING
+from support.guest import PYTHON, TOP, Guest
+from support.shares.judge import KEEPER, SOFTGPU
+
+MOST_SECONDS = 30
+
+
+@pytest.fixture
+def node(host: DriverRoot, tmp_path: Path) -> PolicyNode:
+    return PolicyNode(str(tmp_path / "node"), host.path)
+
+
+def start_keeper(node: PolicyNode) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([KEEPER, node.state_dir, str(os.getpid())], stderr=subprocess.PIPE)
+
+
+@contextlib.contextmanager
+def ending(*processes: subprocess.Popen[Any]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + MOST_SECONDS
+    while not condition():
+        assert time.monotonic() < end, "did not happen"
+        time.sleep(0.01)
+
+
+def words(guests: list[Guest]) -> int:
+    return sum(limits_of(guest).gpus[0].turn >> 2 for guest in guests)
+
+
+def finished(node: PolicyNode, processes: list[subprocess.Popen[str]]) -> list[int]:
+    """Kernels that each process has finished, as the GPU itself counts them."""
+    command = [SOFTGPU, "time", node.driver_root, "--json"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    live = json.loads(done.stdout)["gpus"][0]["processes"]
+    counts = {one["pid"]: one["kernels_finished"] for one in live}
+    return [counts.get(process.pid, 0) for process in processes]
+
+
+def turns_pass(guests: list[Guest]) -> bool:
+    before = words(guests)
+    time.sleep(0.3)
+    return words(guests) > before + 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_containers_work_on_without_their_keeper(node: PolicyNode, number: int) -> None:
+    guests = [node.container(core=core) for core in ("30", "70")]
+    keeper = start_keeper(node)
+    busy = [node.busy(guest, MOST_SECONDS) for guest in guests]
+    with ending(keeper, *busy):
+        wait_until(lambda: turns_pass(guests))
+        keeper.send_signal(number)
+        # All are on their own rates within a second; a busy machine takes longer.
+        time.sleep(2)
+        before = finished(node, busy)
+        wait_until(lambda: all(b > a + 20 for a, b in zip(before, finished(node, busy))))
+
+
+def test_a_new_keeper_takes_over_and_no_container_fails(node: PolicyNode) -> None:
+    guests = [node.container(core=core) for core in ("30", "70")]
+    old = start_keeper(node)
+    busy = [node.busy(guest, 6) for guest in guests]
+    with ending(old, *busy):
+        wait_until(lambda: turns_pass(guests))
+        new = start_keeper(node)
+        with ending(new):
+            # One at a time: it waits for the lock of the old one.
+            time.sleep(0.3)
+            assert (old.poll(), new.poll()) == (None, None)
+            old.terminate()
+            assert old.wait(MOST_SECONDS) == 0
+            wait_until(lambda: turns_pass(guests))
+            for process in busy:
+                out, err = process.communicate(timeout=MOST_SECONDS)
+                assert (process.returncode, err) == (0, "")
+                assert json.loads(out)["kernels"] > 0
+            assert new.poll() is None
+
+
+def test_a_bell_that_rings_all_the_time_costs_the_keeper_little(node: PolicyNode) -> None:
+    guests = [node.container(core=core) for core in ("30", "70")]
+    keeper = start_keeper(node)
+    given = json.dumps({"usage": [guest.usage for guest in guests]})
+    ringing = subprocess.Popen(
+        [PYTHON, "-c", PAGE + RINGING.replace("0.0001", "0"), given],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.path.join(TOP, "oci")},
+    )
+    busy = [node.busy(guest, MOST_SECONDS) for guest in guests]
+    with ending(keeper, ringing, *busy):
+        wait_until(lambda: turns_pass(guests))
+        before, began = processor(keeper), time.monotonic()
+        time.sleep(2)
+        used = (processor(keeper) - before) / (time.monotonic() - began)
+        assert (keeper.poll(), ringing.poll()) == (None, None)
+        assert used <= 0.1
+
+
+def processor(process: subprocess.Popen[bytes]) -> float:
+    """Seconds of processor time, to the nanosecond."""
+    total = 0
+    for task in os.listdir(f"/proc/{process.pid}/task"):
+        with open(f"/proc/{process.pid}/task/{task}/schedstat", encoding="ascii") as stat:
+            total += int(stat.read().split()[0])
+    return total / 1e9
