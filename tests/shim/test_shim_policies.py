@@ -20,6 +20,7 @@ from support.virtual_time import answer
 SECONDS = 30
 POINTS = 0.02
 LOST = 0.03
+LOST_BY_MANY = 0.05  # of three and more: their turns are more, or shorter
 SHAPES: dict[str, dict[str, Any]] = {
     "async 50 us": {"kernel_us": 50, "ahead": 64},
     "async 1 ms": {"kernel_us": 1000, "ahead": 16},
@@ -54,7 +55,8 @@ def best_effort(core: int) -> dict[str, str]:
 def check(shares: Sequence[float], expected: Sequence[float], error: float = POINTS) -> None:
     """Each share, in percent, is the policy's, and almost no GPU time is lost."""
     assert list(shares) == [pytest.approx(percent / 100, abs=error) for percent in expected]
-    assert sum(shares) >= min(1, sum(expected) / 100) - LOST
+    lost = LOST if len(expected) < 3 else LOST_BY_MANY
+    assert sum(shares) >= min(1, sum(expected) / 100) - lost
 
 
 @pytest.mark.parametrize(

@@ -85,12 +85,7 @@ def test_sixteen_containers_hold_6_percent_each(model: str) -> None:
     ],
     ids=lambda load: load.name,
 )
-def test_a_container_alone_works_its_core(
-    request: pytest.FixtureRequest, core: int, load: Load
-) -> None:
-    if (core, load.streams, load.kernel_us) == (80, 8, 1000):
-        reason = "76.8 % of 80 on eight streams of 1 ms kernels"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+def test_a_container_alone_works_its_core(core: int, load: Load) -> None:
     outcome = judge(MODELS["default"], [Tenant(core, load)])
     assert [100 * got.work for got in outcome.tenants] == near([core])
 
