@@ -36,9 +36,12 @@ def measure(
     only: Sequence[str] = (),
     every: bool = False,
 ) -> list[Figure]:
-    """quick: the short table. models, only: parts of names of models and rows. every: tell each
-    case."""
+    """quick: a short table, of the default model unless others are named.
+
+    models, only: parts of the names of models and rows. every: tell every case.
+    """
     figures = []
+    models = models or (["default"] if quick else [])
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for model, options in MODELS.items():
             if models and not any(part in model for part in models):
