@@ -52,7 +52,8 @@ enum vcuda_turn
 {
   VCUDA_TURN_NONE = 0, /* no keeper has written: the bucket of GPU time alone decides */
   VCUDA_TURN_OPEN = 1, /* no other container wants the GPU */
-  VCUDA_TURN_WAIT = 2, /* ring, and wait for a change of the word */
+  VCUDA_TURN_WAIT = 2, /* let the queue drain, mark WANTS, ring, and wait for a change of the word
+                        */
   VCUDA_TURN_HELD = 3, /* launch until turn_until_ns, then let the queue drain and ring */
 };
 #define VCUDA_TURN_STATE 3u

@@ -1,5 +1,5 @@
 /* Sleeps on the futexes of many containers at once (futex_waitv, Linux 5.16). An older kernel, or
-   more containers than one call takes, means looking once in a millisecond.  */
+   more containers than one call takes, means a poll each millisecond.  */
 
 #include "bells.h"
 

@@ -29,7 +29,7 @@
 #define GRACE_NS (MS / 5)
 /* A container that was active so recently will be so again: go on with turns.  */
 #define RECENT_NS (5 * MS)
-/* A holder that is alive ends its turn itself: look after it only later.  */
+/* A live holder ends its turn itself; check it this long after the end of the turn.  */
 #define LATE_NS (MS / 2)
 #define CHECK_NS (9 * MS / 2)
 #define LEASE_CHECK_NS (200 * MS)
@@ -152,15 +152,15 @@ end_turn (struct gpu *gpu)
 }
 
 static void
-take_back (struct gpu *gpu)
+revoke_turn (struct gpu *gpu)
 {
   gpu->revoked = true;
   gpu->open = false;
-  tenant_tell (gpu->holder, VCUDA_TURN_WAIT, 0);
+  tenant_write_word (gpu->holder, VCUDA_TURN_WAIT, 0);
 }
 
 static void
-hold (struct gpu *gpu, struct tenant *tenant, uint64_t now)
+give_turn (struct gpu *gpu, struct tenant *tenant, uint64_t now)
 {
   if (gpu->holder != tenant)
     begin_turn (tenant);
@@ -170,7 +170,7 @@ hold (struct gpu *gpu, struct tenant *tenant, uint64_t now)
   gpu->until_ns = now + (uint64_t) queue_turn_ns (&tenant->claim);
   tenant->idle_ns = tenant->blocks_ns = 0;
   tenant->granted_begun = tenant->signals.work_begun;
-  tenant_tell (tenant, VCUDA_TURN_HELD, gpu->until_ns);
+  tenant_write_word (tenant, VCUDA_TURN_HELD, gpu->until_ns);
   tenant_publish (tenant);
 }
 
@@ -183,7 +183,7 @@ open_gpu (struct gpu *gpu, struct tenant *tenant)
   gpu->open = true;
   gpu->revoked = gpu->pays = false;
   tenant->blocks_ns = 0;
-  tenant_tell (tenant, VCUDA_TURN_OPEN, (uint64_t) tenant->claim.budget_ns);
+  tenant_write_word (tenant, VCUDA_TURN_OPEN, (uint64_t) tenant->claim.budget_ns);
   tenant->open_word = tenant->word;
   tenant_publish (tenant);
 }
@@ -214,12 +214,12 @@ judge_holder (struct gpu *gpu, uint64_t now)
   if (gpu->open)
     {
       if (wanted)
-        take_back (gpu);
+        revoke_turn (gpu);
       return;
     }
   if (wanted && has_yielded (holder, now))
     {
-      take_back (gpu);
+      revoke_turn (gpu);
       return;
     }
   if (now < gpu->until_ns && !tenant_has_stopped (holder))
@@ -228,9 +228,9 @@ judge_holder (struct gpu *gpu, uint64_t now)
   if (!wanted && !others_are_recent (gpu, holder, now) && !holder->busy)
     open_gpu (gpu, holder);
   else if (!others_are_ready (gpu) && queue_is_ready (&holder->claim))
-    hold (gpu, holder, now);
+    give_turn (gpu, holder, now);
   else
-    take_back (gpu);
+    revoke_turn (gpu);
 }
 
 static bool
@@ -268,7 +268,7 @@ grant (struct gpu *gpu, uint64_t now)
     }
   int next = queue_next (claimants, gpu->count);
   if (next >= 0)
-    hold (gpu, gpu->tenants[next], now);
+    give_turn (gpu, gpu->tenants[next], now);
 }
 
 /* Whether keeper and containers must know of each other being alive.  */
@@ -286,9 +286,9 @@ write_figures (struct gpu *gpu, uint64_t now)
   figures_write (gpu->uuid, now, gpu->lost_ns, gpu->tenants, gpu->count);
 }
 
-/* When the thread has to look again, if no bell rings.  */
+/* When the thread has to poll again, if no bell rings.  */
 static uint64_t
-next_look (const struct gpu *gpu, uint64_t now)
+next_poll (const struct gpu *gpu, uint64_t now)
 {
   uint64_t next = is_contended (gpu) ? now + LEASE_CHECK_NS : UINT64_MAX;
   const struct claimant *claimants[gpu->count];
@@ -324,9 +324,9 @@ next_look (const struct gpu *gpu, uint64_t now)
   return then < next ? then : next;
 }
 
-/* One look at everything. TIMED: no bell rang, so a process may have died.  */
+/* Reads all containers and acts. TIMED: no bell rang, so a process may have died.  */
 static uint64_t
-look (struct gpu *gpu, bool timed)
+poll_all (struct gpu *gpu, bool timed)
 {
   uint64_t now = bells_now ();
   pass_time (gpu, now);
@@ -357,7 +357,7 @@ look (struct gpu *gpu, bool timed)
   if (gpu->new_figures
       && now - gpu->figures_ns >= (is_contended (gpu) ? FIGURES_NS : LAST_FIGURES_NS))
     write_figures (gpu, now);
-  return next_look (gpu, now);
+  return next_poll (gpu, now);
 }
 
 static void
@@ -395,7 +395,7 @@ keep_turns (void *argument)
   while (gpu->count > 1)
     {
       uint32_t changes = __atomic_load_n (&gpu->changes, __ATOMIC_SEQ_CST);
-      until = look (gpu, until <= bells_now ());
+      until = poll_all (gpu, until <= bells_now ());
       sleep_until (gpu, until, changes);
     }
   /* The last container is alone for good.  */
@@ -430,7 +430,7 @@ start_thread (struct gpu *gpu)
 }
 
 static void
-tell_changed (struct gpu *gpu)
+notify_thread (struct gpu *gpu)
 {
   __atomic_fetch_add (&gpu->changes, 1, __ATOMIC_SEQ_CST);
   bells_wake (&gpu->changes);
@@ -468,13 +468,13 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
       gpu->tenants = tenants;
       gpu->tenants[gpu->count++] = tenant;
       if (gpu->count == 1)
-        tenant_tell (tenant, VCUDA_TURN_NONE, 0);
+        tenant_write_word (tenant, VCUDA_TURN_NONE, 0);
       else
         /* Where it runs already, its queue may hold work: nothing is granted before it drains.  */
         for (int i = gpu->has_thread ? gpu->count - 1 : 0; i < gpu->count; i++)
           {
             tenant_renew_lease (gpu->tenants[i], bells_now ());
-            tenant_tell (gpu->tenants[i], VCUDA_TURN_WAIT, 0);
+            tenant_write_word (gpu->tenants[i], VCUDA_TURN_WAIT, 0);
           }
       if (gpu->count > 1 && !gpu->has_thread)
         start_thread (gpu);
@@ -485,7 +485,7 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
     free (tenant);
   write_figures (gpu, bells_now ());
   pthread_mutex_unlock (&gpu->mutex);
-  tell_changed (gpu);
+  notify_thread (gpu);
 }
 
 void
@@ -505,7 +505,7 @@ gpu_remove (struct gpu *gpu, const struct container *container)
       }
   write_figures (gpu, bells_now ());
   pthread_mutex_unlock (&gpu->mutex);
-  tell_changed (gpu);
+  notify_thread (gpu);
 }
 
 void
@@ -515,7 +515,7 @@ gpu_end_all (void)
     {
       pthread_mutex_lock (&gpu->mutex);
       for (int i = 0; i < gpu->count; i++)
-        tenant_tell (gpu->tenants[i], VCUDA_TURN_NONE, 0);
+        tenant_write_word (gpu->tenants[i], VCUDA_TURN_NONE, 0);
       /* Kept: no thread may write another word.  */
     }
 }

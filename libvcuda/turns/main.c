@@ -50,7 +50,7 @@ end (int number)
   ended = 1;
 }
 
-/* Signals come while the program sleeps in `pause_for`, and never between its looks at `ended`.  */
+/* Signals come while the program sleeps in `pause_for`, and never between two checks of `ended`.  */
 static void
 follow_parent (pid_t parent)
 {
@@ -154,7 +154,7 @@ add (const char *id)
   return false;
 }
 
-/* True: look again soon.  */
+/* True: try again soon.  */
 static bool
 follow_records (void)
 {

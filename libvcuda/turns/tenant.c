@@ -146,7 +146,7 @@ tenant_has_stopped (const struct tenant *tenant)
 }
 
 void
-tenant_tell (struct tenant *tenant, uint32_t state, uint64_t until_ns)
+tenant_write_word (struct tenant *tenant, uint32_t state, uint64_t until_ns)
 {
   if (state == VCUDA_TURN_HELD || state == VCUDA_TURN_OPEN)
     container_put_u64 (tenant->container, tenant->gpu, FIELD (turn_until_ns), until_ns);
@@ -161,7 +161,7 @@ tenant_tell (struct tenant *tenant, uint32_t state, uint64_t until_ns)
 void
 tenant_leave (struct tenant *tenant)
 {
-  tenant_tell (tenant, VCUDA_TURN_NONE, 0);
+  tenant_write_word (tenant, VCUDA_TURN_NONE, 0);
   tenant->blocks_ns = tenant->idle_ns = tenant->active_ns = 0;
   tenant->read_ns = 0; /* the next reading is a first one */
 }

@@ -57,7 +57,7 @@ bool tenant_has_stopped (const struct tenant *tenant);
 
 /* Writes enum vcuda_turn STATE, and wakes its threads where they have to know it. UNTIL_NS:
    turn_until_ns of VCUDA_TURN_HELD and VCUDA_TURN_OPEN.  */
-void tenant_tell (struct tenant *tenant, uint32_t state, uint64_t until_ns);
+void tenant_write_word (struct tenant *tenant, uint32_t state, uint64_t until_ns);
 
 /* It takes part in turns no more, for now: its bucket pays, and nothing of its past counts later.
  */

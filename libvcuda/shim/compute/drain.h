@@ -8,7 +8,7 @@
 #include "compute/meter.h"
 
 /* Sleeps until the work that STREAM holds, and every measured launch of METER, has ended. False:
-   it has not ended in twice the time that it should take. Called without the meter's lock.  */
+   it has not ended 0.2 s after twice its estimate. Called without the meter's lock.  */
 bool vcuda_drain (struct meter *meter, CUstream stream);
 
 #endif

@@ -14,8 +14,8 @@
    empty clears BUSY. Only launches on the slow path mark and read `until`; a launch that a thread's
    credit settles compares the word (credit.h).
 
-   A keeper that does not answer the bell and has let its lease run out is dead: for a second the
-   bucket of GPU time decides alone.  */
+   A keeper that does not answer the bell and has let its lease run out is dead: for a second, and
+   twice as long each time, the bucket of GPU time decides alone.  */
 
 #ifndef VCUDA_TURN_H
 #define VCUDA_TURN_H
