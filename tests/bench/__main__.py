@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--only", choices=GROUPS)
     parser.add_argument("--json-out", default="build/bench.json")
     parser.add_argument("--quick", action="store_true", help="shares: a short table")
-    parser.add_argument("--every", action="store_true", help="shares: tell every case")
+    parser.add_argument("--every", action="store_true", help="shares: print every case")
     parser.add_argument("--model", action="append", default=[], help="shares: part of its name")
     parser.add_argument("--row", action="append", default=[], help="shares: part of its name")
     options = parser.parse_args()

@@ -73,6 +73,7 @@ def served(
     left = set(os.listdir(served.state_dir)) - {
         claim_socket.NAME,
         events.NAME,
+        "turns",
         "turns.lock",
     }  # the claim server of one that was killed
     assert sorted(left) == [

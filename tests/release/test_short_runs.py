@@ -46,7 +46,8 @@ def test_a_bench_measures_and_writes_its_figures(
         for name, value in values.items():
             monkeypatch.setattr(module, name, value)
     out = tmp_path / "bench.json"
-    monkeypatch.setattr(sys, "argv", ["bench", "--only", group, "--json-out", str(out)])
+    words = ["--quick", "--row", "30/70"] if group == "shares" else []
+    monkeypatch.setattr(sys, "argv", ["bench", "--only", group, *words, "--json-out", str(out)])
     assert benches.main() == 0
     figures = json.loads(out.read_text())
     assert figures

@@ -429,12 +429,11 @@ leave (void)
   if (!slot || slot->pid != (uint32_t) getpid ())
     return;
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
-    /* A signal handler may end the process while its thread has the lock.  */
-    if (own[gpu].marks && pthread_mutex_trylock (&own[gpu].mutex) == 0)
+    /* Without the lock: a signal handler may end the process while its thread has it.  */
+    if (own[gpu].marks)
       {
         own[gpu].waits = own[gpu].wants = 0;
         set_marks (&own[gpu], 0);
-        pthread_mutex_unlock (&own[gpu].mutex);
         ring (gpu);
       }
 }

@@ -126,7 +126,7 @@ RUN = {
     "vcuda simulate trace.csv --nodes 100x8:H100:80GiB:4@public --quota gpuquota.json --json": How(
         before=TRACE
     ),
-    "softgpu time /run/softgpu --json": How(before="softgpu create /run/softgpu --gpus 2"),
+    "softgpu time /run/softgpu --json": How(before="softgpu create /run/softgpu --force --gpus 2"),
     "softgpu fail /run/softgpu --call cuMemAlloc_v2 --nth 3 --error CUDA_ERROR_OUT_OF_MEMORY": How(
         before="softgpu create /run/softgpu --force --gpus 2"
     ),
@@ -156,7 +156,7 @@ HOURS = "takes up to hours; tests/release/test_short_runs.py makes a short one o
 RACES = "takes hours; tests/engines/test_hostile_races.py is a short one"
 FUZZ = "takes a long run's finds; tests/release/fuzz/test_fuzz.py runs it a second long"
 SIGNED = "takes the releasing person's key; tests/release/packages/test_release.py has one"
-GROUPS = ("start", "ctr", "agent", "scrape", "shim", "crowd", "scheduler")
+GROUPS = ("start", "ctr", "agent", "scrape", "shim", "crowd", "scheduler", "shares")
 BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
 
 NO_CDI = "Debian's Docker knows no CDI; tests/engines/test_cdi.py does so with Podman"
@@ -185,6 +185,7 @@ NOT_HERE = {
     "make soak-pods": HOURS,
     "make soak-races": RACES,
     **dict.fromkeys(BENCHES, HOURS),
+    "build/venv/bin/python -m tests.bench --only shares --model default --row '30/70' --every": HOURS,
     "make fuzz SECONDS=600": FUZZ,
     "make fuzz SECONDS=600 ONLY=record": FUZZ,
     "build/venv/bin/python -m tests.release.fuzz --show build/fuzz/record-crash-1 record": FUZZ,

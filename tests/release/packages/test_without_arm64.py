@@ -40,7 +40,8 @@ def test_the_others_are_made_and_the_missing_ones_are_named(
     errors = [line for line in done.stderr.splitlines() if not line.startswith("make")]
     assert errors == [
         "E: Debian cannot be reached",
-        "packaging/musl-arm64: Debian's musl for arm64: cannot be had; mend what mmdebstrap says",
+        "packaging/musl-arm64: Debian's musl for arm64: not fetched; correct the error of "
+        "mmdebstrap above",
         "packaging/packages: build/arm64/musl: is missing, so arm64's packages are not made; "
         "run 'make arm64'",
     ]
