@@ -19,6 +19,7 @@ from support.virtual_time import answer
 
 SECONDS = 30
 POINTS = 0.02
+REAL_POINTS = 0.06  # of work in real time: a thread that wakes late loses from its turn
 LOST = 0.03
 LOST_BY_MANY = 0.05  # of three and more: their turns are more, or shorter
 SHAPES: dict[str, dict[str, Any]] = {
@@ -262,7 +263,7 @@ def test_elastic_neighbour_returns_borrowed_time_to_a_waking_container(
         # From its first kernel on, the driver's start included.
         assert until(lambda: sleeper.read_usage().gpus[0].launches > 0, 10)
         assert until(lambda: limits_of(busy).gpus[0].rate_ppm <= 500_000, 0.5)
-        assert share_of(woken) == pytest.approx(0.5, abs=POINTS)
+        assert share_of(woken) == pytest.approx(0.5, abs=REAL_POINTS)
         # And is lent again what the other, which has ended, leaves.
         assert until(lambda: busy_share(busy, 0.5) > 0.97, 5)
 
