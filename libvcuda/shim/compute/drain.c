@@ -12,7 +12,9 @@
 /* A kernel may wait for one that is launched later: no launch waits much longer for it.  */
 #define PATIENCE_NS 200000000ull
 #define SHORTEST_PAUSE_NS 30000ull
-#define LONGEST_PAUSE_NS 200000ull
+#define NEAR_PAUSE_NS 200000ull
+#define LONGEST_PAUSE_NS 10000000ull
+#define LATEST_PAUSE_NS 1000000ull
 
 static bool
 put_fence (struct meter *meter, CUstream stream)
@@ -39,6 +41,17 @@ is_done (struct meter *meter, bool fenced)
   return done;
 }
 
+/* The work should end in LEFT_NS, and may end earlier.  */
+static uint64_t
+pause_before (uint64_t left_ns)
+{
+  if (left_ns < SHORTEST_PAUSE_NS)
+    return SHORTEST_PAUSE_NS;
+  if (left_ns < 10 * NEAR_PAUSE_NS)
+    return left_ns < NEAR_PAUSE_NS ? left_ns : NEAR_PAUSE_NS;
+  return left_ns / 2 < LONGEST_PAUSE_NS ? left_ns / 2 : LONGEST_PAUSE_NS;
+}
+
 bool
 vcuda_drain (struct meter *meter, CUstream stream)
 {
@@ -46,15 +59,16 @@ vcuda_drain (struct meter *meter, CUstream stream)
   vcuda_lock (&meter->mutex);
   bool fenced = put_fence (meter, stream), done;
   uint64_t began = vcuda_now (), ends = began + meter->in_flight_ns;
+  uint64_t late = SHORTEST_PAUSE_NS;
   uint64_t patience = PATIENCE_NS + 2 * meter->in_flight_ns;
   while (!(done = is_done (meter, fenced)))
     {
       uint64_t now = vcuda_now ();
       if (now - began > patience)
         break;
-      uint64_t pause = ends > now ? ends - now : SHORTEST_PAUSE_NS;
-      pause = pause < SHORTEST_PAUSE_NS ? SHORTEST_PAUSE_NS : pause;
-      pause = pause < LONGEST_PAUSE_NS ? pause : LONGEST_PAUSE_NS;
+      uint64_t pause = ends > now ? pause_before (ends - now) : late;
+      if (ends <= now && late < LATEST_PAUSE_NS)
+        late *= 2;
       vcuda_unlock (&meter->mutex);
       vcuda_sleep_ns (pause);
       vcuda_lock (&meter->mutex);
