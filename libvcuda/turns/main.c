@@ -50,7 +50,7 @@ end (int number)
   ended = 1;
 }
 
-/* Signals come while the program sleeps in `pause_for`, and never between two checks of `ended`.  */
+/* Signals come while the program sleeps in `pause_for`, and never between two checks of `ended`. */
 static void
 follow_parent (pid_t parent)
 {
