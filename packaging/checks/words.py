@@ -32,7 +32,7 @@ def pronouns(path: str, text: str) -> Iterator[str]:
 
 
 def long_names(path: str, text: str) -> Iterator[str]:
-    """Yield a line for each test whose name has too many words."""
+    """Yield a line for each test name of too many words."""
     for match in _TEST.finditer(text):
         words = match[1].count("_") + 1
         if words > _MOST_WORDS:
