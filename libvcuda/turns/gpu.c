@@ -1,18 +1,4 @@
-/* The turns of one GPU.
-
-   A GPU with fewer than two containers has no turns, and no thread. Otherwise a thread sleeps on
-   the containers' bells. While one container uses the GPU its word is OPEN, the others' is WAIT,
-   and the thread sleeps without a time limit. When another container rings, the word of the first
-   changes to WAIT, and once its queue has drained turns begin: the holder's word is HELD, with the
-   moment until when it may launch; it stops by itself then, drains, and rings. The turn passes
-
-     when its time is over, or its budget (queue.h),
-     when the holder is idle, and has rung or been idle for a grace,
-     when the holder's processes have died.
-
-   A turn that ends with no other container active becomes OPEN, without a pause.
-
-   Nothing is granted while another container is busy: that is what makes a turn exclusive.  */
+/* The GPUs and their containers, and a thread for each GPU with two containers or more.  */
 
 #include "gpu.h"
 
@@ -23,342 +9,11 @@
 #include <string.h>
 
 #include "bells.h"
-#include "figures.h"
-#include "tenant.h"
+#include "turns.h"
 
-#define GRACE_NS (MS / 5)
-/* A container that was active so recently will be so again: go on with turns.  */
-#define RECENT_NS (5 * MS)
-/* A live holder ends its turn itself; check it this long after the end of the turn.  */
-#define LATE_NS (MS / 2)
-#define CHECK_NS (9 * MS / 2)
-#define LEASE_CHECK_NS (200 * MS)
-/* Figures are written so often while turns run, and soon after the last one.  */
-#define FIGURES_NS (200 * MS)
-#define LAST_FIGURES_NS (10 * MS)
 #define STACK_BYTES (64 << 10)
 
-struct gpu
-{
-  char uuid[48];
-  struct gpu *next;
-  pthread_mutex_t mutex;
-  bool has_thread;
-  uint32_t changes; /* futex: tenants were added or removed */
-  struct tenant **tenants;
-  int count;
-  struct tenant *holder;
-  bool open;    /* the holder is alone */
-  bool revoked; /* the holder's word is WAIT, and its queue drains */
-  bool pays;    /* the holder has a turn, and did not begin its work alone */
-  uint64_t until_ns;
-  uint64_t passed_ns; /* until when time is accounted for */
-  uint64_t lost_ns;   /* of all its tenants, ended ones too */
-  uint64_t figures_ns;
-  bool new_figures; /* since then */
-};
-
 static struct gpu *gpus;
-
-static bool
-is_recent (const struct tenant *tenant, uint64_t now)
-{
-  return tenant->active_ns && now - tenant->active_ns < RECENT_NS;
-}
-
-static void
-set_turns (struct gpu *gpu, uint64_t now)
-{
-  int recent = 0;
-  for (int i = 0; i < gpu->count; i++)
-    recent += is_recent (gpu->tenants[i], now);
-  for (int i = 0; i < gpu->count; i++)
-    gpu->tenants[i]->claim.turn_ns = recent > FEW ? TURN_OF_MANY_NS : TURN_NS;
-}
-
-static bool
-others_want (const struct gpu *gpu)
-{
-  for (int i = 0; i < gpu->count; i++)
-    if (gpu->tenants[i] != gpu->holder && gpu->tenants[i]->claim.wants)
-      return true;
-  return false;
-}
-
-static bool
-others_are_recent (const struct gpu *gpu, const struct tenant *tenant, uint64_t now)
-{
-  for (int i = 0; i < gpu->count; i++)
-    if (gpu->tenants[i] != tenant && is_recent (gpu->tenants[i], now))
-      return true;
-  return false;
-}
-
-static bool
-others_are_ready (const struct gpu *gpu)
-{
-  for (int i = 0; i < gpu->count; i++)
-    if (gpu->tenants[i] != gpu->holder && queue_is_ready (&gpu->tenants[i]->claim))
-      return true;
-  return false;
-}
-
-static void
-pass_time (struct gpu *gpu, uint64_t now)
-{
-  int64_t ns = (int64_t) (now - gpu->passed_ns);
-  struct claimant *claimants[gpu->count];
-  gpu->passed_ns = now;
-  for (int i = 0; i < gpu->count; i++)
-    {
-      struct tenant *tenant = gpu->tenants[i];
-      bool holds = tenant == gpu->holder;
-      claimants[i] = &tenant->claim;
-      /* A queue that holds up the others is paid for, too.  */
-      tenant->claim.holds = holds ? gpu->pays : tenant->blocks_ns != 0;
-      /* Alone it pays for its work by its own bucket.  */
-      if (holds && !gpu->pays)
-        continue;
-      bool waits = !holds && tenant->claim.wants;
-      bool for_share = waits && !gpu->holder && !queue_is_ready (&tenant->claim);
-      queue_pass_time (&tenant->claim, ns);
-      tenant->held_ns += holds ? (uint64_t) ns : 0;
-      tenant->waited_ns += waits ? (uint64_t) ns : 0;
-      tenant->waited_for_share_ns += for_share ? (uint64_t) ns : 0;
-      gpu->new_figures |= holds || waits;
-    }
-  queue_level (claimants, gpu->count);
-}
-
-static void
-begin_turn (struct tenant *tenant)
-{
-  tenant->granted_held_ns = tenant->held_ns;
-  tenant->granted_busy_ns = tenant->signals.busy_ns;
-}
-
-/* Counts what of the turn the holder did not work. Its page can make that more or less, and never
-   more than the turn.  */
-static void
-end_turn (struct gpu *gpu)
-{
-  struct tenant *holder = gpu->holder;
-  uint64_t held = holder->held_ns - holder->granted_held_ns;
-  uint64_t worked = holder->signals.busy_ns - holder->granted_busy_ns;
-  uint64_t lost = held > worked ? held - worked : 0;
-  holder->lost_ns += lost;
-  gpu->lost_ns += lost;
-  begin_turn (holder);
-}
-
-static void
-revoke_turn (struct gpu *gpu)
-{
-  gpu->revoked = true;
-  gpu->open = false;
-  tenant_write_word (gpu->holder, VCUDA_TURN_WAIT, 0);
-}
-
-static void
-give_turn (struct gpu *gpu, struct tenant *tenant, uint64_t now)
-{
-  if (gpu->holder != tenant)
-    begin_turn (tenant);
-  gpu->holder = tenant;
-  gpu->open = gpu->revoked = false;
-  gpu->pays = true;
-  gpu->until_ns = now + (uint64_t) queue_turn_ns (&tenant->claim);
-  tenant->idle_ns = tenant->blocks_ns = 0;
-  tenant->granted_begun = tenant->signals.work_begun;
-  tenant_write_word (tenant, VCUDA_TURN_HELD, gpu->until_ns);
-  tenant_publish (tenant);
-}
-
-static void
-open_gpu (struct gpu *gpu, struct tenant *tenant)
-{
-  if (gpu->holder == tenant)
-    end_turn (gpu);
-  gpu->holder = tenant;
-  gpu->open = true;
-  gpu->revoked = gpu->pays = false;
-  tenant->blocks_ns = 0;
-  tenant_write_word (tenant, VCUDA_TURN_OPEN, (uint64_t) tenant->claim.budget_ns);
-  tenant->open_word = tenant->word;
-  tenant_publish (tenant);
-}
-
-static void
-take_over_bucket (struct tenant *tenant, uint64_t now)
-{
-  /* Where no thread took the budget over, the bucket holds something older.  */
-  if (tenant->signals.turn_taken != tenant->open_word)
-    return;
-  int64_t since = (int64_t) (now - tenant->signals.filled_ns);
-  queue_take_over (&tenant->claim, tenant->signals.bucket_ns, since);
-}
-
-static bool
-has_yielded (const struct tenant *holder, uint64_t now)
-{
-  return !holder->busy && !holder->claim.wants
-         && (holder->rang || (holder->idle_ns && now - holder->idle_ns >= GRACE_NS));
-}
-
-/* What becomes of the holder's turn.  */
-static void
-judge_holder (struct gpu *gpu, uint64_t now)
-{
-  struct tenant *holder = gpu->holder;
-  bool wanted = others_want (gpu);
-  if (gpu->open)
-    {
-      if (wanted)
-        revoke_turn (gpu);
-      return;
-    }
-  if (wanted && has_yielded (holder, now))
-    {
-      revoke_turn (gpu);
-      return;
-    }
-  if (now < gpu->until_ns && !tenant_has_stopped (holder))
-    return;
-  /* What a turn began, its budget pays to the end.  */
-  if (!wanted && !others_are_recent (gpu, holder, now) && !holder->busy)
-    open_gpu (gpu, holder);
-  else if (!others_are_ready (gpu) && queue_is_ready (&holder->claim))
-    give_turn (gpu, holder, now);
-  else
-    revoke_turn (gpu);
-}
-
-static bool
-is_blocked (struct gpu *gpu, uint64_t now)
-{
-  bool blocked = false;
-  for (int i = 0; i < gpu->count; i++)
-    if (gpu->tenants[i]->busy)
-      {
-        tenant_blocks (gpu->tenants[i], now);
-        blocked = true;
-      }
-  return blocked;
-}
-
-static void
-grant (struct gpu *gpu, uint64_t now)
-{
-  const struct claimant *claimants[gpu->count];
-  struct tenant *only = NULL;
-  int wanting = 0;
-  for (int i = 0; i < gpu->count; i++)
-    {
-      claimants[i] = &gpu->tenants[i]->claim;
-      if (claimants[i]->wants)
-        {
-          only = gpu->tenants[i];
-          wanting++;
-        }
-    }
-  if (wanting == 1 && queue_may_be_alone (&only->claim) && !others_are_recent (gpu, only, now))
-    {
-      open_gpu (gpu, only);
-      return;
-    }
-  int next = queue_next (claimants, gpu->count);
-  if (next >= 0)
-    give_turn (gpu, gpu->tenants[next], now);
-}
-
-/* Whether keeper and containers must know of each other being alive.  */
-static bool
-is_contended (const struct gpu *gpu)
-{
-  return (gpu->holder && !gpu->open) || others_want (gpu);
-}
-
-static void
-write_figures (struct gpu *gpu, uint64_t now)
-{
-  gpu->figures_ns = now;
-  gpu->new_figures = false;
-  figures_write (gpu->uuid, now, gpu->lost_ns, gpu->tenants, gpu->count);
-}
-
-/* When the thread has to poll again, if no bell rings.  */
-static uint64_t
-next_poll (const struct gpu *gpu, uint64_t now)
-{
-  uint64_t next = is_contended (gpu) ? now + LEASE_CHECK_NS : UINT64_MAX;
-  const struct claimant *claimants[gpu->count];
-  bool blocked = false;
-  for (int i = 0; i < gpu->count; i++)
-    {
-      const struct tenant *tenant = gpu->tenants[i];
-      claimants[i] = &tenant->claim;
-      uint64_t then = UINT64_MAX;
-      if (tenant->blocks_ns)
-        then = tenant_check_ns (tenant, now);
-      else if (tenant_is_muted (tenant))
-        then = now + CHECK_NS;
-      blocked |= tenant->blocks_ns != 0;
-      next = then < next ? then : next;
-    }
-  uint64_t then = UINT64_MAX;
-  if (gpu->holder && !gpu->open && !gpu->revoked)
-    {
-      uint64_t check = now + CHECK_NS, late = gpu->until_ns + LATE_NS;
-      then = late > now && late < check ? late : check;
-      if (gpu->holder->idle_ns && others_want (gpu))
-        {
-          uint64_t yields = gpu->holder->idle_ns + GRACE_NS;
-          then = yields > now && yields < then ? yields : then;
-        }
-    }
-  else if (!gpu->holder && !blocked)
-    {
-      int64_t ready = queue_ready_in (claimants, gpu->count);
-      then = ready == INT64_MAX ? UINT64_MAX : now + (uint64_t) ready;
-    }
-  return then < next ? then : next;
-}
-
-/* Reads all containers and acts. TIMED: no bell rang, so a process may have died.  */
-static uint64_t
-poll_all (struct gpu *gpu, bool timed)
-{
-  uint64_t now = bells_now ();
-  pass_time (gpu, now);
-  for (int i = 0; i < gpu->count; i++)
-    tenant_read (gpu->tenants[i], now, timed || gpu->tenants[i]->blocks_ns);
-  set_turns (gpu, now);
-  if (gpu->holder && !gpu->revoked)
-    judge_holder (gpu, now);
-  if (gpu->holder && gpu->revoked)
-    {
-      /* Again: a launch before the word changed marked BUSY.  */
-      tenant_read (gpu->holder, now, timed);
-      tenant_blocks (gpu->holder, now);
-      if (!gpu->holder->busy)
-        {
-          end_turn (gpu);
-          if (!gpu->pays)
-            take_over_bucket (gpu->holder, now);
-          tenant_publish (gpu->holder);
-          gpu->holder = NULL;
-        }
-    }
-  if (!gpu->holder && !is_blocked (gpu, now))
-    grant (gpu, now);
-  if (is_contended (gpu))
-    for (int i = 0; i < gpu->count; i++)
-      tenant_renew_lease (gpu->tenants[i], now);
-  if (gpu->new_figures
-      && now - gpu->figures_ns >= (is_contended (gpu) ? FIGURES_NS : LAST_FIGURES_NS))
-    write_figures (gpu, now);
-  return next_poll (gpu, now);
-}
 
 static void
 sleep_until (struct gpu *gpu, uint64_t until, uint32_t changes)
@@ -395,7 +50,7 @@ keep_turns (void *argument)
   while (gpu->count > 1)
     {
       uint32_t changes = __atomic_load_n (&gpu->changes, __ATOMIC_SEQ_CST);
-      until = poll_all (gpu, until <= bells_now ());
+      until = turns_poll (gpu, until <= bells_now ());
       sleep_until (gpu, until, changes);
     }
   /* The last container is alone for good.  */
@@ -483,7 +138,7 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
     }
   else
     free (tenant);
-  write_figures (gpu, bells_now ());
+  turns_write_figures (gpu, bells_now ());
   pthread_mutex_unlock (&gpu->mutex);
   notify_thread (gpu);
 }
@@ -503,7 +158,7 @@ gpu_remove (struct gpu *gpu, const struct container *container)
         gpu->tenants[i] = gpu->tenants[--gpu->count];
         break;
       }
-  write_figures (gpu, bells_now ());
+  turns_write_figures (gpu, bells_now ());
   pthread_mutex_unlock (&gpu->mutex);
   notify_thread (gpu);
 }

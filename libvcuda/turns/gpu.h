@@ -1,4 +1,4 @@
-/* The turns of one GPU. See gpu.c.  */
+/* The GPUs and their containers. Turns: turns.h.  */
 
 #ifndef TURNS_GPU_H
 #define TURNS_GPU_H

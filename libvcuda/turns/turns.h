@@ -1,0 +1,37 @@
+/* The state of one GPU's turns, and the decisions about them. See turns.c.  */
+
+#ifndef TURNS_TURNS_H
+#define TURNS_TURNS_H
+
+#include <pthread.h>
+
+#include "tenant.h"
+
+struct gpu
+{
+  char uuid[48];
+  struct gpu *next;
+  pthread_mutex_t mutex;
+  bool has_thread;
+  uint32_t changes; /* futex: tenants were added or removed */
+  struct tenant **tenants;
+  int count;
+  struct tenant *holder;
+  bool open;    /* the holder is alone */
+  bool revoked; /* the holder's word is WAIT, and its queue drains */
+  bool pays;    /* the holder has a turn, and did not begin its work alone */
+  uint64_t until_ns;
+  uint64_t passed_ns; /* until when time is accounted for */
+  uint64_t lost_ns;   /* of all its tenants, ended ones too */
+  uint64_t figures_ns;
+  bool new_figures; /* since then */
+};
+
+/* With the mutex held: reads all containers and acts. TIMED: no bell rang, so a process may have
+   died. Returns when to poll again if no bell rings; UINT64_MAX: never.  */
+uint64_t turns_poll (struct gpu *gpu, bool timed);
+
+/* With the mutex held.  */
+void turns_write_figures (struct gpu *gpu, uint64_t now);
+
+#endif
