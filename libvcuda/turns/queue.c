@@ -14,15 +14,23 @@ static int64_t
 least_of (const struct claimant *claimant)
 {
   /* It earns during its turn, too.  */
-  int64_t turn = claimant->turn_ns - earned (claimant->rate_ppm, claimant->turn_ns);
+  int64_t turn = TURN_NS - earned (claimant->rate_ppm, TURN_NS);
   int64_t most = earned (claimant->rate_ppm, LEAST_SPAN_NS);
   return turn < most ? turn : most;
+}
+
+int64_t
+queue_length_ns (int count, int64_t pass_ns)
+{
+  int64_t longest = count > FEW ? LONGEST_TURN_OF_MANY_NS : LONGEST_TURN_NS;
+  int64_t ns = pass_ns < longest / PASSES_A_TURN ? PASSES_A_TURN * pass_ns : longest;
+  return ns > TURN_NS ? ns : TURN_NS;
 }
 
 void
 queue_start (struct claimant *claimant)
 {
-  claimant->budget_ns = least_of (claimant);
+  claimant->budget_ns = LONGEST_TURN_NS - earned (claimant->rate_ppm, LONGEST_TURN_NS);
 }
 
 void
@@ -46,6 +54,7 @@ void
 queue_pass_time (struct claimant *claimant, int64_t ns)
 {
   int64_t budget = claimant->budget_ns + earned (claimant->rate_ppm, ns);
+  claimant->since_ns = claimant->holds ? 0 : claimant->since_ns + ns;
   if (claimant->holds)
     budget -= ns;
   else if (!claimant->wants && budget > MOST_SAVED_NS)
@@ -75,19 +84,13 @@ queue_may_be_alone (const struct claimant *claimant)
   return claimant->wants && (!claimant->fixed || claimant->budget_ns >= 0);
 }
 
-/* By budget over rate, without a division.  */
-static bool
-is_fuller (const struct claimant *one, const struct claimant *other)
-{
-  return (__int128) one->budget_ns * other->rate_ppm > (__int128) other->budget_ns * one->rate_ppm;
-}
-
 int
 queue_next (const struct claimant *const *claimants, int count)
 {
   int next = -1;
   for (int i = 0; i < count; i++)
-    if (queue_is_ready (claimants[i]) && (next < 0 || is_fuller (claimants[i], claimants[next])))
+    if (queue_is_ready (claimants[i])
+        && (next < 0 || claimants[i]->since_ns > claimants[next]->since_ns))
       next = i;
   return next;
 }

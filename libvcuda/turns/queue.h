@@ -4,12 +4,11 @@
    A budget is GPU time in nanoseconds. It grows by the container's rate; a turn is paid from it,
    from grant to release, whatever the container did with it. A container that waits saves without a
    bound, so it gets back what a long kernel of a neighbour took; one that rests saves up a little.
-   The fullest budget, relative to its rate, is next.
+   Of those that have enough for a turn, the one that had its last turn longest ago is next.
 
    What holders pay is what all earn, where the rates add up to the whole. So the sum of the budgets
-   stays, but for time in which no claimant holds the GPU: it is earned and not paid. At first it
-   makes the budgets large enough for whole turns; queue_level takes from all what is more than
-   that.  */
+   stays, but for time in which no claimant holds the GPU: it is earned and not paid. queue_level
+   takes from all what is more than enough for whole turns.  */
 
 #ifndef TURNS_QUEUE_H
 #define TURNS_QUEUE_H
@@ -19,13 +18,16 @@
 
 #define MS 1000000ll
 
-/* The length of a turn, and where more than FEW containers want the GPU, so that the last one of
-   them does not wait long.  */
+/* The length of a turn. Where a pass from one container to the next loses much, turns are longer:
+   PASSES_A_TURN times that, but no longer than the last one of those that want the GPU can wait.
+ */
 #define TURN_NS (15 * MS)
-#define TURN_OF_MANY_NS (9 * MS)
-#define FEW 5
+#define LONGEST_TURN_NS (30 * MS)
+#define LONGEST_TURN_OF_MANY_NS (16 * MS)
+#define FEW 4
+#define PASSES_A_TURN 40
 #define SHORTEST_TURN_NS (MS / 2)
-/* A turn begins when there is enough for a whole one, so that passing turns costs little; a small
+/* A turn begins when there is enough for one of TURN_NS, so that passing turns costs little; a small
    share does not wait longer for it than this.  */
 #define LEAST_SPAN_NS (200 * MS)
 /* The budgets of claimants that all want are kept below what they earn in this time: enough for
@@ -42,12 +44,16 @@ struct claimant
   uint32_t rate_ppm; /* its part of the GPU's time */
   bool fixed;        /* and never more of it, also where no other wants the GPU */
   int64_t budget_ns;
-  int64_t turn_ns; /* TURN_NS or TURN_OF_MANY_NS */
+  int64_t turn_ns; /* how long its turns are */
+  int64_t since_ns; /* since its last turn */
   bool wants;      /* waits for a turn */
   bool holds;      /* has the turn, and pays for it */
 };
 
-/* A new claimant's budget: enough for one turn.  */
+/* How long a turn of one of COUNT claimants is, where a pass loses PASS_NS.  */
+int64_t queue_length_ns (int count, int64_t pass_ns);
+
+/* A new claimant's budget: enough for one turn, however long.  */
 void queue_start (struct claimant *claimant);
 
 /* NS pass.  */

@@ -12,6 +12,9 @@
 /* How long others wait for a queue that does not end, beyond twice its estimate.  */
 #define PATIENCE_NS (1000 * MS)
 #define LONGEST_PATIENCE_NS (3000 * MS)
+/* A launch marks BUSY before it learns that it has no turn; then its thread may be kept off a CPU.
+ */
+#define WITHOUT_TURN_NS (50 * MS)
 #define SHORTEST_DISTRUST_NS (5000 * MS)
 #define LONGEST_DISTRUST_NS (60000 * MS)
 #define CHECK_NS (2 * MS)
@@ -26,6 +29,8 @@
 static uint64_t
 patience_of (const struct tenant *tenant)
 {
+  if (!tenant->allowed)
+    return WITHOUT_TURN_NS;
   uint64_t until = tenant->signals.busy_until_ns;
   uint64_t left = until > tenant->blocks_ns ? until - tenant->blocks_ns : 0;
   left = left < LONGEST_PATIENCE_NS ? left : LONGEST_PATIENCE_NS;
@@ -40,6 +45,7 @@ distrust (struct tenant *tenant, uint64_t now)
   longer = longer > SHORTEST_DISTRUST_NS ? longer : SHORTEST_DISTRUST_NS;
   tenant->distrust_ns = longer < LONGEST_DISTRUST_NS ? longer : LONGEST_DISTRUST_NS;
   tenant->distrusted_until_ns = now + tenant->distrust_ns;
+  tenant->allowed = false;
   fprintf (stderr,
            "vcuda-turn-keeper: container %s does not let its GPU queue end; others go on without"
            " waiting for it\n",
@@ -103,6 +109,10 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
   tenant->busy = is_busy (tenant, now);
   if (!tenant->busy)
     tenant->blocks_ns = 0;
+  if ((tenant->word & VCUDA_TURN_STATE) != VCUDA_TURN_WAIT)
+    tenant->allowed = true;
+  else if (!tenant->busy)
+    tenant->allowed = false;
   bool began = tenant->signals.work_begun != before.work_begun;
   if (tenant->busy || tenant->claim.wants || began)
     tenant->active_ns = now;

@@ -19,6 +19,8 @@
 #include "bells.h"
 #include "figures.h"
 
+/* A program that began its work more often in a turn has left the GPU idle in between.  */
+#define MOST_BEGUN 8
 #define GRACE_NS (MS / 5)
 /* A container that was active so recently will be so again: go on with turns.  */
 #define RECENT_NS (5 * MS)
@@ -40,10 +42,16 @@ static void
 set_turns (struct gpu *gpu, uint64_t now)
 {
   int recent = 0;
+  uint64_t pass_ns = 0;
   for (int i = 0; i < gpu->count; i++)
-    recent += is_recent (gpu->tenants[i], now);
+    if (is_recent (gpu->tenants[i], now))
+      {
+        recent++;
+        /* By a false page it is too much, and turns are LONGEST_TURN_NS.  */
+        pass_ns = gpu->tenants[i]->pass_ns > pass_ns ? gpu->tenants[i]->pass_ns : pass_ns;
+      }
   for (int i = 0; i < gpu->count; i++)
-    gpu->tenants[i]->claim.turn_ns = recent > FEW ? TURN_OF_MANY_NS : TURN_NS;
+    gpu->tenants[i]->claim.turn_ns = queue_length_ns (recent, (int64_t) pass_ns);
 }
 
 static bool
@@ -117,6 +125,9 @@ end_turn (struct gpu *gpu)
   uint64_t worked = holder->signals.busy_ns - holder->granted_busy_ns;
   uint64_t lost = held > worked ? held - worked : 0;
   holder->lost_ns += lost;
+  /* It had work to the end, and few gaps before: so what is lost is what passing took.  */
+  if (holder->claim.wants && holder->signals.work_begun - holder->granted_begun <= MOST_BEGUN)
+    holder->pass_ns = holder->pass_ns - holder->pass_ns / 4 + lost / 4;
   gpu->lost_ns += lost;
   begin_turn (holder);
 }
@@ -153,6 +164,7 @@ open_gpu (struct gpu *gpu, struct tenant *tenant)
   gpu->open = true;
   gpu->revoked = gpu->pays = false;
   tenant->blocks_ns = 0;
+  tenant->claim.since_ns = 0;
   tenant_write_word (tenant, VCUDA_TURN_OPEN, (uint64_t) tenant->claim.budget_ns);
   tenant->open_word = tenant->word;
   tenant_publish (tenant);

@@ -132,8 +132,8 @@ def test_a_container_that_does_not_let_its_queue_end_is_an_event(
     }
     assert EventCounts(tenants.state_dir).read().kinds == {events.TURN_OVERRUN: 1}
     assert eventually(lambda: word_of(tenants, "waits") in (OPEN, HELD))
-    # The keeper was patient with the other one for a second.
-    assert eventually(lambda: figures(tenants).of["waits"].waited_for_turn_ns >= 10**9)
+    # The other one has no turn, so the keeper was patient for a moment only.
+    assert eventually(lambda: figures(tenants).of["waits"].waited_for_turn_ns >= 5 * 10**7)
 
 
 @pytest.fixture

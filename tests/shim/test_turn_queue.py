@@ -25,6 +25,7 @@ class Claimant(ctypes.Structure):
         ("fixed", ctypes.c_bool),
         ("budget_ns", ctypes.c_int64),
         ("turn_ns", ctypes.c_int64),
+        ("since_ns", ctypes.c_int64),
         ("wants", ctypes.c_bool),
         ("holds", ctypes.c_bool),
     ]
@@ -39,6 +40,8 @@ def queue(tmp_path_factory):
     command += ["-fsanitize=signed-integer-overflow", "-fsanitize-undefined-trap-on-error"]
     subprocess.run([*command, "-o", library, source], check=True)
     loaded = ctypes.CDLL(library)
+    loaded.queue_length_ns.argtypes = [ctypes.c_int, ctypes.c_int64]
+    loaded.queue_length_ns.restype = ctypes.c_int64
     loaded.queue_turn_ns.restype = loaded.queue_ready_in.restype = ctypes.c_int64
     loaded.queue_pass_time.argtypes = [ctypes.POINTER(Claimant), ctypes.c_int64]
     return loaded
@@ -49,7 +52,7 @@ class Gpu:
 
     def __init__(self, queue, cores, kernels_ns):
         self.queue = queue
-        self.tenants = [Claimant(core * 10_000, True, 0, TURN_NS, True, False) for core in cores]
+        self.tenants = [Claimant(core * 10_000, True, 0, TURN_NS, 0, True, False) for core in cores]
         self.kernels_ns = kernels_ns
         self.array = (ctypes.POINTER(Claimant) * len(cores))(*map(ctypes.pointer, self.tenants))
         self.held = [0] * len(cores)
@@ -131,7 +134,7 @@ def test_a_budget_is_what_was_earned_less_what_was_held(queue, drawn, spans):
     """Without levelling, to a nanosecond of rounding each time."""
     cores, _ = drawn
     for at, core in enumerate(cores):
-        tenant = Claimant(core * 10_000, True, 0, TURN_NS, at > 0, at == 0)
+        tenant = Claimant(core * 10_000, True, 0, TURN_NS, 0, at > 0, at == 0)
         queue.queue_start(ctypes.byref(tenant))
         before = tenant.budget_ns
         for ns in spans:
@@ -144,7 +147,7 @@ def test_a_budget_is_what_was_earned_less_what_was_held(queue, drawn, spans):
 @given(st.lists(st.integers(-(10**10), 10**10), min_size=2, max_size=8))
 def test_levelling_takes_the_same_span_from_all_and_leaves_enough(queue, budgets):
     rate = 1_000_000 // len(budgets)
-    all_of = [Claimant(rate, True, budget, TURN_NS, True, False) for budget in budgets]
+    all_of = [Claimant(rate, True, budget, TURN_NS, 0, True, False) for budget in budgets]
     array = (ctypes.POINTER(Claimant) * len(all_of))(*map(ctypes.pointer, all_of))
     queue.queue_level(array, len(all_of))
     taken = [budget - one.budget_ns for budget, one in zip(budgets, all_of, strict=True)]
@@ -152,3 +155,17 @@ def test_levelling_takes_the_same_span_from_all_and_leaves_enough(queue, budgets
     assert taken[0] >= 0
     if taken[0]:
         assert min(one.budget_ns for one in all_of) >= 16 * TURN_NS * rate // 1_000_000 - 1
+
+
+@pytest.mark.parametrize(
+    ("count", "pass_us", "turn_ms"),
+    [(2, 0, 15), (2, 160, 15), (2, 640, 25.6), (2, 10**6, 30), (8, 160, 15), (8, 10**6, 16)],
+)
+def test_a_turn_is_longer_where_a_pass_loses_more(queue, count, pass_us, turn_ms):
+    assert queue.queue_length_ns(count, pass_us * 1000) == turn_ms * MS
+
+
+def test_equal_tenants_take_turns_in_order(queue):
+    """None has two turns while another one waits, so no wait is longer than a round."""
+    gpu, _ = run(queue, [6] * 16, [MS] * 16, 30)
+    assert max(gpu.longest) <= 17 * (TURN_NS + MS + PASS_NS)
