@@ -139,6 +139,13 @@ def _parser() -> argparse.ArgumentParser:
         help="with DRA: the engine's folder for CDI specs of claims; default: %(default)s",
     )
     parser.add_argument(
+        "--node-driver-root",
+        metavar="DIR",
+        default="",
+        help="with DRA, in a pod: where the node has the folder that the setting driver-root names "
+        "in the pod; CDI specs name files there; default: the same",
+    )
+    parser.add_argument(
         "--kubeconfig",
         metavar="FILE",
         default="",
@@ -215,7 +222,8 @@ def _driver(settings: Config, arguments: argparse.Namespace, node: str) -> DraCh
     if not settings.by_dra:
         sockets.remove(kubelet)
         return None
-    return DraChild(settings, node, arguments.kubeconfig, kubelet, arguments.cdi_dir)
+    folders = (kubelet, arguments.cdi_dir, arguments.node_driver_root)
+    return DraChild(settings, node, arguments.kubeconfig, *folders)
 
 
 async def _arbitrate(arbiter: Arbiter) -> None:

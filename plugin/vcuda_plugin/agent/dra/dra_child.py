@@ -20,13 +20,20 @@ _log = logging.getLogger(__name__)
 class DraChild:
     """The driver as the agent sees it.
 
-    kubelet: the kubelet's root folder. cdi_folder: of the specs of prepared claims.
+    kubelet: the kubelet's root folder. cdi_folder: of the specs of prepared claims. node_root: the
+    node's name of the driver root, "": the same as here.
     """
 
     def __init__(
-        self, settings: Config, node: str, kubeconfig: str, kubelet: str, cdi_folder: str
+        self,
+        settings: Config,
+        node: str,
+        kubeconfig: str,
+        kubelet: str,
+        cdi_folder: str,
+        node_root: str,
     ) -> None:
-        self._arguments = (settings.path, node, kubeconfig, kubelet, cdi_folder)
+        self._arguments = (settings.path, node, kubeconfig, kubelet, cdi_folder, node_root)
         self._process: child.Child | None = None
         self._seen = b""
 

@@ -42,8 +42,10 @@ def prepare() -> None:
     kube_client.load()
 
 
-def main(config: str, node: str, kubeconfig: str, kubelet: str, cdi_folder: str) -> None:
-    """Run until SIGTERM. kubelet: its root folder, "/var/lib/kubelet"."""
+def main(
+    config: str, node: str, kubeconfig: str, kubelet: str, cdi_folder: str, node_root: str
+) -> None:
+    """Run until SIGTERM. kubelet: its root folder, "/var/lib/kubelet". node_root: of `DraChild`."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
     )
@@ -51,7 +53,7 @@ def main(config: str, node: str, kubeconfig: str, kubelet: str, cdi_folder: str)
     prepare()  # import now: two threads would do it at once
     api = _connect(kubeconfig)
     publisher = Publisher(node)
-    claims = PreparedClaims(config, cdi_folder, node)
+    claims = PreparedClaims(config, cdi_folder, node, node_root)
     plugin = DraPlugin(
         sockets.claims_path(kubelet), claims, lambda space, name: api.get(path_of(space, name))
     )

@@ -38,10 +38,15 @@ _SPEC = re.compile(r"vcuda\.io-claim_(.+)\.json(?:\.new)?")
 
 
 class PreparedClaims:
-    """The claims of this node. config: the settings' path. folder: of CDI specs. node: its name."""
+    """The claims of this node. config: the settings' path. folder: of CDI specs. node: its name.
 
-    def __init__(self, config: str, folder: str, node: str) -> None:
+    node_root: the node's name of the driver root, which an agent in a pod may see elsewhere; "": the
+    same as here.
+    """
+
+    def __init__(self, config: str, folder: str, node: str, node_root: str = "") -> None:
         self._config, self._folder, self._node = config, folder, node
+        self._node_root = node_root
 
     def prepare(self, object: Object, uid: str) -> tuple[ClaimRequest, str]:
         """Prepare a claim as the API has it; return the claim's request and the CDI device's name.
@@ -113,7 +118,11 @@ class PreparedClaims:
         tree = cdi_spec.spec_of_one(
             facts, paths, settings.driver_capabilities, names.CDI_CLAIM_KIND, uid, held
         )
-        if not facts.root:
+        root = self._node_root.rstrip("/") if self._node_root else facts.root
+        if root != facts.root:
+            _name_on_node(tree["containerEdits"], facts.root, root)
+            _name_on_node(tree["devices"][0]["containerEdits"], facts.root, root)
+        if not root:
             device_nodes.link_numbers(list(facts.nodes.values()))
         path = self._path(uid)
         try:
@@ -130,6 +139,14 @@ class PreparedClaims:
 def id_of(uid: str) -> str:
     """The allocation's id."""
     return names.CLAIM_PREFIX + uid
+
+
+def _name_on_node(edits: Object, here: str, there: str) -> None:
+    """Name the driver's files and nodes as the engine sees them."""
+    for each in (*edits["deviceNodes"], *edits["mounts"]):
+        path = each["hostPath"]
+        if path.startswith(here + "/"):
+            each["hostPath"] = there + path[len(here) :]
 
 
 def _check(uid: str) -> None:
