@@ -218,9 +218,7 @@ def test_calls_in_any_order_end_with_what_was_called_last(node: Node) -> None:
     assert node.specs() == [f"vcuda.io-claim_{uid}.json" for uid in kept]
 
 
-def test_claims_that_the_api_lost_are_released_and_others_stay(
-    node: Node, tmp_path: Path
-) -> None:
+def test_claims_that_the_api_lost_are_released_and_others_stay(node: Node, tmp_path: Path) -> None:
     lock = threading.Lock()
     with FakeApiServer().running() as server:
         api = KubeApi(server.kubeconfig(tmp_path / "kubeconfig"), "test")
