@@ -1,7 +1,7 @@
 """A fake of the kubelet's plugin watcher and DRA manager, over real sockets.
 
-It follows Kubernetes 1.36 (pkg/kubelet/pluginmanager, pkg/kubelet/cm/dra): it ignores sockets with a
-leading dot, asks a new registration socket for its info, and calls the endpoint that the info names.
+It follows Kubernetes 1.36 (pkg/kubelet/pluginmanager, pkg/kubelet/cm/dra): it ignores sockets with
+a leading dot, asks a new registration socket for its info, and calls the endpoint in that info.
 """
 
 from __future__ import annotations

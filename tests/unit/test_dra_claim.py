@@ -102,7 +102,7 @@ def test_a_claim_that_does_not_fit_is_refused(tree: dict[str, Any], error: str) 
         read(tree)
 
 
-WRONG = [
+WRONG: list[Any] = [
     None,
     [],
     {"apiVersion": "vcuda.io/v1", "kind": "ShareConfig"},

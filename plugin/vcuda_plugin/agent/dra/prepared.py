@@ -40,8 +40,8 @@ _SPEC = re.compile(r"vcuda\.io-claim_(.+)\.json(?:\.new)?")
 class PreparedClaims:
     """The claims of this node. config: the settings' path. folder: of CDI specs. node: its name.
 
-    node_root: the node's name of the driver root, which an agent in a pod may see elsewhere; "": the
-    same as here.
+    node_root: the node's name of the driver root, which an agent in a pod may see elsewhere; "":
+    the same as here.
     """
 
     def __init__(self, config: str, folder: str, node: str, node_root: str = "") -> None:
