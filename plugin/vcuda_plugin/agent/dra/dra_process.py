@@ -111,7 +111,7 @@ def _connect(kubeconfig: str) -> KubeApi:
 def _forget_ended(api: KubeApi, claims: PreparedClaims, lock: threading.Lock) -> None:
     """Unprepare the claims that the API no longer has, until the process ends.
 
-    A kubelet whose state was removed never unprepares them.
+    A kubelet never unprepares a claim that its own state has lost.
     """
     while True:
         time.sleep(FORGOTTEN_SECONDS)
