@@ -31,7 +31,7 @@ def test_a_claim_gives_the_amounts_that_the_scheduler_consumed() -> None:
     assert found.shares == [GpuShare("GPU-1", 4 * GIB, 30)]
     assert found.results == [Result("gpu", NODE, "gpu-1", "5a3c")]
     assert found.request.as_json() == {
-        "core": 30, "memory_bytes": 4 * GIB, "gpus": ["GPU-1"], "policy": "fixed", "placement": "",
+        "core": 30, "memory_bytes": 4 * GIB, "gpus": [], "policy": "fixed", "placement": "",
     }  # fmt: skip
     assert (found.pod_uid, found.pod_name) == ("uid-u1", "pod-u1")
 

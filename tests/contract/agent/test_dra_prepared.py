@@ -90,6 +90,31 @@ def test_a_claim_becomes_a_record_of_its_pod_with_its_policy(node: Node) -> None
     assert (gpu.uuid, gpu.memory_bytes) == ("GPU-1", 4 * GIB)
 
 
+@pytest.mark.parametrize("cores", [(100, 50), (5, 5), (100, 100)])
+def test_two_requests_are_one_record_with_both_gpus(node: Node, cores: tuple[int, int]) -> None:
+    both = [
+        result(f"GPU-{at}", core, "16Gi" if core == 100 else "1Gi", request=f"r{at}")
+        for at, core in enumerate(cores)
+    ]
+    wanted, _ = node.claims.prepare(claim(UID, *both), UID)
+    assert [each.request for each in wanted.results] == ["r0", "r1"]
+    (shares,) = node.held().values()
+    assert [(share.uuid, share.core_percent) for share in shares] == [
+        ("GPU-0", cores[0]),
+        ("GPU-1", cores[1]),
+    ]
+    assert node.claims.prepare(claim(UID, *both), UID)[0] == wanted
+
+
+def test_a_claim_that_was_allocated_anew_waits_for_its_release(node: Node) -> None:
+    node.claims.prepare(ONE, UID)
+    with pytest.raises(VcudaError, match="holds other GPUs than are allocated now"):
+        node.claims.prepare(claim(UID, result("GPU-1")), UID)
+    node.claims.unprepare(UID)
+    node.claims.prepare(claim(UID, result("GPU-1")), UID)
+    assert [share.uuid for (share,) in node.held().values()] == ["GPU-1"]
+
+
 def test_the_device_has_the_edits_of_a_named_slice(node: Node, capsys: Any) -> None:
     words = ["generate", "--output", "-", "--slice", "one=core:30,memory:4GiB,gpu:0"]
     assert main.main(["--config", node.settings, "cdi", *words]) == 0

@@ -85,7 +85,8 @@ def of_claim(claim: Object, uid: str, node: str, gpus: Sequence[Gpu]) -> ClaimRe
         hint = f"add a constraint with distinctAttribute: {DRIVER}/uuid"
         raise VcudaError("two of its devices are on one GPU", where, hint)
     parts = [Part(share.core_percent, share.memory_bytes) for share in shares]
-    request = Request(parts, tuple(uuids), terms[0] if terms else Terms(), source=where)
+    # The shares name the GPUs: with names of its own, each part of the request would need them all.
+    request = Request(parts, (), terms[0] if terms else Terms(), source=where)
     pods = [each for each in status.get("reservedFor") or () if each.get("resource") == "pods"]
     pod = pods[0] if len(pods) == 1 else {}
     return ClaimRequest(results, shares, request, str(pod.get("uid", "")), str(pod.get("name", "")))
