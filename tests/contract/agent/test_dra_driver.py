@@ -20,6 +20,9 @@ from support.fake_kubelet import until
 from support.node_agent import Agent, AgentNode
 
 
+POD_UID = "0f5e7c1a-0000-4000-8000-000000000001"
+
+
 class DraNode:
     """A node with two software GPUs that offers them by DRA."""
 
@@ -176,6 +179,33 @@ def test_an_unhealthy_gpu_gets_a_taint_and_a_new_generation(dra: DraNode) -> Non
         until(lambda: "taints" in dra.devices()[0])
         assert dra.devices()[0]["taints"][0]["key"] == "gpu.vcuda.io/unhealthy"
         assert (dra.generation(), "taints" in dra.devices()[1]) == (2, False)
+
+
+@pytest.mark.parametrize(("offer", "is_followed"), [("dra", False), ("plugin", True)])
+def test_a_pod_with_a_resource_is_followed_unless_dra_gives_it(
+    dra: DraNode, offer: str, is_followed: bool
+) -> None:
+    dra.node.configure(gpu_offer=offer, gpu_resource="nvidia.com/gpu")
+    main = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    about = {
+        "name": "old",
+        "namespace": SPACE,
+        "uid": "u1",
+        "creationTimestamp": "2026",
+        "annotations": {},
+    }
+    dra.api.put(
+        {
+            "metadata": about,
+            "spec": {"nodeName": NODE, "containers": [main]},
+            "status": {"phase": "Pending"},
+        }
+    )
+    with dra.agent():
+        # The devices are offered after the pods are known.
+        until(lambda: bool(dra.devices() or dra.node.kubelet.registrations))
+        decisions = os.listdir(f"{dra.node.state_dir}/decisions")
+        assert decisions == ([f"{POD_UID}.json"] if is_followed else [])
 
 
 def test_slices_that_another_removed_or_changed_come_back(dra: DraNode) -> None:
