@@ -12,15 +12,13 @@ from typing import Any
 
 import pytest
 
+from support.cluster_api import KubeApi
 from support.dra_claims import NODE, SPACE, claim, result
 from support.fake_api_objects import CLAIMS, SLICES
-from support.fake_api_server import FakeApiServer, status
+from support.fake_api_server import status
 from support.fake_dra_kubelet import DraKubelet
 from support.fake_kubelet import until
 from support.node_agent import Agent, AgentNode
-
-
-POD_UID = "0f5e7c1a-0000-4000-8000-000000000001"
 
 
 class DraNode:
@@ -32,7 +30,7 @@ class DraNode:
         self.folder = str(node.gpu.root.parent)
         self.kubelet = DraKubelet(os.path.dirname(node.kubelet.folder))
         self.cdi = f"{self.folder}/cdi"
-        self.api = FakeApiServer()
+        self.api = KubeApi()
         self.api.add({"metadata": {"name": NODE, "uid": "node-uid"}})
 
     @contextlib.contextmanager
@@ -186,26 +184,12 @@ def test_a_pod_with_a_resource_is_followed_unless_dra_gives_it(
     dra: DraNode, offer: str, is_followed: bool
 ) -> None:
     dra.node.configure(gpu_offer=offer, gpu_resource="nvidia.com/gpu")
-    main = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    about = {
-        "name": "old",
-        "namespace": SPACE,
-        "uid": "u1",
-        "creationTimestamp": "2026",
-        "annotations": {},
-    }
-    dra.api.put(
-        {
-            "metadata": about,
-            "spec": {"nodeName": NODE, "containers": [main]},
-            "status": {"phase": "Pending"},
-        }
-    )
+    uid = dra.api.create("old", {"main": {"nvidia.com/gpu": 1}})
     with dra.agent():
         # The devices are offered after the pods are known.
         until(lambda: bool(dra.devices() or dra.node.kubelet.registrations))
         decisions = os.listdir(f"{dra.node.state_dir}/decisions")
-        assert decisions == ([f"{POD_UID}.json"] if is_followed else [])
+        assert decisions == ([f"{uid}.json"] if is_followed else [])
 
 
 def test_slices_that_another_removed_or_changed_come_back(dra: DraNode) -> None:
