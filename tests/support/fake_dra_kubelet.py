@@ -24,6 +24,7 @@ class DraKubelet:
 
     def __init__(self, root: str) -> None:
         self.root, self.info = root, None
+        self._channel: Any = None
         os.makedirs(f"{root}/plugins_registry", exist_ok=True)
 
     def sockets(self) -> list[str]:
@@ -42,6 +43,9 @@ class DraKubelet:
             stub.NotifyRegistrationStatus(
                 reg.RegistrationStatus(plugin_registered=True), timeout=SECONDS
             )
+        self.close()
+        # The kubelet keeps one connection, too.
+        self._channel = grpc.insecure_channel(f"unix:{self.info.endpoint}", options=_OPTIONS)
         return self.info
 
     def prepare(self, *claims: tuple[str, str, str]) -> dict[str, Any]:
@@ -56,6 +60,9 @@ class DraKubelet:
         request = getattr(dra, f"{name}Request")()
         for namespace, claim, uid in claims:
             request.claims.add(namespace=namespace, name=claim, uid=uid)
-        with grpc.insecure_channel(f"unix:{self.info.endpoint}", options=_OPTIONS) as channel:
-            call = getattr(dra_services.DRAPluginStub(channel), name)
-            return dict(call(request, timeout=SECONDS, wait_for_ready=True).claims)
+        call = getattr(dra_services.DRAPluginStub(self._channel), name)
+        return dict(call(request, timeout=SECONDS, wait_for_ready=True).claims)
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()

@@ -74,6 +74,7 @@ def dra(node: AgentNode) -> Iterator[DraNode]:
     made = DraNode(node)
     with made.api.running():
         yield made
+    made.kubelet.close()
 
 
 def test_the_gpus_are_in_a_slice_and_not_at_the_device_plugin(dra: DraNode) -> None:
