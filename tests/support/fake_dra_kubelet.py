@@ -23,7 +23,8 @@ class DraKubelet:
     """root: its folder, such as /var/lib/kubelet. info: the driver's, once it is registered."""
 
     def __init__(self, root: str) -> None:
-        self.root, self.info = root, None
+        self.root = root
+        self.info: Any = None
         self._channel: Any = None
         os.makedirs(f"{root}/plugins_registry", exist_ok=True)
 
