@@ -14,7 +14,7 @@ if [ @PACKAGE@ = vcuda-runtime ]; then
     purge)
       rm -rf /etc/vcuda
       # Its hooks are gone, so a container that asks for a device of it could not start.
-      rm -f /var/run/cdi/vcuda.json /var/run/cdi/vcuda-*.json
+      rm -f /var/run/cdi/vcuda.json /var/run/cdi/vcuda-*.json /var/run/cdi/vcuda.io-claim_*.json
       # Records of containers that run tell a later installation what is taken.
       for record in /run/vcuda/allocations/*.json; do
         [ ! -e "$record" ] || exit 0

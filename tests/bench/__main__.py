@@ -10,12 +10,13 @@ import sys
 # Run as `python -m tests.bench`; the tests' packages are found below tests/, as pytest finds them.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from bench import agent, crowd, ctr, result, scheduler, scrape, shares, shim, start
+from bench import agent, crowd, ctr, dra, result, scheduler, scrape, shares, shim, start
 
 GROUPS = {
     "start": start.measure,
     "ctr": ctr.measure,
     "agent": agent.measure,
+    "dra": dra.measure,
     "scrape": scrape.measure,
     "shim": shim.measure,
     "crowd": crowd.measure,

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.fake_api_objects import NODES, PODS, Answer, FakeApiObjects, Object, status
+from support.fake_api_objects import (
+    CLAIMS,
+    NODES,
+    PODS,
+    SLICES,
+    Answer,
+    FakeApiObjects,
+    Object,
+    status,
+)
 
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 
@@ -30,6 +39,11 @@ class FakeApiCalls(FakeApiObjects):
                 return self.lease(method, path, body)
             if "/events" in path:
                 return self._event(method, path, body)
+            if path.startswith(SLICES):
+                return self._slice(method, path[len(SLICES) + 1 :], body)
+            if "/resourceclaims/" in path:
+                words = path.split("/")
+                return self._named(method, CLAIMS, f"{words[5]}/{words[7]}", body)
             # /api/v1/nodes/NAME, /api/v1/namespaces/NAMESPACE/pods/NAME[/binding]
             words = path.split("/")
             if path.startswith(NODES + "/"):
@@ -57,6 +71,26 @@ class FakeApiCalls(FakeApiObjects):
         body["metadata"]["resourceVersion"] = str(self.version)
         self.leases[path] = body
         return 200 if known else 201, body
+
+    def _slice(self, method: str, name: str, body: Any) -> Answer:
+        """Source: Kubernetes 1.36, pkg/apis/resource/validation, and the generic registry."""
+        known = self.objects[SLICES].get(name)
+        if method == "POST":
+            if body["metadata"]["name"] in self.objects[SLICES]:
+                return status(409, f'resourceslices "{body["metadata"]["name"]}" already exists')
+            self.set(SLICES, body["metadata"]["name"], body)
+            return 201, body
+        if known is None:
+            return status(404, f'resourceslices "{name}" not found')
+        if method == "DELETE":
+            self.delete(name, SLICES)
+            return 200, {"kind": "Status", "status": "Success"}
+        if method == "PATCH":
+            version = body["metadata"].get("resourceVersion", known["metadata"]["resourceVersion"])
+            if version != known["metadata"]["resourceVersion"]:
+                return status(409, "the object has been modified")
+            self.set(SLICES, name, merged(known, body))
+        return 200, self.objects[SLICES][name]
 
     def _named(self, method: str, kind: str, key: str, body: Any) -> Answer:
         known = self.objects[kind].get(key)

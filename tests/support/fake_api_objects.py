@@ -18,7 +18,9 @@ Answer = tuple[int, Any]
 Object = dict[str, Any]
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
-KINDS = (PODS, NODES, CONFIG_MAPS)
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+KINDS = (PODS, NODES, CONFIG_MAPS, SLICES, CLAIMS)
 
 
 def status(code: int, message: str) -> Answer:
@@ -138,7 +140,7 @@ class FakeApiObjects:
 
 
 def _key(kind: str, metadata: Object) -> str:
-    if kind != PODS:
+    if kind not in (PODS, CLAIMS):
         return str(metadata["name"])
     # A malformed object may have no name.
     return f"{metadata['namespace']}/{metadata['name']}" if "name" in metadata else metadata["uid"]

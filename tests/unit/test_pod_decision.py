@@ -124,7 +124,7 @@ def test_agent_without_a_kubernetes_client_names_the_package(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     names = {"core_resource": CORE, "memory_resource": "", "gpu_resource": "", "path": "/c"}
     settings: Any = SimpleNamespace(
-        state_dir="/nowhere", memory_overcommit=1, kubernetes="auto", **names
+        state_dir="/nowhere", memory_overcommit=1, kubernetes="auto", by_dra=False, **names
     )
     with pytest.raises(VcudaError, match=r"no module kubernetes; run .* or set kubernetes = "):
         Cluster(settings, "/etc/kubeconfig", "")

@@ -36,6 +36,7 @@ DEFAULTS = {
     "driver_limits": True,
     "decisions": "preferred",
     "labels": "auto",
+    "by_dra": False,
     "kubernetes": "auto",
     "extra_mounts": [],
     "driver_capabilities": [
@@ -173,6 +174,7 @@ def test_every_key_changes_its_setting() -> None:
         decisions = "required"
         kubernetes = "no"
         labels = "api"
+        gpu-offer = "dra"
         extra-mounts = ["/a:/b", '/c d:/e#f',]
         driver-capabilities = ["compute"]
         extra-devices = ['gds', "imex"]
@@ -199,6 +201,7 @@ def test_every_key_changes_its_setting() -> None:
         "decisions": "required",
         "kubernetes": "no",
         "labels": "api",
+        "by_dra": True,
         "extra_mounts": [["/a", "/b"], ["/c d", "/e#f"]],
         "driver_capabilities": ["compute"],
         "extra_devices": ["gds", "imex"],

@@ -58,6 +58,22 @@ def spec(
     devices.append(("all", _whole(edits(shares), paths.shim)))
     for name, (allocation, pages) in slices.items():
         devices.append((name, edits(allocation.shares, pages)))
+    return _tree(host, devices, kind, paths.hook)
+
+
+def spec_of_one(
+    host: Host, paths: edit.Paths, offered: Collection[str], kind: str, name: str, held: Allocation
+) -> dict[str, Any]:
+    """The spec with one device, which gives the shares of an allocation.
+
+    paths: with the allocation's pages. Raises VcudaError: a GPU has no device node.
+    """
+    return _tree(host, [(name, _edits(host, held.shares, paths, offered))], kind, paths.hook)
+
+
+def _tree(
+    host: Host, devices: Sequence[tuple[str, Edits]], kind: str, hook: list[str]
+) -> dict[str, Any]:
     nodes = _in_all([[_node(host, node) for node in item.devices] for _, item in devices])
     mounts = _in_all([[_mount(*mount) for mount in item.mounts] for _, item in devices])
     # With a single GPU all nodes are common, but a device must have edits of its own.
@@ -71,8 +87,7 @@ def spec(
             "mounts": mounts,
             # Not in the devices: a container with several devices would get the hook several times.
             "hooks": [
-                {"hookName": name, **edit.as_hook(paths.hook)}
-                for name in ("createRuntime", "poststop")
+                {"hookName": name, **edit.as_hook(hook)} for name in ("createRuntime", "poststop")
             ],
         },
         "devices": [

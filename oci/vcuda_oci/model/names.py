@@ -51,6 +51,10 @@ CDI_KIND = "vcuda.io/gpu"
 CDI_SPEC = "/var/run/cdi/vcuda.json"
 # Ids of named slices begin with this. No container's id has an @.
 SLICE_PREFIX = "cdi@"
+# Prepared claims: the kind of their CDI devices, the specs' folder, the prefix of their ids.
+CDI_CLAIM_KIND = "vcuda.io/claim"
+CDI_CLAIM_FOLDER = "/var/run/cdi"
+CLAIM_PREFIX = "dra@"
 
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 NVIDIA_DRIVER_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"

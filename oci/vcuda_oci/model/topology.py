@@ -53,6 +53,11 @@ def in_words(far: int) -> str:
     return _WAYS[level] if level < len(_WAYS) else "the system"
 
 
+def is_linked(far: int) -> bool:
+    """Whether two different GPUs at this distance are joined by NVLink."""
+    return 0 < far < _NO_LINK
+
+
 def between(
     some: Sequence[Gpu], all: Sequence[Gpu], matrix: Sequence[Sequence[int]] | None
 ) -> list[list[int]] | None:

@@ -223,13 +223,18 @@ def _claim(
 
 
 def _refuse_beside_a_slice(container: Container, raw: request.RawRequest) -> None:
-    """Raises VcudaError: the engine has injected a named slice; the container can have only one."""
+    """Raises VcudaError: the engine has injected a named slice or a claim's share; a container can
+    have only one."""
     for mount in container.mounts:
         if mount.destination != names.GUEST_LIMITS:
             continue
         if f"/containers/{names.SLICE_PREFIX}" in mount.source:
             raise VcudaError(
                 "asks for a share and for a slice by CDI", raw.where, "ask for one of the two"
+            )
+        if f"/containers/{names.CLAIM_PREFIX}" in mount.source:
+            raise VcudaError(
+                "asks for a share and has a claim's", raw.where, "ask for one of the two"
             )
 
 

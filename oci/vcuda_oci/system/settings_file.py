@@ -21,6 +21,7 @@ NO, YES = "no", "yes"
 REPORT, STOP = "report", "stop"
 AUTO, OFF, PREFERRED, REQUIRED = "auto", "off", "preferred", "required"
 NFD, API = "nfd", "api"
+PLUGIN, DRA = "plugin", "dra"
 EXTRA_DEVICES = ("gds", "gdrcopy", "mofed", "nvswitch", "imex", "mps")
 
 _CHOICES = {
@@ -32,6 +33,7 @@ _CHOICES = {
     "decisions": (OFF, PREFERRED, REQUIRED),
     "kubernetes": (AUTO, NO),
     "labels": (AUTO, NFD, API, NO),
+    "gpu-offer": (PLUGIN, DRA),
     "exemplars": (NO, YES),
     "driver-capabilities": capabilities.ALL,
     "extra-devices": EXTRA_DEVICES,
@@ -48,6 +50,7 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "decisions": PREFERRED,
     "kubernetes": AUTO,
     "labels": AUTO,
+    "gpu-offer": PLUGIN,
     "extra-mounts": [],
     "driver-capabilities": list(capabilities.ALL),
     "extra-devices": [],
@@ -77,8 +80,9 @@ class Config:
     context_memory: bytes that each context charges to its container's share. *_resource: name of a
     Kubernetes resource; "": the node agent does not offer it. gpu_split: units of gpu_resource a
     GPU. listen: address of the agent's HTTP server, unchecked; "": none. *_xids: numbers.
-    stop_bypass: stop a container that bypasses the shim. driver_limits: use the driver's own limits
-    too, where it has them.
+    by_dra: the node agent offers GPUs by DRA, not by its device plugin. stop_bypass: stop a
+    container that bypasses the shim. driver_limits: use the driver's own limits too, where it has
+    them.
     """
 
     def __init__(self, path: str, values: dict[str, str | list[str]]) -> None:
@@ -94,6 +98,7 @@ class Config:
         self.decisions = str(values["decisions"])
         self.kubernetes = str(values["kubernetes"])
         self.labels = str(values["labels"])
+        self.by_dra = values["gpu-offer"] == DRA
         self.extra_mounts = [mount.split(":") for mount in values["extra-mounts"]]
         self.driver_capabilities = list(values["driver-capabilities"])
         self.extra_devices = list(values["extra-devices"])

@@ -35,6 +35,11 @@ app.kubernetes.io/version: {{ (last .).Chart.AppVersion | quote }}
 {{ ne (index .Values.settings "kubernetes" | default "auto") "no" | ternary "yes" "" }}
 {{- end }}
 
+{{/* Not empty: the nodes' GPUs are offered by DRA, not by the device plugin. */}}
+{{- define "vcuda.byDra" -}}
+{{ and .Values.agent.enabled (eq (index .Values.settings "gpu-offer" | default "plugin") "dra") | ternary "yes" "" }}
+{{- end }}
+
 {{- define "vcuda.port" -}}{{ .Values.agent.listen | splitList ":" | last }}{{- end }}
 
 {{/* What a pod may do that needs nothing of its node. */}}

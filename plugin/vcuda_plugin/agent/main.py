@@ -26,6 +26,8 @@ from vcuda_oci.system.settings_file import Config
 from .bypass import bypass_child
 from .compute import shortage_watch
 from .compute.grants import Arbiter
+from .dra import dra_child, sockets
+from .dra.dra_child import DraChild
 from .gpus import inventory
 from .gpus.feature_file import FEATURES_DIR, Labelling
 from .gpus.inventory import Inventory
@@ -58,6 +60,9 @@ def main(argv: Sequence[str]) -> int:
         settings = settings_file.load_named(arguments.config)
         offered = resources.offered(settings)
         listen_address.check(settings.listen, settings.path)
+        if settings.by_dra and not pod_watch_child.is_there(settings, arguments.kubeconfig):
+            hint = 'name a kubeconfig with --kubeconfig, or set gpu-offer = "plugin"'
+            raise VcudaError("DRA needs the Kubernetes API", settings.path, hint)
         with child.forked(*_modules(settings, arguments)):
             logging.basicConfig(
                 stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
@@ -78,6 +83,7 @@ def _modules(settings: Config, arguments: argparse.Namespace) -> list[str]:
         inventory.MODULE,
         bypass_child.MODULE,
         *([http_child.MODULE] if settings.listen else []),
+        *([dra_child.MODULE] if settings.by_dra else []),
         *(
             [pod_watch_child.MODULE]
             if pod_watch_child.is_there(settings, arguments.kubeconfig)
@@ -127,6 +133,19 @@ def _parser() -> argparse.ArgumentParser:
         help="the kubelet's folder of device plugin sockets; default: %(default)s",
     )
     parser.add_argument(
+        "--cdi-dir",
+        metavar="DIR",
+        default=names.CDI_CLAIM_FOLDER,
+        help="with DRA: the engine's folder for CDI specs of claims; default: %(default)s",
+    )
+    parser.add_argument(
+        "--node-driver-root",
+        metavar="DIR",
+        default="",
+        help="with DRA, in a pod: where the node has the folder that the setting driver-root names "
+        "in the pod; CDI specs name files there; default: the same",
+    )
+    parser.add_argument(
         "--kubeconfig",
         metavar="FILE",
         default="",
@@ -165,7 +184,9 @@ async def _run(
         opened.set()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    plugins = [DevicePlugin(kind, settings, api.is_there) for kind in offered]
+    # One of the two offers a GPU: kube-scheduler counts them apart.
+    plugins = [] if settings.by_dra else [DevicePlugin(k, settings, api.is_there) for k in offered]
+    driver = _driver(settings, arguments, api.node_name)
     http = http_child.HttpChild(settings, api.node_name)
     parts: list[Coroutine[Any, Any, Any]] = [
         stop.wait(),
@@ -174,11 +195,12 @@ async def _run(
         *([] if arguments.no_door else [_run_claim_socket(settings, opened)]),
         bypass_child.follow(settings),
         api.run(),
-        _follow_gpus(settings, plugins, api, labelling, http, gpus_known),
+        _follow_gpus(settings, plugins, driver, api, labelling, http, gpus_known),
         sweep.run(settings.state_dir),
         shortage_watch.run(settings.state_dir),
         _notify_systemd(opened, gpus_known, arbiter),
         *([http.run()] if settings.listen else []),
+        *([driver.run()] if driver else []),
         *(
             registration.Registration(arguments.kubelet_dir, offered[p.kind], p).run()
             for p in plugins
@@ -194,6 +216,16 @@ async def _run(
         task.result()
 
 
+def _driver(settings: Config, arguments: argparse.Namespace, node: str) -> DraChild | None:
+    """The DRA driver; without it, remove the sockets of an agent that had it and was killed."""
+    kubelet = os.path.dirname(os.path.normpath(arguments.kubelet_dir))
+    if not settings.by_dra:
+        sockets.remove(kubelet)
+        return None
+    folders = (kubelet, arguments.cdi_dir, arguments.node_driver_root)
+    return DraChild(settings, node, arguments.kubeconfig, *folders)
+
+
 async def _arbitrate(arbiter: Arbiter) -> None:
     over = threading.Lock()
     over.acquire()
@@ -206,6 +238,7 @@ async def _arbitrate(arbiter: Arbiter) -> None:
 async def _follow_gpus(
     settings: Config,
     plugins: Sequence[DevicePlugin],
+    driver: DraChild | None,
     api: pod_watch_child.Cluster,
     labelling: Labelling,
     http: http_child.HttpChild,
@@ -213,6 +246,8 @@ async def _follow_gpus(
 ) -> None:
     def changed(seen: Inventory) -> None:
         _publish(seen, plugins, settings)
+        if driver:
+            driver.publish(seen)
         api.publish(seen, labelling.update(seen))
         http.send_gpus(seen)
         gpus_known.set()

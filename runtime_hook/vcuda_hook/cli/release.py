@@ -7,6 +7,7 @@ import os
 
 from vcuda_oci.ledger import events, liveness
 from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model import names
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
@@ -55,6 +56,9 @@ def _resolve(ledger: Ledger, prefix: str, force: bool) -> tuple[str, Allocation 
     if prefix in broken_ids:
         return prefix, None
     allocation = container_names.find_record(ledger, prefix)
+    if allocation.id.startswith(names.CLAIM_PREFIX) and not force:
+        hint = "delete its pod, or use --force if the kubelet has forgotten it"
+        raise VcudaError("is a claim that the kubelet has prepared", allocation.id, hint)
     if allocation.is_named_slice and not force:
         raise VcudaError(
             "is a device of the CDI spec",

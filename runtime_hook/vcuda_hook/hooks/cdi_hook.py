@@ -124,7 +124,8 @@ def _writable_again(
     ours.update({path: facts.root + path for path in facts.services})
     limits = mounts_of(container).get(names.GUEST_LIMITS, "")
     folder = os.path.dirname(os.path.realpath(limits))
-    if folder.startswith(f"{os.path.realpath(settings.state_dir)}/containers/{names.SLICE_PREFIX}"):
+    pages = f"{os.path.realpath(settings.state_dir)}/containers/"
+    if folder.startswith((pages + names.SLICE_PREFIX, pages + names.CLAIM_PREFIX)):
         ours[names.GUEST_USAGE] = os.path.dirname(limits) + "/usage"
     return [
         (mount.source, mount.destination, edits.READ_WRITE)

@@ -80,7 +80,8 @@ def id_of(name: str) -> str:
 
 
 def all_of(ledger: Ledger) -> list[Allocation]:
-    return [allocation for allocation in ledger.read()[0] if allocation.is_named_slice]
+    """The named slices; a prepared claim is none of them."""
+    return [allocation for allocation in ledger.read()[0] if allocation.id.startswith(_PREFIX)]
 
 
 def is_in_use(ledger: Ledger, allocation: Allocation) -> bool:

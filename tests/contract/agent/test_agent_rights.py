@@ -63,16 +63,18 @@ def agent_children(server: int) -> set[str]:
     return {status(pid)["Name"] for pid in children_of(server)}
 
 
-def test_each_process_has_the_rights_of_the_table(node: AgentNode) -> None:
+@pytest.mark.parametrize("offer", ["plugin", "dra"])
+def test_each_process_has_the_rights_of_the_table(node: AgentNode, offer: str) -> None:
     api = KubeApi()
     api.start()
     path = api.kubeconfig(str(node.gpu.root.parent / "kubeconfig"))
-    port = listening(node)
+    port = listening(node, gpu_offer=offer)
+    expected = table().keys() - (set() if offer == "dra" else {"dra_process"})
     try:
         with node.agent(1, "--kubeconfig", path, "--node-name", "node-1") as agent:
             until(lambda: bool((asked(port, "/usage") or {}).get("gpus")))
             until(lambda: "node-1" in api.nodes)
-            until(lambda: processes(agent).keys() == table().keys())
+            until(lambda: processes(agent).keys() == expected)
             for name, pid in processes(agent).items():
                 uid, capabilities = table()[name]
                 for each in (pid, *(workers(pid) if name == "claim_socket" else ())):

@@ -22,6 +22,8 @@ CLUSTER = {"scheduler": {"mode": "cluster", "tlsSecret": "extender-tls"}}
 HAMI = {"settings": {"gpu-resource": "nvidia.com/gpu"}}
 IN_A_CONTAINER = {"agent": {"driverRoot": "/run/nvidia/driver", "listen": "[::]:9400"}}
 
+DRA = {"settings": {"gpu-offer": "dra", "gpu-resource": "nvidia.com/gpu"}}
+
 Object = dict[str, Any]
 
 

@@ -10,12 +10,14 @@ from cel_expr_python import cel
 
 from contract.chart import rendering
 from contract.chart.rendering import AGENT
+from vcuda_plugin.agent.dra import slices
 from vcuda_plugin.agent.pods import pod_event
 
 MINE, OTHER = "node-1", "node-2"
 ACCOUNT = f"system:serviceaccount:vcuda:{AGENT}"
 NODE_NAME = "authentication.kubernetes.io/node-name"
 GPUS = "vcuda.io/node-gpus"
+SLICES = f"{AGENT}-slices"
 NODE: dict[str, Any] = {
     "metadata": {"name": MINE, "labels": {"zone": "a"}, "annotations": {"theirs": "1"}},
     "spec": {"podCIDR": "10.0.0.0/24", "taints": [{"key": "k", "effect": "NoSchedule"}]},
@@ -30,11 +32,13 @@ def denied(
 
     Source: Kubernetes, "Validating Admission Policy".
     """
-    spec = rendering.one(rendering.objects(), "ValidatingAdmissionPolicy", policy)["spec"]
+    values = rendering.DRA if policy == SLICES else {}
+    spec = rendering.one(rendering.objects(values), "ValidatingAdmissionPolicy", policy)["spec"]
     known = dict.fromkeys(("object", "oldObject", "request", "variables"), cel.Type.DYN)
     environment = cel.NewEnv(variables=known)
     info = {"username": user, **({"extra": {NODE_NAME: [node]}} if node else {})}
-    request = {"userInfo": info, "operation": "UPDATE" if before else "CREATE"}
+    operation = ("UPDATE" if after else "DELETE") if before else "CREATE"
+    request = {"userInfo": info, "operation": operation}
     data = {"object": after, "oldObject": before, "request": request, "variables": {}}
 
     def value(expression: str) -> Any:
@@ -160,3 +164,37 @@ def test_the_policy_concerns_no_other_container() -> None:
 def test_clusters_that_cannot_say_a_tokens_node_have_no_policy() -> None:
     kinds = {each["kind"] for each in rendering.objects({}, "1.29")}
     assert not any(kind.startswith("ValidatingAdmission") for kind in kinds)
+
+
+(MY_SLICE,) = (
+    write.body for write in slices.writes(MINE, "uid", [{"name": "gpu-0"}], {}) if write.body
+)
+OWN_SLICES = "a node agent may write the ResourceSlices of its own node alone"
+OWN_DRIVER = "a node agent may write the ResourceSlices of gpu.vcuda.io alone"
+CALLS = {"create": (None, MY_SLICE), "update": (MY_SLICE, MY_SLICE), "delete": (MY_SLICE, None)}
+
+
+@pytest.mark.parametrize(("before", "after"), CALLS.values(), ids=list(CALLS))
+def test_an_agent_writes_slices_of_its_own_node_alone(before: Any, after: Any) -> None:
+    assert denied(before, after, policy=SLICES) == []
+    for node in (OTHER, ""):
+        assert denied(before, after, node=node, policy=SLICES) == [OWN_SLICES]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"pool": {"name": OTHER}}, OWN_SLICES),
+        ({"nodeName": None, "allNodes": True}, OWN_SLICES),
+        ({"driver": "gpu.example.org"}, OWN_DRIVER),
+    ],
+    ids=["another's pool", "all nodes", "another driver"],
+)
+def test_an_agent_writes_no_other_pool_or_driver(spec: dict[str, Any], message: str) -> None:
+    fields = {**MY_SLICE["spec"], **spec}
+    after = {**MY_SLICE, "spec": {key: each for key, each in fields.items() if each is not None}}
+    assert denied(None, after, policy=SLICES) == [message]
+
+
+def test_the_slices_policy_leaves_other_accounts_alone() -> None:
+    assert denied(None, MY_SLICE, user="system:node:x", node=OTHER, policy=SLICES) == []

@@ -10,12 +10,18 @@ import kubernetes_validate
 import pytest
 
 from contract.chart import rendering
-from contract.chart.rendering import AGENT, CHART, CLUSTER, EXTENDER, HAMI, IN_A_CONTAINER
+from contract.chart.rendering import AGENT, CHART, CLUSTER, DRA, EXTENDER, HAMI, IN_A_CONTAINER
 
 # The oldest that the chart is for, the last without the admission policy, the first with it.
 VERSIONS = ["1.25", "1.29", "1.30", rendering.NEWEST]
-KINDS = [{}, CLUSTER, HAMI, IN_A_CONTAINER]
-NAMES = ["as it is", "the cluster's scheduler", "HAMi's resources", "a driver container, IPv6"]
+KINDS = [{}, CLUSTER, HAMI, IN_A_CONTAINER, DRA]
+NAMES = [
+    "as it is",
+    "the cluster's scheduler",
+    "HAMi's resources",
+    "a driver container, IPv6",
+    "DRA",
+]
 
 
 def test_helm_finds_nothing_to_say_against_the_chart() -> None:

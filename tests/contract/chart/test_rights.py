@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from contract.chart import rendering
-from contract.chart.rendering import AGENT, CLUSTER, EXTENDER
+from contract.chart.rendering import AGENT, CLUSTER, DRA, EXTENDER
 
 EXTENDERS_RULES = [
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
@@ -43,6 +43,18 @@ def test_the_agent_may_follow_pods_write_events_and_patch_nodes_and_no_more() ->
             {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
         ]
     }
+
+
+def test_an_agent_with_dra_may_write_slices_and_read_claims_too() -> None:
+    resource = {"apiGroups": ["resource.k8s.io"]}
+    writes = ["list", "watch", "create", "patch", "delete"]
+    without, found = (rights(rendering.objects(each), AGENT)[f"/{AGENT}"] for each in ({}, DRA))
+    assert found == [
+        *without,
+        {**resource, "resources": ["resourceslices"], "verbs": writes},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
+        {**resource, "resources": ["resourceclaims"], "verbs": ["get"]},
+    ]
 
 
 def test_an_agent_that_follows_no_cluster_has_no_rights_and_no_token_in_it() -> None:

@@ -47,8 +47,10 @@ class Cluster:
         self._state_dir, self._overcommit = settings.state_dir, settings.memory_overcommit
         self._kubeconfig = kubeconfig
         self.node_name = node or os.environ.get("NODE_NAME") or socket.gethostname().lower()
-        self._resources = json.dumps(sorted(resources.offered(settings).values()))
-        self._gpu_resource = settings.gpu_resource
+        # With DRA, claims say what a pod gets, also where it asks for a resource.
+        offered = {} if settings.by_dra else resources.offered(settings)
+        self._resources = json.dumps(sorted(offered.values()))
+        self._gpu_resource = "" if settings.by_dra else settings.gpu_resource
         self._known = asyncio.Event()
         self._process: child.Child | None = None
         self._metadata = ""

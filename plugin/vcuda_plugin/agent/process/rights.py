@@ -49,6 +49,10 @@ OF = {
         HTTP_UID,
         only_threads=True,
     ),
+    # It claims shares as the claim socket does, and answers the kubelet.
+    "vcuda_plugin.agent.dra.dra_process": Rights(
+        frozenset((*_PAGES, *_REPAIR, *_DRIVER, "SYS_PTRACE")), system_calls.NEVER
+    ),
     # Another user may own the kubeconfig and the files that it names.
     "vcuda_plugin.agent.pods.pod_watch": Rights(frozenset(("DAC_READ_SEARCH",))),
 }

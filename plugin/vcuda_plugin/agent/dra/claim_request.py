@@ -1,0 +1,151 @@
+"""What an allocated ResourceClaim gives its containers. Pure: no I/O.
+
+The scheduler has written the devices and amounts to the claim's status. The parameters are the
+author's, so each field is checked. Source: Kubernetes 1.36, resource.k8s.io/v1, "ResourceClaim";
+docs/share-config.schema.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from vcuda_oci.model import policies
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.policies import Terms
+from vcuda_oci.model.request import Part, Request
+
+from ...kube import quantity
+from . import devices
+from .dra_api import DRIVER
+
+CONFIG_VERSION, CONFIG_KIND = "vcuda.io/v1alpha1", "ShareConfig"
+# The policies' words, by the field of the parameters.
+FIELDS = {
+    "policy": "policy",
+    "coreLimit": policies.CORE_LIMIT,
+    "weight": policies.WEIGHT,
+    "priority": policies.PRIORITY,
+}
+
+Object = dict[str, Any]
+
+
+class Result(NamedTuple):
+    """A device that the claim has. request: its name, of a subrequest the part before the "/"."""
+
+    request: str
+    pool: str
+    device: str
+    share_id: str
+
+
+class ClaimRequest(NamedTuple):
+    """results and shares have the same order. pod_uid, pod_name: of the claim's only pod, or ""."""
+
+    results: list[Result]
+    shares: list[GpuShare]
+    request: Request
+    pod_uid: str
+    pod_name: str
+
+
+def of_claim(claim: Object, uid: str, node: str, gpus: Sequence[Gpu]) -> ClaimRequest:
+    """Read an object of the API. uid: that the kubelet named; node: this node, which is the pool.
+
+    Raises VcudaError: another claim, one without an allocation here, or parameters that are wrong.
+    """
+    about = claim.get("metadata") or {}
+    where = f"claim {about.get('namespace')}/{about.get('name')}"
+    if about.get("uid") != uid:
+        hint = "the pod waits until its own claim is there"
+        raise VcudaError(f"has the uid {about.get('uid')}, not {uid}", where, hint)
+    status = claim.get("status") or {}
+    allocated = (status.get("allocation") or {}).get("devices") or {}
+    mine = [each for each in allocated.get("results") or () if each.get("driver") == DRIVER]
+    if not mine:
+        raise VcudaError(f"no device of {DRIVER} is allocated to it", where, "see its status")
+    results: list[Result] = []
+    shares: list[GpuShare] = []
+    for each in mine:
+        results.append(_result(each, node, where))
+        shares.append(_share(each, gpus, where))
+    terms = [
+        _terms(allocated.get("config") or (), each, share.core_percent, where)
+        for each, share in zip(mine, shares)
+        if share.core_percent < 100
+    ]
+    if any(other != terms[0] for other in terms):
+        hint = f"give all requests of a claim the same {CONFIG_KIND}"
+        raise VcudaError("its requests have different policies", where, hint)
+    uuids = [share.uuid for share in shares]
+    if len(set(uuids)) < len(uuids):
+        hint = f"add a constraint with distinctAttribute: {DRIVER}/uuid"
+        raise VcudaError("two of its devices are on one GPU", where, hint)
+    parts = [Part(share.core_percent, share.memory_bytes) for share in shares]
+    # The shares name the GPUs: with names of its own, each part of the request would need them all.
+    request = Request(parts, (), terms[0] if terms else Terms(), source=where)
+    pods = [each for each in status.get("reservedFor") or () if each.get("resource") == "pods"]
+    pod = pods[0] if len(pods) == 1 else {}
+    return ClaimRequest(results, shares, request, str(pod.get("uid", "")), str(pod.get("name", "")))
+
+
+def _result(each: Object, node: str, where: str) -> Result:
+    if each.get("pool") != node:
+        hint = "its pod belongs on that node"
+        raise VcudaError(f"is allocated in the pool {each.get('pool')}", where, hint)
+    if each.get("adminAccess"):
+        hint = "read the GPU's figures from the node agent's /metrics instead"
+        raise VcudaError("asks for admin access, which gives no share", where, hint)
+    request = str(each.get("request", "")).partition("/")[0]
+    return Result(request, node, str(each.get("device")), str(each.get("shareID") or ""))
+
+
+def _share(each: Object, gpus: Sequence[Gpu], where: str) -> GpuShare:
+    name = each.get("device")
+    gpu = next((gpu for gpu in gpus if devices.name_of(gpu.uuid) == name), None)
+    if gpu is None:
+        hint = "delete the pod, and it is scheduled anew"
+        raise VcudaError(f"device '{name}' is not here", where, hint)
+    # Without amounts the API server does not know shares: the device belongs to this claim alone.
+    consumed = each.get("consumedCapacity") or {}
+    cores = quantity.whole(consumed.get(devices.CORES, 100))
+    memory = quantity.whole(consumed.get(devices.MEMORY, gpu.memory_bytes))
+    if not cores or not memory or cores > 100:
+        hint = "delete the pod, and it is scheduled anew"
+        raise VcudaError(f"its amounts are invalid: {consumed}"[:300], where, hint)
+    return GpuShare(gpu.uuid, memory, cores)
+
+
+def _terms(configs: Sequence[Object], result: Object, core: int, where: str) -> Terms:
+    """The policy of a result. The last configuration counts; those of the class come first."""
+    request = str(result.get("request", ""))
+    names = {request, request.partition("/")[0]}
+    words: dict[str, str] = {}
+    for config in configs:
+        opaque, chosen = config.get("opaque") or {}, config.get("requests")
+        if opaque.get("driver") == DRIVER and (not chosen or names & set(chosen)):
+            words = _words(opaque.get("parameters"), where)
+    return policies.parse(words, core, where)
+
+
+def _words(parameters: Any, where: str) -> dict[str, str]:
+    """The words of a ShareConfig. Raises VcudaError: not one, or a field of the wrong type."""
+    hint = f"write apiVersion: {CONFIG_VERSION}, kind: {CONFIG_KIND} and {', '.join(FIELDS)}"
+    if not isinstance(parameters, dict):
+        raise VcudaError("its parameters are not an object", where, hint)
+    kind = (parameters.get("apiVersion"), parameters.get("kind"))
+    if kind != (CONFIG_VERSION, CONFIG_KIND):
+        raise VcudaError(f"its parameters are of kind {kind}"[:200], where, hint)
+    words: dict[str, str] = {}
+    for key, value in parameters.items():
+        if key in ("apiVersion", "kind"):
+            continue
+        if key not in FIELDS:
+            raise VcudaError(f"its parameters have an unknown field '{key}'"[:200], where, hint)
+        if type(value) is not (str if key == "policy" else int):
+            raise VcudaError(f"{key} cannot be {value!r}"[:200], where, hint)
+        words[FIELDS[key]] = str(value)
+    return words

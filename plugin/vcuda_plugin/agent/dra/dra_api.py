@@ -1,0 +1,55 @@
+"""The kubelet's interfaces for DRA drivers: names and messages.
+
+Source: k8s.io/kubelet/pkg/apis/pluginregistration/v1 and pkg/apis/dra/v1, api.proto; Kubernetes
+1.36.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..kubelet import messages
+
+DRIVER = "gpu.vcuda.io"
+REGISTRATION = "pluginregistration.Registration"
+PLUGIN_TYPE, VERSION = "DRAPlugin", "v1.DRAPlugin"
+SERVICE = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
+
+_registration = messages.classes(
+    "pluginregistration",
+    {
+        "InfoRequest": (),
+        "PluginInfo": (
+            "string type",
+            "string name",
+            "string endpoint",
+            "repeated string supported_versions",
+        ),
+        "RegistrationStatus": ("bool plugin_registered", "string error"),
+        "RegistrationStatusResponse": (),
+    },
+)
+_dra = messages.classes(
+    "k8s.io.kubelet.pkg.apis.dra.v1",
+    {
+        "Claim": ("string namespace", "string uid", "string name"),
+        "Device": (
+            "repeated string request_names",
+            "string pool_name",
+            "string device_name",
+            "repeated string cdi_device_ids",
+            "string share_id",
+        ),
+        "NodePrepareResourcesRequest": ("repeated Claim claims",),
+        "NodePrepareResourceResponse": ("repeated Device devices", "string error"),
+        "NodePrepareResourcesResponse": ("map:NodePrepareResourceResponse claims",),
+        "NodeUnprepareResourcesRequest": ("repeated Claim claims",),
+        "NodeUnprepareResourceResponse": ("string error",),
+        "NodeUnprepareResourcesResponse": ("map:NodeUnprepareResourceResponse claims",),
+    },
+)
+
+
+def message(name: str) -> Any:
+    """The class of the message `name`."""
+    return _registration.get(name) or _dra[name]

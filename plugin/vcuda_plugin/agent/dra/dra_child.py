@@ -1,0 +1,61 @@
+"""Agent side of the DRA driver: starts and restarts its process, sends it the node's GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+from vcuda_oci.system.settings_file import Config
+
+from ..gpus.inventory import Inventory
+from ..process import child
+
+MODULE = "vcuda_plugin.agent.dra.dra_process"
+_PAUSE_SECONDS = 2
+
+_log = logging.getLogger(__name__)
+
+
+class DraChild:
+    """The driver as the agent sees it.
+
+    kubelet: the kubelet's root folder. cdi_folder: of the specs of prepared claims. node_root: the
+    node's name of the driver root, "": the same as here.
+    """
+
+    def __init__(
+        self,
+        settings: Config,
+        node: str,
+        kubeconfig: str,
+        kubelet: str,
+        cdi_folder: str,
+        node_root: str,
+    ) -> None:
+        self._arguments = (settings.path, node, kubeconfig, kubelet, cdi_folder, node_root)
+        self._process: child.Child | None = None
+        self._seen = b""
+
+    def publish(self, seen: Inventory) -> None:
+        """Send the node's GPUs and their health."""
+        gpus = [gpu.__dict__ for gpu in seen.gpus]
+        self._seen = json.dumps({**seen.__dict__, "gpus": gpus}).encode() + b"\n"
+        self._write()
+
+    async def run(self) -> None:
+        """Keep the process running until cancelled."""
+        while True:
+            async with child.running(MODULE, *self._arguments) as (self._process, output):
+                self._write()
+                while await output.readline():
+                    pass
+                await self._process.wait()
+            self._process = None
+            _log.warning("the DRA driver has ended; starting it again")
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    def _write(self) -> None:
+        if self._process is not None and self._seen:
+            # If the process is just ending, this is lost; the next process gets it at its start.
+            self._process.stdin.write(self._seen)

@@ -1,0 +1,150 @@
+"""The DRA driver's process: serves the kubelet and publishes this node's ResourceSlices.
+
+The agent writes its inventory to stdin, one JSON object a line. The process prints one line when
+the kubelet can register the driver.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.system import settings_file
+
+from ...kube import kube_client
+from ...kube.api import ApiError, KubeApi
+from ...kube.retry import Retry
+from ..gpus.inventory import Inventory
+from . import devices, sockets
+from .claim_request import Object
+from .plugin import DraPlugin
+from .prepared import PreparedClaims
+from .publisher import Publisher
+
+# A pod is deleted after its claim is unprepared: what the kubelet forgot is found here.
+FORGOTTEN_SECONDS = 60.0
+_LONGEST_PAUSE_SECONDS = 2.0
+_PCI_DEVICES = "/sys/bus/pci/devices"
+
+_log = logging.getLogger(__name__)
+
+
+def prepare() -> None:
+    kube_client.load()
+
+
+def main(
+    config: str, node: str, kubeconfig: str, kubelet: str, cdi_folder: str, node_root: str
+) -> None:
+    """Run until SIGTERM. kubelet: its root folder, "/var/lib/kubelet". node_root: of `DraChild`."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
+    )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    prepare()  # import now: two threads would do it at once
+    api = _connect(kubeconfig)
+    publisher = Publisher(node)
+    claims = PreparedClaims(config, cdi_folder, node, node_root)
+    plugin = DraPlugin(
+        sockets.claims_path(kubelet), claims, lambda space, name: api.get(path_of(space, name))
+    )
+    tasks: tuple[Any, ...] = (
+        lambda: publisher.follow(_connect(kubeconfig)),
+        lambda: publisher.write(_connect(kubeconfig)),
+        lambda: _forget_ended(api, claims, plugin.lock),
+    )
+    try:
+        with (
+            sockets.served(sockets.claims_path(kubelet), plugin.service()),
+            sockets.served(sockets.registration_path(kubelet), plugin.registration()),
+        ):
+            for task in tasks:
+                threading.Thread(target=task, daemon=True).start()
+            print("serving", flush=True)
+            overcommit = settings_file.load(config).memory_overcommit
+            for line in sys.stdin:
+                seen = inventory_of(line)
+                publisher.publish(devices.devices(seen, overcommit, pcie_roots(seen.gpus)))
+    except VcudaError as error:
+        sys.exit(f"{names.AGENT_PROGRAM}: {error}")
+
+
+def inventory_of(line: str) -> Inventory:
+    """The inventory that `dra_child` wrote."""
+    fields = json.loads(line)
+    return Inventory(**{**fields, "gpus": [Gpu(**gpu) for gpu in fields["gpus"]]})
+
+
+def path_of(namespace: str, name: str) -> str:
+    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
+
+
+def pcie_roots(gpus: list[Gpu], folder: str = _PCI_DEVICES) -> dict[str, str]:
+    """The name of each GPU's PCIe root by UUID, such as "pci0000:00", from sysfs."""
+    found = {}
+    for gpu in gpus:
+        parts = os.path.realpath(f"{folder}/{gpu.bus_id}").split("/")
+        root = next((part for part in parts if part.startswith("pci") and ":" in part), "")
+        if gpu.bus_id and root:
+            found[gpu.uuid] = root
+    return found
+
+
+def _connect(kubeconfig: str) -> KubeApi:
+    retry = Retry(_log.warning, _LONGEST_PAUSE_SECONDS)
+    while True:
+        try:
+            return KubeApi(kubeconfig, names.AGENT_PROGRAM)
+        except VcudaError as error:
+            time.sleep(retry.after(str(error)))
+
+
+def _forget_ended(api: KubeApi, claims: PreparedClaims, lock: threading.Lock) -> None:
+    """Unprepare the claims that the API no longer has, until the process ends.
+
+    A kubelet never unprepares a claim that its own state has lost.
+    """
+    while True:
+        time.sleep(FORGOTTEN_SECONDS)
+        try:
+            forget_ended(api, claims, lock)
+        except (VcudaError, ApiError, OSError) as error:
+            _log.warning("claims: %s", error)
+
+
+def forget_ended(api: KubeApi, claims: PreparedClaims, lock: threading.Lock) -> list[str]:
+    """Unprepare what the API no longer has; return the uids. Raises ApiError, VcudaError, OSError.
+
+    A claim of the same name with another uid is another claim.
+    """
+    ended = []
+    for uid, (namespace, name) in claims.known().items():
+        if name and _uid_now(api, namespace, name) == uid:
+            continue
+        with lock:
+            # Prepared again meanwhile: its record is new.
+            if not name and claims.known().get(uid, ("", ""))[1]:
+                continue
+            claims.unprepare(uid)
+        ended.append(uid)
+        _log.warning("claim %s/%s (%s): removed; the API has no such claim", namespace, name, uid)
+    return ended
+
+
+def _uid_now(api: KubeApi, namespace: str, name: str) -> str:
+    try:
+        claim: Object = api.get(path_of(namespace, name))
+    except ApiError as error:
+        if error.status == 404:
+            return ""
+        raise
+    return str(claim["metadata"]["uid"])

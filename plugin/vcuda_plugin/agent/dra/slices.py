@@ -1,0 +1,98 @@
+"""The ResourceSlices of one node's pool, and the writes that make them so. Pure: no I/O.
+
+A scheduler uses a pool only if every slice of its newest generation is there: after any change all
+slices get a new generation, one above the highest that exists. A change that was cut short by a
+kill leaves slices of two generations, so the next agent writes all of them again. What was written
+is recognised by a digest in an annotation: the API server changes or drops fields that it does not
+know. Source: Kubernetes 1.36, resource.k8s.io/v1, "ResourcePool", "ResourceSlice".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .dra_api import DRIVER
+
+API_VERSION = "resource.k8s.io/v1"
+PATH = "/apis/resource.k8s.io/v1/resourceslices"
+DIGEST = f"{DRIVER}/digest"
+# Of devices with taints. Source: ResourceSliceMaxDevicesWithTaintsOrConsumesCounters.
+MOST_DEVICES = 64
+_MOST_NAME_LETTERS = 253
+
+Object = dict[str, Any]
+
+
+class Write(NamedTuple):
+    """A call of the API. method: POST, PATCH or DELETE. body: None for DELETE."""
+
+    method: str
+    path: str
+    body: Object | None
+
+
+def name_of(node: str, number: int) -> str:
+    """The name of a node's slice; slices of different nodes have different names."""
+    end = f"-{DRIVER}-{number}"
+    if len(node) + len(end) > _MOST_NAME_LETTERS:
+        node = hashlib.sha256(node.encode()).hexdigest()[:32]
+    return node + end
+
+
+def writes(
+    node: str, node_uid: str, devices: Sequence[Object], existing: Mapping[str, Object]
+) -> list[Write]:
+    """The calls that make the pool consist of exactly these devices; none if it already does.
+
+    node_uid: of the node's object, the slices' owner; "": unknown. existing: this driver's slices
+    of the node, by name. Without devices there is no slice.
+    """
+    parts = [devices[at : at + MOST_DEVICES] for at in range(0, len(devices), MOST_DEVICES)]
+    names = [name_of(node, number) for number in range(len(parts))]
+    digest = hashlib.sha256(json.dumps(devices, sort_keys=True).encode()).hexdigest()[:32]
+    if _is_right(existing, dict(zip(names, parts)), digest):
+        return []
+    generation = 1 + max([0, *map(_generation, existing.values())])
+    pool = {"name": node, "generation": generation, "resourceSliceCount": len(parts)}
+    found: list[Write] = []
+    for name, part in zip(names, parts):
+        metadata: Object = {"annotations": {DIGEST: digest}}
+        spec = {"pool": pool, "devices": list(part)}
+        if name in existing:
+            # Another writer's change meanwhile is answered with 409.
+            metadata["resourceVersion"] = existing[name]["metadata"].get("resourceVersion")
+            found.append(Write("PATCH", f"{PATH}/{name}", {"metadata": metadata, "spec": spec}))
+            continue
+        metadata["name"] = name
+        if node_uid:
+            owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid}
+            metadata["ownerReferences"] = [{**owner, "controller": True}]
+        tree = {"apiVersion": API_VERSION, "kind": "ResourceSlice", "metadata": metadata}
+        tree["spec"] = {"driver": DRIVER, "nodeName": node, **spec}
+        found.append(Write("POST", PATH, tree))
+    others = sorted(set(existing) - set(names))
+    return found + [Write("DELETE", f"{PATH}/{name}", None) for name in others]
+
+
+def _is_right(existing: Mapping[str, Object], parts: Mapping[str, Any], digest: str) -> bool:
+    if set(existing) != set(parts):
+        return False
+    for name, part in parts.items():
+        spec, about = existing[name].get("spec") or {}, existing[name].get("metadata") or {}
+        shown = [device.get("name") for device in spec.get("devices") or ()]
+        pool = spec.get("pool") or {}
+        if (
+            (about.get("annotations") or {}).get(DIGEST) != digest
+            or shown != [device["name"] for device in part]
+            or pool.get("resourceSliceCount") != len(parts)
+        ):
+            return False
+    return len({_generation(each) for each in existing.values()}) < 2
+
+
+def _generation(each: Object) -> int:
+    found = ((each.get("spec") or {}).get("pool") or {}).get("generation")
+    return found if type(found) is int else 0

@@ -1,0 +1,237 @@
+"""The agent's DRA driver with a fake kubelet and a fake API server, over real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.cluster_api import KubeApi
+from support.dra_claims import NODE, SPACE, claim, result
+from support.fake_api_objects import CLAIMS, SLICES
+from support.fake_api_server import status
+from support.fake_dra_kubelet import DraKubelet
+from support.fake_kubelet import until
+from support.node_agent import Agent, AgentNode
+
+
+class DraNode:
+    """A node with two software GPUs that offers them by DRA."""
+
+    def __init__(self, node: AgentNode) -> None:
+        self.node = node
+        node.configure(gpu_offer="dra")
+        self.folder = str(node.gpu.root.parent)
+        self.kubelet = DraKubelet(os.path.dirname(node.kubelet.folder))
+        self.cdi = f"{self.folder}/cdi"
+        self.api = KubeApi()
+        self.api.add({"metadata": {"name": NODE, "uid": "node-uid"}})
+
+    @contextlib.contextmanager
+    def agent(self) -> Iterator[Agent]:
+        words = ["--config", self.node.config, "--kubelet-dir", self.node.kubelet.folder]
+        words += ["--kubeconfig", self.api.kubeconfig(f"{self.folder}/kubeconfig")]
+        words += ["--node-name", NODE, "--cdi-dir", self.cdi]
+        agent = Agent([self.node.program, *words])
+        try:
+            agent.await_ready()
+            yield agent
+        finally:
+            agent.end()
+
+    def slices(self) -> dict[str, dict[str, Any]]:
+        with self.api.lock:
+            found: dict[str, dict[str, Any]] = json.loads(json.dumps(self.api.objects[SLICES]))
+        return found
+
+    def generation(self) -> int:
+        (each,) = self.slices().values()
+        return int(each["spec"]["pool"]["generation"])
+
+    def devices(self) -> list[dict[str, Any]]:
+        return [device for each in self.slices().values() for device in each["spec"]["devices"]]
+
+    def uuids(self) -> list[str]:
+        return [device["attributes"]["uuid"]["string"] for device in self.devices()]
+
+    def allocate(self, uid: str, uuid: str, cores: str = "30") -> tuple[str, str, str]:
+        """Allocate a claim; return it as the kubelet names it."""
+        self.api.set(CLAIMS, f"{SPACE}/claim-{uid}", claim(uid, result(uuid, cores)))
+        return SPACE, f"claim-{uid}", uid
+
+    def held(self) -> list[str]:
+        return sorted(name[:-5] for name in os.listdir(f"{self.node.state_dir}/allocations"))
+
+
+@pytest.fixture
+def dra(node: AgentNode) -> Iterator[DraNode]:
+    made = DraNode(node)
+    with made.api.running():
+        yield made
+    made.kubelet.close()
+
+
+def test_the_gpus_are_in_a_slice_and_not_at_the_device_plugin(dra: DraNode) -> None:
+    with dra.agent():
+        until(lambda: len(dra.devices()) == 2)
+        info = dra.kubelet.register()
+        assert (info.type, info.name) == ("DRAPlugin", "gpu.vcuda.io")
+        assert list(info.supported_versions) == ["v1.DRAPlugin"]
+        (each,) = dra.slices().values()
+        assert each["metadata"]["ownerReferences"][0]["uid"] == "node-uid"
+        capacity = [device["capacity"]["memory"]["value"] for device in dra.devices()]
+        assert capacity == ["16Gi", "16Gi"]
+        assert dra.node.kubelet.registrations == []
+    assert dra.kubelet.sockets() == []
+
+
+def test_a_restarted_agent_writes_no_slice_and_keeps_the_claims(dra: DraNode) -> None:
+    with dra.agent() as agent:
+        until(lambda: len(dra.devices()) == 2)
+        dra.kubelet.register()
+        mine = dra.allocate("a", dra.uuids()[0])
+        (device,) = dra.kubelet.prepare(mine)["a"].devices
+        before = dra.slices()
+        agent.kill()
+    with dra.agent():
+        dra.kubelet.register()
+        answer = dra.kubelet.prepare(mine)["a"]
+        assert (list(answer.devices), answer.error) == ([device], "")
+        assert dra.slices() == before
+        assert dra.kubelet.unprepare(mine)["a"].error == ""
+        assert (dra.held(), os.listdir(dra.cdi)) == ([], [])
+
+
+def test_a_killed_driver_comes_back_by_itself(dra: DraNode) -> None:
+    with dra.agent() as agent:
+        until(lambda: len(dra.devices()) == 2)
+        first = agent.child("dra_process")
+        os.kill(first, 9)
+        until(lambda: agent.children("dra_process") not in ([], [first]))
+        dra.kubelet.register()
+        mine = dra.allocate("a", dra.uuids()[1])
+        assert dra.kubelet.prepare(mine)["a"].error == ""
+        assert dra.generation() == 1
+
+
+def test_the_answer_names_request_pool_device_and_cdi_device(dra: DraNode) -> None:
+    with dra.agent():
+        until(lambda: len(dra.devices()) == 2)
+        dra.kubelet.register()
+        mine = dra.allocate("a", dra.uuids()[0])
+        (device,) = dra.kubelet.prepare(mine)["a"].devices
+        assert list(device.request_names) == ["gpu"]
+        assert (device.pool_name, device.device_name) == (NODE, dra.devices()[0]["name"])
+        assert (list(device.cdi_device_ids), device.share_id) == (["vcuda.io/claim=a"], "5a3c")
+        assert dra.held() == ["dra@a"]
+
+
+@pytest.mark.parametrize(
+    ("case", "error"),
+    [
+        ("no claim", "cannot be read: 404 "),
+        ("another claim", "has the uid other, not a; "),
+        ("no API", "cannot be read: 503 "),
+        ("a path", "'../../pods/x' is not a name"),
+    ],
+)
+def test_a_claim_that_cannot_be_trusted_is_refused(dra: DraNode, case: str, error: str) -> None:
+    with dra.agent():
+        until(lambda: len(dra.devices()) == 2)
+        dra.kubelet.register()
+        mine = dra.allocate("a", dra.uuids()[0])
+        if case == "no claim":
+            dra.api.delete(f"{SPACE}/claim-a", CLAIMS)
+        elif case == "another claim":
+            dra.api.set(CLAIMS, f"{SPACE}/claim-a", claim("other", result(dra.uuids()[0])))
+        elif case == "no API":
+            dra.api.before = lambda method, path, _: (
+                status(503, "away") if "resourceclaims" in path else None
+            )
+        else:
+            mine = (SPACE, "../../pods/x", "a")
+        answer = dra.kubelet.prepare(mine)["a"]
+        assert error in answer.error
+        assert (list(answer.devices), dra.held()) == ([], [])
+
+
+def test_one_refused_claim_does_not_stop_the_others(dra: DraNode) -> None:
+    with dra.agent():
+        until(lambda: len(dra.devices()) == 2)
+        dra.kubelet.register()
+        good = dra.allocate("a", dra.uuids()[0])
+        answers = dra.kubelet.prepare((SPACE, "claim-b", "b"), good)
+        assert (answers["a"].error, answers["b"].error != "") == ("", True)
+        assert dra.held() == ["dra@a"]
+
+
+def test_an_unhealthy_gpu_gets_a_taint_and_a_new_generation(dra: DraNode) -> None:
+    with dra.agent():
+        until(lambda: len(dra.devices()) == 2)
+        dra.node.order("fail", "--event", "0", "--xid", "79")
+        until(lambda: "taints" in dra.devices()[0])
+        assert dra.devices()[0]["taints"][0]["key"] == "gpu.vcuda.io/unhealthy"
+        assert (dra.generation(), "taints" in dra.devices()[1]) == (2, False)
+
+
+@pytest.mark.parametrize(("offer", "is_followed"), [("dra", False), ("plugin", True)])
+def test_a_pod_with_a_resource_is_followed_unless_dra_gives_it(
+    dra: DraNode, offer: str, is_followed: bool
+) -> None:
+    dra.node.configure(gpu_offer=offer, gpu_resource="nvidia.com/gpu")
+    uid = dra.api.create("old", {"main": {"nvidia.com/gpu": 1}})
+    with dra.agent():
+        # The devices are offered after the pods are known.
+        until(lambda: bool(dra.devices() or dra.node.kubelet.registrations))
+        decisions = os.listdir(f"{dra.node.state_dir}/decisions")
+        assert decisions == ([f"{uid}.json"] if is_followed else [])
+
+
+def test_slices_that_another_removed_or_changed_come_back(dra: DraNode) -> None:
+    with dra.agent():
+        until(lambda: len(dra.devices()) == 2)
+        (name,) = dra.slices()
+        dra.api.delete(name, SLICES)
+        until(lambda: len(dra.devices()) == 2)
+        changed = dra.slices()[name]
+        changed["spec"]["devices"] = changed["spec"]["devices"][:1]
+        dra.api.set(SLICES, name, changed)
+        until(lambda: len(dra.devices()) == 2)
+        assert dra.generation() == 2
+
+
+def test_slices_are_written_once_the_api_is_back(dra: DraNode) -> None:
+    dra.api.refuse = 503
+    with dra.agent():
+        dra.kubelet.register()
+        time.sleep(0.5)
+        dra.api.refuse = 0
+        until(lambda: len(dra.devices()) == 2)
+        assert dra.generation() == 1
+
+
+def test_an_agent_without_dra_removes_the_sockets_of_a_killed_one(dra: DraNode) -> None:
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(f"{dra.kubelet.root}/plugins_registry/gpu.vcuda.io-reg.sock")
+    assert dra.kubelet.sockets() == ["gpu.vcuda.io-reg.sock"]
+    dra.node.configure(gpu_offer="plugin")
+    with dra.agent():
+        until(lambda: dra.kubelet.sockets() == [])
+        until(lambda: bool(dra.node.kubelet.registrations))
+
+
+def test_dra_without_a_cluster_is_one_line(node: AgentNode) -> None:
+    node.configure(gpu_offer="dra")
+    agent = Agent([node.program, "--config", node.config, "--kubelet-dir", node.kubelet.folder])
+    assert agent.process.wait(30) == 1
+    (line,) = agent.log()
+    assert line == (
+        f"vcuda-node-agent: {node.config}: DRA needs the Kubernetes API; "
+        'name a kubeconfig with --kubeconfig, or set gpu-offer = "plugin"'
+    )
