@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from cluster import binaries
+from cluster.engine import NodeEngine
 from cluster.node import Node
 from engines.conftest import files, host_is_left_as_it_was, session_folder
 from support.engines.base import Files
-from cluster.engine import NodeEngine
 from support.needed import skip_or_fail
 from support.product import missing
 

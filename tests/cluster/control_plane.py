@@ -22,6 +22,7 @@ contexts: [{{name: x, context: {{cluster: c, user: u}}}}]
 current-context: x
 """
 
+
 class Service:
     """A daemon of a private host, which a test can end and start again."""
 

@@ -49,6 +49,8 @@ KERNEL = {
     "kernel/keys/root_maxkeys": 1000000,
     "kernel/keys/root_maxbytes": 25000000,
 }
+
+
 class Node:
     """The node and its control plane; close() ends every process by its own pid.
 
@@ -71,6 +73,7 @@ class Node:
                 "--hostname-override=" + NODE,
                 "--node-ip=" + ADDRESS,
                 "--cert-dir=" + self.host.path("kubelet-certs"),
+                "--v=2",
             )
             wait_until(self._is_ready, "the node, see kubelet.log", SECONDS)
             kubeconfig = self.cluster.kubeconfig("admin")
@@ -129,13 +132,34 @@ class Node:
                 parents[pid] = parent
         return [pid for pid, parent in parents.items() if parent not in parents]
 
+    def kill_agent(self) -> None:
+        """Kill the agent's container and wait until the kubelet runs it again."""
+        (pid,) = self.agent_pids()
+        os.kill(pid, signal.SIGKILL)
+        self.wait(lambda: self.agent_pids() not in ([], [pid]), "the agent's next container")
+
     def kubectl(self, *words: str, check: bool = True) -> str:
         done = self.cluster.kubectl(*words)
         assert not check or done.returncode == 0, done.stderr
         return done.stdout
 
-    def run(self, name: str, core: int, memory: int, command: list[str] | None = None) -> None:
-        """Create a pod with a share: percent of a GPU, units of 256 MiB."""
+    def run(
+        self,
+        name: str,
+        core: int,
+        memory: int,
+        command: list[str] | None = None,
+        restart: str = "Always",
+        **spec: Any,
+    ) -> None:
+        """Create a pod with a share: percent of a GPU, units of 256 MiB. spec: more of its spec."""
+        pod = self.pod(name, core, memory, command)
+        pod["spec"] |= {"restartPolicy": restart, **spec}
+        self.apply(pod)
+
+    def pod(
+        self, name: str, core: int, memory: int, command: list[str] | None = None
+    ) -> dict[str, Any]:
         share = {CORE: core, MEMORY: memory}
         main = {
             "name": "main",
@@ -153,7 +177,7 @@ class Node:
             "containers": [main],
         }
         metadata = {"name": name, "namespace": "default"}
-        self.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
     def apply(self, thing: dict[str, Any]) -> None:
         done = self.cluster.kubectl(

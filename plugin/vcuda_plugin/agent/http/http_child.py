@@ -42,11 +42,12 @@ def _create_folder(state_dir: str) -> None:
 class HttpChild:
     """The HTTP process as the agent sees it: starts it, restarts it, sends it lines.
 
-    node: the node's name, as it stands in the metrics.
+    node: the node's name, as it stands in the metrics. waits: whether the page is to be told no
+    GPUs, so that it is not ready, until `end_wait`.
     """
 
-    def __init__(self, settings: Config, node: str) -> None:
-        self._settings, self._node = settings, node
+    def __init__(self, settings: Config, node: str, waits: bool = False) -> None:
+        self._settings, self._node, self._waits = settings, node, waits
         self._gpus = b""
         self._missing = b""
         self._stdin: asyncio.WriteTransport | None = None
@@ -56,7 +57,11 @@ class HttpChild:
         overcommit = self._settings.memory_overcommit
         gpus = NodeGpus(seen.gpus, seen.numa, seen.unhealthy, seen.distances, overcommit)
         self._gpus = gpus.dump().encode() + b"\n"
-        self._send(self._gpus)
+        self._send_gpus()
+
+    def end_wait(self) -> None:
+        self._waits = False
+        self._send_gpus()
 
     def send_missing(self, why: str) -> None:
         """Send the reason why no GPU is found; "" once one is found."""
@@ -76,7 +81,7 @@ class HttpChild:
                 self._stdin = process.stdin
                 if await output.readline():
                     pause = _PAUSE_SECONDS
-                    self._send(self._gpus)
+                    self._send_gpus()
                     self._send(self._missing)
                     await self._beat(process)
                 self._stdin = None
@@ -92,6 +97,10 @@ class HttpChild:
                 await asyncio.wait_for(process.wait(), _BEAT_SECONDS)
             except asyncio.TimeoutError:
                 pass
+
+    def _send_gpus(self) -> None:
+        if not self._waits:
+            self._send(self._gpus)
 
     def _send(self, line: bytes) -> None:
         stdin = self._stdin
