@@ -4,7 +4,7 @@ It follows Kubernetes 1.36 (pkg/kubelet/cm/devicemanager): at its start it remov
 its folder. It dials a plugin that registers for up to ten seconds before it answers Register, asks
 for its options, and watches its devices. It admits a container resource by resource, in any order,
 with one Allocate each. It stores the answers in a checkpoint and uses them again, also after a
-restart. A second registration of a resource replaces the first, whose stream stays open. When any
+restart. The kubelet calls the newest registration, and keeps the streams of the others. When any
 stream of a resource ends, the kubelet disconnects the newest client, whichever plugin that is, and
 the resource's devices are unhealthy; without a client nothing happens. A registration that fails
 leaves the resource without a client, but its devices as they were (plugin/v1beta1/handler.go).
@@ -104,7 +104,7 @@ class Kubelet:
 
     def __init__(self, folder: str, seed: int = 0) -> None:
         self.folder, self.random = folder, random.Random(seed)
-        self.plugins: dict[str, Plugin] = {}  # the kubelet's endpoints: whom it calls
+        self.plugins: dict[str, Plugin] = {}  # its endpoints: the plugins that it calls
         self._clients: dict[str, Plugin] = {}  # the newest of each resource, if any
         self._devices: dict[str, dict[str, Device]] = {}
         self.unhealthy = 0  # how often a resource's devices became unhealthy

@@ -49,6 +49,7 @@ class Registration:
         if beside and _is_served(f"{folder}/{self._endpoint}"):
             self._endpoint, other = other, self._endpoint
         self._path, self._other = f"{folder}/{self._endpoint}", f"{folder}/{other}"
+        self._beside = beside
         self._other_checks = 0  # until the end of the agent there counts
         self._none = f"{kind}-none.sock"
         self._server: Any = None
@@ -106,6 +107,9 @@ class Registration:
             return True
         if not served:
             await self._listen()
+            if self._beside:
+                # Be seen by the running agent before the kubelet calls this one instead.
+                await asyncio.sleep(2 * CHECK_SECONDS)
         if not await self._register(kubelet, self._endpoint):
             return False
         self._kubelet, self._watched_at, self._was_watched = kubelet, time.monotonic(), False
