@@ -1,8 +1,9 @@
-"""A rollout of the node agent while pods are created: none is rejected, none gets a wrong share."""
+"""The node agent goes and comes while pods are created: none is rejected."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import time
 
 from cluster.chart import NAMESPACE
@@ -46,3 +47,29 @@ def test_rollout_of_the_agent_rejects_no_pod(node: Node) -> None:
     node.kill_agent()
     node.wait(lambda: node.kubelet.log().count(UNHEALTHY) == unhealthy + 2, "the kubelet's notice")
     node.wait(lambda: node.allocatable(CORE) == 200, "the agent's GPUs")
+
+
+def move_agent(node: Node, selector: dict[str, str | None]) -> None:
+    patch = {"spec": {"template": {"spec": {"nodeSelector": selector}}}}
+    words = ("--namespace", NAMESPACE, "--patch", json.dumps(patch))
+    node.kubectl("patch", AGENT, *words)
+
+
+def test_node_whose_agent_has_ended_gets_no_pod_until_it_is_back(node: Node) -> None:
+    names = [f"row-{number}" for number in range(5)]
+    move_agent(node, {"none": "such"})
+    try:
+        node.wait(lambda: node.agent_pids() == [], "the agent's end")
+        for name in names:
+            node.run(name, 1, 1, ["true"], restart="Never")
+        node.wait(lambda: node.events(names[-1], "FailedScheduling") != [], "the last's refusal")
+        assert [node.phase(name) for name in names] == ["Pending"] * 5
+        assert "every GPU is unhealthy: the node agent has ended" in str(
+            [node.events(name, "FailedScheduling") for name in names]
+        )
+    finally:
+        move_agent(node, {"none": None})
+    node.wait(
+        lambda: all(node.phase(name) in ("Succeeded", "Failed") for name in names), "the row's end"
+    )
+    assert [node.phase(name) for name in names] == ["Succeeded"] * 5

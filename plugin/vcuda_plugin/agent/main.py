@@ -210,6 +210,8 @@ async def _run(
     ]
     tasks = [asyncio.ensure_future(part) for part in parts]
     done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    if stop.is_set() and not any(each.has_successor for each in registrations):
+        await api.publish_end()
     for task in others:
         task.cancel()
     if others:

@@ -32,6 +32,8 @@ KINDS = {
         ("rolebindings", "RoleBinding", True),
     ],
     "admissionregistration.k8s.io/v1": [
+        ("mutatingadmissionpolicies", "MutatingAdmissionPolicy", False),
+        ("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", False),
         ("validatingadmissionpolicies", "ValidatingAdmissionPolicy", False),
         ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False),
     ],

@@ -138,6 +138,11 @@ class Registration:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
+    @property
+    def has_successor(self) -> bool:
+        """Whether another agent serves the other name."""
+        return _is_served(self._other)
+
     def _check_other(self) -> None:
         """Register again once another agent's socket has not been served for two checks: by then
         the kubelet has noticed the end of its stream."""
