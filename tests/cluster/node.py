@@ -230,6 +230,22 @@ class Node:
             for share in record["shares"]
         }
 
+    def gpus_held(self) -> dict[str, list[str]]:
+        """By pod name: the GPUs that the ledger's records say."""
+        return {
+            record["pod"]["name"]: [share["uuid"] for share in record["shares"]]
+            for record in self.product.allocations(self.engine)
+        }
+
+    def bound(self, name: str) -> bool:
+        return bool(self.get("pod", name)["spec"].get("nodeName"))
+
+    def decided(self, name: str) -> list[str]:
+        """The GPUs that the extender chose for a pod's container."""
+        text = self.get("pod", name)["metadata"]["annotations"][names.ANNOTATION_DECISION]
+        decision = json.loads(text)
+        return [share["uuid"] for share in decision["containers"]["main"]]
+
     def _install(self) -> None:
         """As docs/start-kubernetes.md says, but for the images, which are here already."""
         for image in ("vcuda-node-agent", "vcuda-scheduler-extender"):

@@ -16,6 +16,8 @@ def test_pod_without_the_runtime_class_gets_it(node: Node) -> None:
     node.apply(pod)
     node.wait_running("first")
     assert node.get("pod", "first")["spec"]["runtimeClassName"] == "vcuda"
+    # As for a pod that names it: what the RuntimeClass asks of nodes is added.
+    assert node.get("pod", "first")["spec"]["nodeSelector"] == {"nvidia-device-enable": "enable"}
     assert node.held() == {"first": (30, 4 * MEMORY_UNIT)}
 
 
