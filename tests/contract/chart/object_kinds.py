@@ -32,8 +32,6 @@ KINDS = {
         ("rolebindings", "RoleBinding", True),
     ],
     "admissionregistration.k8s.io/v1": [
-        ("mutatingadmissionpolicies", "MutatingAdmissionPolicy", False),
-        ("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", False),
         ("validatingadmissionpolicies", "ValidatingAdmissionPolicy", False),
         ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False),
     ],

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import kernel_tables
 
 from ...kube.api import ApiError
 
@@ -65,10 +66,10 @@ def end_processes(name: str, proc: str = "/proc") -> list[int]:
     """Ask every process of this name and of this process's user to end; return their pids."""
     found = []
     for pid in filter(str.isdigit, os.listdir(proc)):
+        folder = f"{proc}/{pid}"
         try:
-            with open(f"{proc}/{pid}/comm") as file:
-                if file.read().strip() == name and os.stat(f"{proc}/{pid}").st_uid == os.geteuid():
-                    found.append(int(pid))
+            if kernel_tables.command(folder) == name and os.stat(folder).st_uid == os.geteuid():
+                found.append(int(pid))
         except OSError:
             continue  # it has ended
     for number in found:
