@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
+import time
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -13,6 +17,21 @@ from support.node_agent import Agent, AgentNode
 BOTH = {CORE: 30, MEMORY: 20}
 BESIDE = "vcuda-node-agent: registered beside the running agent, which may end now"
 ALONE = "vcuda-node-agent: the former agent has ended"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def status(port: int, path: str) -> int:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
 
 
 def second(node: AgentNode) -> Agent:
@@ -80,6 +99,28 @@ def test_kubelet_that_restarts_during_a_hand_over_ends_with_the_next_agent(
         assert node.kubelet.admit("a", "main", BOTH).annotations
     finally:
         agent.end()
+
+
+def test_next_agent_is_not_ready_before_the_kubelet_calls_it(node: AgentNode) -> None:
+    with node.agent(1, "--no-door") as former:
+        offered(node, CORE, MEMORY)
+        port = free_port()
+        node.configure(listen=f"127.0.0.1:{port}")
+        node.kubelet.stop()
+        command = [node.program, "--config", node.config, "--kubelet-dir", node.kubelet.folder]
+        agent = Agent([*command, "--no-door", "--take-over"])
+        try:
+            until(lambda: status(port, "/healthz") == 200)
+            until(lambda: any("2 GPUs" in line for line in agent.log()))
+            time.sleep(2)
+            assert status(port, "/readyz") == 503
+            node.kubelet = Kubelet(node.kubelet.folder, seed=1)
+            node.kubelet.start()
+            until(lambda: status(port, "/readyz") == 200)
+            assert BESIDE in agent.log()
+        finally:
+            agent.kill()
+        assert former.process.poll() is None
 
 
 def test_second_agent_without_the_option_is_refused(node: AgentNode) -> None:

@@ -22,6 +22,9 @@ _LONGEST_PAUSE_SECONDS = 300
 # Send nothing more to a process that leaves so many bytes unread.
 _MOST_UNREAD = 4 << 20
 
+_NOTHING_MISSING = NO_GPU + b"\n"
+_WAITS = NO_GPU + b"not registered yet beside the running agent\n"
+
 _log = logging.getLogger(__name__)
 
 
@@ -42,8 +45,8 @@ def _create_folder(state_dir: str) -> None:
 class HttpChild:
     """The HTTP process as the agent sees it: starts it, restarts it, sends it lines.
 
-    node: the node's name, as it stands in the metrics. waits: whether the page is to be told no
-    GPUs, so that it is not ready, until `end_wait`.
+    node: the node's name, as it stands in the metrics. waits: whether the agent waits for
+    its registration beside another one, so that /readyz is not ready, until `end_wait`.
     """
 
     def __init__(self, settings: Config, node: str, waits: bool = False) -> None:
@@ -57,16 +60,16 @@ class HttpChild:
         overcommit = self._settings.memory_overcommit
         gpus = NodeGpus(seen.gpus, seen.numa, seen.unhealthy, seen.distances, overcommit)
         self._gpus = gpus.dump().encode() + b"\n"
-        self._send_gpus()
+        self._send(self._gpus)
 
     def end_wait(self) -> None:
         self._waits = False
-        self._send_gpus()
+        self._send_missing()
 
     def send_missing(self, why: str) -> None:
         """Send the reason why no GPU is found; "" once one is found."""
         self._missing = NO_GPU + why.replace("\n", " ").encode(errors="replace") + b"\n"
-        self._send(self._missing)
+        self._send_missing()
 
     async def run(self) -> None:
         """Run the process forever; double the pause before each restart until one has served."""
@@ -81,8 +84,8 @@ class HttpChild:
                 self._stdin = process.stdin
                 if await output.readline():
                     pause = _PAUSE_SECONDS
-                    self._send_gpus()
-                    self._send(self._missing)
+                    self._send(self._gpus)
+                    self._send_missing()
                     await self._beat(process)
                 self._stdin = None
             _log.warning("%s: not served; trying again in %d s", self._settings.listen, pause)
@@ -98,9 +101,8 @@ class HttpChild:
             except asyncio.TimeoutError:
                 pass
 
-    def _send_gpus(self) -> None:
-        if not self._waits:
-            self._send(self._gpus)
+    def _send_missing(self) -> None:
+        self._send(_WAITS if self._waits else self._missing or _NOTHING_MISSING)
 
     def _send(self, line: bytes) -> None:
         stdin = self._stdin
