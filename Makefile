@@ -87,8 +87,8 @@ test: prepare packages ## every test, on real engines and the software GPU; ARGS
 	@PYTEST='$(PYTEST)' tests/run-halves $(AT_A_TIME) $(ARGS)
 
 .PHONY: cluster
-cluster: prepare build ## pods on a real Kubernetes; VCUDA_KUBERNETES=DIR has its programs; ARGS=… goes to pytest
-	@VCUDA_KUBERNETES='$(VCUDA_KUBERNETES)' $(PYTEST) tests/cluster $(ARGS)
+cluster: prepare build ## our chart on a real Kubernetes; KUBEBUILDER_ASSETS=DIR has its programs; ARGS=… goes to pytest
+	@KUBEBUILDER_ASSETS='$(KUBEBUILDER_ASSETS)' $(PYTEST) tests/cluster $(ARGS)
 
 .PHONY: soak-pods
 soak-pods: prepare build ## 10,000 pods live and die through CRI, and the agent stays as large as it was; PODS=…

@@ -6,8 +6,16 @@ import os
 
 import pytest
 
-VARIABLE = "VCUDA_KUBERNETES"
-PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kubectl", "kubelet")
+# As envtest calls it.
+VARIABLE = "KUBEBUILDER_ASSETS"
+PROGRAMS = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+    "kubelet",
+)
 NOT_GIVEN = f"no Kubernetes given: set {VARIABLE} to a folder with {', '.join(PROGRAMS)}"
 
 

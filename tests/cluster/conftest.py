@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from cluster import binaries
+from cluster.engine import NodeEngine
 from cluster.node import Node
 from engines.conftest import files, host_is_left_as_it_was, session_folder
 from support.engines.base import Files
-from support.engines.cri import Cri
 from support.needed import skip_or_fail
 from support.product import missing
 
@@ -35,7 +35,7 @@ def programs() -> str:
 
 @pytest.fixture(scope="session")
 def started(programs: str, files: Files, session_folder: str) -> Iterator[Node]:
-    for reason in (missing(), Cri.missing()):
+    for reason in (missing(), NodeEngine.missing()):
         if reason is not None:
             skip_or_fail(reason)
     folder = os.path.join(session_folder, "cluster")

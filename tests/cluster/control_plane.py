@@ -1,4 +1,4 @@
-"""etcd, API server and kube-scheduler with the extender, on a private host's loopback."""
+"""etcd, API server, controller manager and scheduler, on a private host's loopback."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import subprocess
 
 from support.private_host import PrivateHost, wait_until
 
-# An address of the private host's own loopback: nothing outside reaches it.
+# An address of the private host's own loopback: nothing outside reaches it. It is also the first of
+# the services, so pods reach the API server without a kube-proxy.
 ADDRESS = "10.96.0.1"
-SERVER = f"https://{ADDRESS}:6443"
+SERVER = f"https://{ADDRESS}:443"
 NODE = "node-1"
-SCHEDULER = "vcuda-scheduler"
 
 KUBECONFIG = """apiVersion: v1
 kind: Config
@@ -20,26 +20,6 @@ clusters: [{{name: c, cluster: {{server: "{server}", certificate-authority: {pki
 users: [{{name: u, user: {{client-certificate: {pki}/{name}.crt, client-key: {pki}/{name}.key}}}}]
 contexts: [{{name: x, context: {{cluster: c, user: u}}}}]
 current-context: x
-"""
-
-# The extender's entry is the chart's, over plain HTTP: both are on one loopback.
-SCHEDULER_CONFIG = """apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection: {{kubeconfig: {kubeconfig}}}
-leaderElection: {{leaderElect: false}}
-profiles: [{{schedulerName: {scheduler}}}]
-extenders:
-- urlPrefix: http://127.0.0.1:3456/scheduler
-  filterVerb: predicates
-  prioritizeVerb: priorities
-  bindVerb: bind
-  preemptVerb: preempt
-  weight: 1
-  nodeCacheCapable: true
-  ignorable: false
-  managedResources:
-  - {{name: tencent.com/vcuda-core}}
-  - {{name: tencent.com/vcuda-memory}}
 """
 
 
@@ -68,44 +48,44 @@ class Service:
 
 
 class ControlPlane:
-    """programs: a folder with Kubernetes' programs. extender: its command, without a kubeconfig."""
+    """programs: a folder with Kubernetes' programs. Its scheduler is the cluster's own, without
+    the extender."""
 
-    def __init__(self, host: PrivateHost, programs: str, extender: list[str]) -> None:
+    def __init__(self, host: PrivateHost, programs: str) -> None:
         self.host, self.programs = host, programs
         self.pki = host.path("pki")
+        self.services: list[Service] = []
         os.mkdir(self.pki)
         host.check(["ip", "address", "add", ADDRESS + "/32", "dev", "lo"])
         self._certify()
-        self._etcd = Service(
-            host,
+        self._start(
             "etcd",
-            self._program("etcd"),
             "--data-dir=" + host.path("etcd"),
             "--listen-client-urls=http://127.0.0.1:2379",
             "--advertise-client-urls=http://127.0.0.1:2379",
             "--listen-peer-urls=http://127.0.0.1:2380",
         )
-        self._api = Service(host, "apiserver", self._program("kube-apiserver"), *self._api_words())
-        wait_until(self._serves, "the API server, see apiserver.log", 120)
-        self.extender = Service(host, "extender", *extender, *self._as("admin"), "--insecure")
-        text = SCHEDULER_CONFIG.format(kubeconfig=self.kubeconfig("scheduler"), scheduler=SCHEDULER)
-        self._scheduler = Service(
-            host,
-            "scheduler",
-            self._program("kube-scheduler"),
-            "--config=" + host.write("scheduler.yaml", text),
+        self.api = self._start("kube-apiserver", *self._api_words())
+        wait_until(self.serves, "the API server, see kube-apiserver.log", 120)
+        self.controllers = self._start(
+            "kube-controller-manager",
+            *self._as("controller-manager"),
+            "--leader-elect=false",
+            "--use-service-account-credentials=true",
+            f"--root-ca-file={self.pki}/ca.crt",
+            f"--service-account-private-key-file={self.pki}/ca.key",
             "--secure-port=0",
         )
-
-    def close(self) -> None:
-        for service in (self._scheduler, self.extender, self._api, self._etcd):
-            service.end()
+        self.scheduler = self._start(
+            "kube-scheduler", *self._as("scheduler"), "--leader-elect=false", "--secure-port=0"
+        )
 
     def kubeconfig(self, name: str) -> str:
         return os.path.join(self.pki, name + ".conf")
 
     def kubectl(self, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        command = [self._program("kubectl"), "--kubeconfig", self.kubeconfig("admin"), *words]
+        program = os.path.join(self.programs, "kubectl")
+        command = [program, "--kubeconfig", self.kubeconfig("admin"), *words]
         return subprocess.run(
             self.host.inside(command),
             env=self.host.environment(),
@@ -116,20 +96,22 @@ class ControlPlane:
             timeout=60,
         )
 
-    def _as(self, name: str) -> list[str]:
-        return ["--kubeconfig", self.kubeconfig(name)]
-
-    def _serves(self) -> bool:
+    def serves(self) -> bool:
         return self.kubectl("get", "--raw", "/readyz").returncode == 0
 
-    def _program(self, name: str) -> str:
-        return os.path.join(self.programs, name)
+    def _start(self, name: str, *words: str) -> Service:
+        service = Service(self.host, name, os.path.join(self.programs, name), *words)
+        self.services.append(service)
+        return service
+
+    def _as(self, name: str) -> list[str]:
+        return ["--kubeconfig", self.kubeconfig(name)]
 
     def _api_words(self) -> list[str]:
         pki = self.pki
         return [
             "--etcd-servers=http://127.0.0.1:2379",
-            "--secure-port=6443",
+            "--secure-port=443",
             "--bind-address=0.0.0.0",
             "--advertise-address=" + ADDRESS,
             "--endpoint-reconciler-type=none",
@@ -140,10 +122,9 @@ class ControlPlane:
             f"--service-account-signing-key-file={pki}/ca.key",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-cluster-ip-range=10.96.0.0/16",
+            "--allow-privileged=true",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
-            # No controller manager runs: none makes service accounts or removes a node's taints.
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--kubelet-preferred-address-types=InternalIP",
             f"--kubelet-client-certificate={pki}/admin.crt",
             f"--kubelet-client-key={pki}/admin.key",
@@ -159,6 +140,7 @@ class ControlPlane:
             ("apiserver", "/CN=kube-apiserver"),
             ("admin", "/O=system:masters/CN=admin"),
             ("scheduler", "/CN=system:kube-scheduler"),
+            ("controller-manager", "/CN=system:kube-controller-manager"),
             ("kubelet", f"/O=system:nodes/CN=system:node:{NODE}"),
         ):
             self._openssl(

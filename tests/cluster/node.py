@@ -1,24 +1,27 @@
-"""A node: a real kubelet, real containerd, the node agent, software GPUs."""
+"""A cluster of one node: real Kubernetes and containerd, software GPUs, our chart."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from cluster.control_plane import ADDRESS, NODE, SCHEDULER, ControlPlane, Service
+from cluster.chart import NAMESPACE, Chart
+from cluster.control_plane import ADDRESS, NODE, ControlPlane, Service
+from cluster.engine import NodeEngine
 from support import cgroups
 from support.engines.base import IMAGE, Files
-from support.engines.cri import Cri
 from support.files import ROOT
 from support.private_host import wait_until
 from support.product import Product
+from vcuda_oci.model import names
 
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
+SCHEDULER = "vcuda-scheduler"
+AGENT, EXTENDER = "daemonset/vcuda-node-agent", "deployment/vcuda-scheduler-extender"
 SECONDS = 120
 
 KUBELET = {
@@ -27,6 +30,7 @@ KUBELET = {
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
     "cgroupDriver": "cgroupfs",
+    "clusterDNS": ["10.96.0.10"],  # none serves there
     "failSwapOn": False,
     "failCgroupV1": False,
     "oomScoreAdj": 0,
@@ -45,43 +49,23 @@ KERNEL = {
     "kernel/keys/root_maxkeys": 1000000,
     "kernel/keys/root_maxbytes": 25000000,
 }
-# By the tests' Python, which has what it needs; the distribution's packages are another test's.
-EXTENDER = (
-    "env",
-    f"PYTHONPATH={ROOT}/oci:{ROOT}/plugin",
-    sys.executable,
-    "-m",
-    "vcuda_plugin.extender.main",
-)
-# Pods are on the host's network, so containerd never calls this plugin.
-NETWORK = {"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "none"}]}
 
 
 class Node:
-    """One node and its control plane; close() ends every process by its own pid."""
+    """The node and its control plane; close() ends every process by its own pid.
+
+    programs: a folder with Kubernetes' programs.
+    """
 
     def __init__(self, files: Files, folder: str, programs: str) -> None:
-        self.engine = Cri(files)
+        self.engine = NodeEngine(files)
         self.host = self.engine.host
-        self._services: list[Service] = []
         try:
             self.product = Product(folder + "/product", 2)
-            self.product.configure(self.engine)
-            self.engine.use(self.product.runtime)
             self._prepare_host()
-            program = os.path.join(self.product.prefix, "bin/vcuda-")
-            config = ["--config", self.product.config]
-            self.cluster = ControlPlane(self.host, programs, [*EXTENDER, *config])
-            self.agent = self._service(
-                "agent",
-                program + "node-agent",
-                *config,
-                "--node-name",
-                NODE,
-                "--kubeconfig",
-                self.cluster.kubeconfig("admin"),
-            )
-            self.kubelet = self._service(
+            self.cluster = ControlPlane(self.host, programs)
+            self.kubelet = Service(
+                self.host,
                 "kubelet",
                 os.path.join(programs, "kubelet"),
                 "--config=" + self._kubelet_config(),
@@ -89,33 +73,93 @@ class Node:
                 "--hostname-override=" + NODE,
                 "--node-ip=" + ADDRESS,
                 "--cert-dir=" + self.host.path("kubelet-certs"),
+                "--v=2",
             )
-            self._create_runtime_class()
-            wait_until(lambda: self.allocatable(CORE) == 200, "the node's GPUs", SECONDS)
             wait_until(self._is_ready, "the node, see kubelet.log", SECONDS)
+            kubeconfig = self.cluster.kubeconfig("admin")
+            self.chart = Chart(self.host, kubeconfig, self.product, programs)
+            self._install()
+            self.wait(lambda: self.allocatable(CORE) == 200, "the node's GPUs")
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        for service in reversed(self._services):
-            service.end()
-        if hasattr(self, "cluster"):
-            self.cluster.close()
+        # An API server that is asked to end waits a minute for its clients.
+        for service in reversed(self._services()):
+            service.end(signal.SIGKILL)
         self.engine.close()
+
+    def _services(self) -> list[Service]:
+        control_plane = self.cluster.services if hasattr(self, "cluster") else []
+        return [*control_plane, *([self.kubelet] if hasattr(self, "kubelet") else [])]
+
+    def values(self) -> dict[str, Any]:
+        """The chart's values for this node."""
+        return {
+            "settings": {"state-dir": self.product.state_dir(self.engine)},
+            "agent": {"driverRoot": self.product.driver_root, "softwareGpu": True},
+        }
 
     def restart_kubelet(self) -> None:
         """Kill it, start it, and wait until the agent has registered both resources again."""
-        before = self.agent.log().count(": registered as ")
+        before = self.registrations()
         self.kubelet.end(signal.SIGKILL)
         self.kubelet.start()
         self.wait(
-            lambda: self.agent.log().count(": registered as ") == before + 2,
+            lambda: self.registrations() == before + 2,
             "the agent's registration with the new kubelet",
         )
 
-    def run(self, name: str, core: int, memory: int, command: list[str] | None = None) -> None:
-        """Create a pod with a share: percent of a GPU, units of 256 MiB."""
+    def registrations(self) -> int:
+        return self.agent_log().count(": registered as ")
+
+    def agent_log(self) -> str:
+        return self.kubectl("logs", "--namespace", NAMESPACE, AGENT, "--tail=-1", check=False)
+
+    def agent_pids(self) -> list[int]:
+        """Pids of the running agents' first processes, as this host sees them."""
+        parents: dict[int, int] = {}
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as file:
+                    words = file.read().decode(errors="replace").split("\0")
+                with open(f"/proc/{pid}/stat") as file:
+                    parent = int(file.read().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            if self.host.path("image-bin", "vcuda-node-agent") in words:
+                parents[pid] = parent
+        return [pid for pid, parent in parents.items() if parent not in parents]
+
+    def kill_agent(self) -> None:
+        """Kill the agent's container and wait until the kubelet runs it again."""
+        (pid,) = self.agent_pids()
+        os.kill(pid, signal.SIGKILL)
+        self.wait(lambda: self.agent_pids() not in ([], [pid]), "the agent's next container")
+
+    def kubectl(self, *words: str, check: bool = True) -> str:
+        done = self.cluster.kubectl(*words)
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout
+
+    def run(
+        self,
+        name: str,
+        core: int,
+        memory: int,
+        command: list[str] | None = None,
+        restart: str = "Always",
+        **spec: Any,
+    ) -> None:
+        """Create a pod with a share: percent of a GPU, units of 256 MiB. spec: more of its spec."""
+        pod = self.pod(name, core, memory, command)
+        pod["spec"] |= {"restartPolicy": restart, **spec}
+        self.apply(pod)
+
+    def pod(
+        self, name: str, core: int, memory: int, command: list[str] | None = None
+    ) -> dict[str, Any]:
         share = {CORE: core, MEMORY: memory}
         main = {
             "name": "main",
@@ -127,14 +171,13 @@ class Node:
         spec = {
             "runtimeClassName": "vcuda",
             "schedulerName": SCHEDULER,
-            "hostNetwork": True,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": 0,
             "containers": [main],
         }
         metadata = {"name": name, "namespace": "default"}
-        self.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
     def apply(self, thing: dict[str, Any]) -> None:
         done = self.cluster.kubectl(
@@ -187,10 +230,43 @@ class Node:
             for share in record["shares"]
         }
 
-    def _service(self, name: str, *command: str) -> Service:
-        service = Service(self.host, name, *command)
-        self._services.append(service)
-        return service
+    def gpus_held(self) -> dict[str, list[str]]:
+        """By pod name: the GPUs that the ledger's records say."""
+        return {
+            record["pod"]["name"]: [share["uuid"] for share in record["shares"]]
+            for record in self.product.allocations(self.engine)
+        }
+
+    def bound(self, name: str) -> bool:
+        return bool(self.get("pod", name)["spec"].get("nodeName"))
+
+    def decided(self, name: str) -> list[str]:
+        """The GPUs that the extender chose for a pod's container."""
+        text = self.get("pod", name)["metadata"]["annotations"][names.ANNOTATION_DECISION]
+        decision = json.loads(text)
+        return [share["uuid"] for share in decision["containers"]["main"]]
+
+    def _install(self) -> None:
+        """As docs/start-kubernetes.md says, but for the images, which are here already."""
+        for image in ("vcuda-node-agent", "vcuda-scheduler-extender"):
+            self.engine.name_image(f"docker.io/library/{image}:{names.VERSION}")
+        version = json.loads(self.kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]
+        self.engine.name_image(f"docker.io/library/kube-scheduler:{version}")
+        self.kubectl("apply", "-f", ROOT + "/packaging/kubernetes/namespace.yaml")
+        self.kubectl("label", "node", NODE, "nvidia-device-enable=enable")
+        self.chart.install(self.values())
+        for what in (AGENT, EXTENDER):
+            self.wait_rollout(what)
+
+    def wait_rollout(self, what: str) -> None:
+        done = self.cluster.kubectl(
+            "rollout", "status", what, "--namespace", NAMESPACE, "--timeout=50s"
+        )
+        assert done.returncode == 0, done.stderr + self._trouble()
+
+    def _trouble(self) -> str:
+        words = ("get", "events,pods", "--all-namespaces", "-o", "wide")
+        return self.kubectl(*words) + self.agent_log()[-4000:]
 
     def _main_runs(self, name: str) -> bool:
         pod = self.get("pod", name)
@@ -198,12 +274,9 @@ class Node:
         return [status["name"] for status in statuses if "running" in status["state"]] == ["main"]
 
     def _is_ready(self) -> bool:
-        conditions = self.get("node", NODE)["status"]["conditions"]
-        return {"Ready": "True"}.items() <= {c["type"]: c["status"] for c in conditions}.items()
-
-    def _create_runtime_class(self) -> None:
-        kind = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "vcuda"}
-        self.apply({**kind, "metadata": {"name": "vcuda"}})
+        node = self.get("node", NODE)
+        conditions = node["status"].get("conditions", []) if node else []
+        return ("Ready", "True") in [(each["type"], each["status"]) for each in conditions]
 
     def _kubelet_config(self) -> str:
         values = {
@@ -214,7 +287,7 @@ class Node:
         return self.host.write("kubelet.json", json.dumps(values))
 
     def _prepare_host(self) -> None:
-        """Its cgroup, its network plugin's file, and stand-ins for what the kubelet would tune."""
+        """Its cgroup, shared mounts, vcuda's runtime, and stand-ins for what the kubelet tunes."""
         for root in cgroups.hierarchies():
             group = root + self.host.cgroup_parent
             os.makedirs(group, exist_ok=True)
@@ -222,9 +295,19 @@ class Node:
                 if os.path.exists(f"{group}/{name}"):
                     with open(f"{root}/{name}") as above, open(f"{group}/{name}", "w") as file:
                         file.write(above.read())
-        network = self.host.write("10-none.conflist", json.dumps(NETWORK))
-        self.host.check(["mkdir", "-p", "/etc/cni/net.d", "/var/lib/kubelet"])
-        self.host.check(["cp", network, "/etc/cni/net.d/"])
+        # On a host that systemd runs every mount is shared.
+        root = self.product.driver_root
+        folders = ["/var/lib/kubelet", "/run/containerd", "/run/runc", "/run/crun"]
+        self.host.check(["mkdir", "-p", *folders])
+        self.host.check(["mount", "--bind", root, root])
+        for folder in (root, "/run"):
+            self.host.check(["mount", "--make-shared", folder])
+        self.product.configure(self.engine)
+        self.engine.use(self.product.runtime)
+        command = [self.product.prefix + "/bin/vcuda", "--config", self.product.config]
+        command += ["configure", "containerd", "--config", self.engine.config()]
+        self.host.check([*command, "--runtime-path", self.engine.runtime])
+        self.engine.restart()
         for name, value in KERNEL.items():
             stand_in = self.host.write(name.replace("/", "-"), f"{value}\n")
             self.host.check(["mount", "--bind", stand_in, "/proc/sys/" + name])

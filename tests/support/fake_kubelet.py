@@ -4,12 +4,16 @@ It follows Kubernetes 1.36 (pkg/kubelet/cm/devicemanager): at its start it remov
 its folder. It dials a plugin that registers for up to ten seconds before it answers Register, asks
 for its options, and watches its devices. It admits a container resource by resource, in any order,
 with one Allocate each. It stores the answers in a checkpoint and uses them again, also after a
-restart. When a plugin's stream ends, the resource's devices are unhealthy.
+restart. The kubelet calls the newest registration, and keeps the streams of the others. When any
+stream of a resource ends, the kubelet disconnects the newest client, whichever plugin that is, and
+the resource's devices are unhealthy; without a client nothing happens. A registration that fails
+leaves the resource without a client, but its devices as they were (plugin/v1beta1/handler.go).
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import random
@@ -49,11 +53,10 @@ class Refused(Exception):
 
 
 class Plugin:
-    """The kubelet's end of one device plugin."""
+    """The kubelet's end of one device plugin. Raises grpc's errors if it does not answer."""
 
     def __init__(self, folder: str, request: Any) -> None:
         self.options = request.options
-        self.devices: dict[str, Device] = {}
         self.message_bytes = 0
         self.lists = 0
         # The authority that the kubelet's grpc-go sends.
@@ -62,26 +65,34 @@ class Plugin:
         self.stub = services.DevicePluginStub(self.channel)
         try:
             grpc.channel_ready_future(self.channel).result(DIAL_SECONDS)
-        except grpc.FutureTimeoutError:
+            self.stub.GetDevicePluginOptions(api.Empty(), timeout=SECONDS)
+        except (grpc.FutureTimeoutError, grpc.RpcError):
             self.channel.close()
             raise
-        self.stub.GetDevicePluginOptions(api.Empty(), timeout=SECONDS)
-        self.watch = self.stub.ListAndWatch(api.Empty())
-        threading.Thread(target=self._follow, daemon=True).start()
 
-    def _follow(self) -> None:
+    def follow(
+        self, listed: Callable[[dict[str, Device]], None], ended: Callable[[], None]
+    ) -> None:
+        self.watch = self.stub.ListAndWatch(api.Empty())
+        threading.Thread(target=self._follow, args=(listed, ended), daemon=True).start()
+
+    def _follow(
+        self, listed: Callable[[dict[str, Device]], None], ended: Callable[[], None]
+    ) -> None:
         with contextlib.suppress(grpc.RpcError, ValueError):
             for answer in self.watch:
                 self.message_bytes = answer.ByteSize()
-                self.devices = {
-                    device.ID: Device(
-                        device.health == "Healthy",
-                        tuple(node.ID for node in device.topology.nodes),
-                    )
-                    for device in answer.devices
-                }
+                listed(
+                    {
+                        device.ID: Device(
+                            device.health == "Healthy",
+                            tuple(node.ID for node in device.topology.nodes),
+                        )
+                        for device in answer.devices
+                    }
+                )
                 self.lists += 1
-        self.devices = {id: Device(False, numa) for id, (_, numa) in self.devices.items()}
+        ended()
 
     def close(self) -> None:
         self.watch.cancel()
@@ -93,7 +104,10 @@ class Kubelet:
 
     def __init__(self, folder: str, seed: int = 0) -> None:
         self.folder, self.random = folder, random.Random(seed)
-        self.plugins: dict[str, Plugin] = {}
+        self.plugins: dict[str, Plugin] = {}  # its endpoints: the plugins that it calls
+        self._clients: dict[str, Plugin] = {}  # the newest of each resource, if any
+        self._devices: dict[str, dict[str, Device]] = {}
+        self.unhealthy = 0  # how often a resource's devices became unhealthy
         self.registrations: list[str] = []
         self._server: Any = None
         longest = f"{folder}/vcuda-memory.sock.new"
@@ -112,9 +126,12 @@ class Kubelet:
 
     def stop(self) -> None:
         """End as a killed kubelet does; the checkpoint stays."""
-        for plugin in self.plugins.values():
-            plugin.close()
+        plugins = [*self.plugins.values()]
         self.plugins.clear()
+        self._clients.clear()
+        self._devices.clear()
+        for plugin in plugins:
+            plugin.close()
         if self._server is not None:
             self._server.stop(None).wait()
             self._server = None
@@ -122,18 +139,27 @@ class Kubelet:
     def Register(self, request: Any, context: Any) -> Any:
         if request.version != "v1beta1":
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "unsupported API version")
+        name = request.resource_name
         try:
             plugin = Plugin(self.folder, request)
-        except grpc.FutureTimeoutError:
+        except (grpc.FutureTimeoutError, grpc.RpcError):
+            self._clients.pop(name, None)
             context.abort(grpc.StatusCode.UNKNOWN, "failed to dial device plugin")
-        if request.resource_name in self.plugins:
-            self.plugins[request.resource_name].close()
-        self.plugins[request.resource_name] = plugin
-        self.registrations.append(request.resource_name)
+        self.plugins[name] = self._clients[name] = plugin
+        plugin.follow(functools.partial(self._devices.__setitem__, name), lambda: self._ended(name))
+        self.registrations.append(name)
         return api.Empty()
 
+    def _ended(self, name: str) -> None:
+        newest = self._clients.pop(name, None)
+        if newest is not None:
+            newest.close()
+            devices = self._devices.get(name, {})
+            self._devices[name] = {id: Device(False, numa) for id, (_, numa) in devices.items()}
+            self.unhealthy += 1
+
     def devices(self, resource: str) -> dict[str, Device]:
-        return dict(self.plugins[resource].devices) if resource in self.plugins else {}
+        return dict(self._devices.get(resource, {}))
 
     def healthy(self, resource: str) -> set[str]:
         return {id for id, device in self.devices(resource).items() if device.healthy}

@@ -152,7 +152,7 @@ ANY = st.recursive(
                 [
                     "metadata", "annotations", "spec", "containers", "initContainers", "status",
                     "resources", "limits", "tencent.com/vcuda-core", "name", "capacity",
-                    "vcuda.io/node-gpus", "tencent.com/vcuda-memory", "labels",
+                    "allocatable", "vcuda.io/node-gpus", "tencent.com/vcuda-memory", "labels",
                 ]
             ),
             inner,

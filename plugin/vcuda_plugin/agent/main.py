@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from vcuda_oci.container.identity import pod_key
@@ -32,7 +32,7 @@ from .gpus import inventory
 from .gpus.feature_file import FEATURES_DIR, Labelling
 from .gpus.inventory import Inventory
 from .http import http_child, listen_address
-from .kubelet import registration, resources
+from .kubelet import hand_over, registration, resources
 from .kubelet.device_plugin import DevicePlugin
 from .ledger import sweep
 from .pods import pod_watch_child
@@ -68,7 +68,8 @@ def main(argv: Sequence[str]) -> int:
                 stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
             )
             confine.confine(rights.AGENT)
-            with Arbiter(settings.state_dir) as arbiter, _recorded(settings.state_dir):
+            arbiter = Arbiter(settings.state_dir, arguments.take_over)
+            with arbiter, _recorded(settings.state_dir):
                 asyncio.run(_run(settings, offered, arguments, arbiter))
     except VcudaError as error:
         print(f"{names.AGENT_PROGRAM}: {error}", file=sys.stderr)
@@ -125,6 +126,12 @@ def _parser() -> argparse.ArgumentParser:
         "--no-door",
         action="store_true",
         help="in a pod: do not open the claim socket; 'vcuda serve' on the host opens it",
+    )
+    parser.add_argument(
+        "--take-over",
+        action="store_true",
+        help="where an agent runs already, register beside it and take its place when it ends; "
+        "default: refuse to start",
     )
     parser.add_argument(
         "--kubelet-dir",
@@ -187,27 +194,46 @@ async def _run(
     # One of the two offers a GPU: kube-scheduler counts them apart.
     plugins = [] if settings.by_dra else [DevicePlugin(k, settings, api.is_there) for k in offered]
     driver = _driver(settings, arguments, api.node_name)
-    http = http_child.HttpChild(settings, api.node_name)
+    http = http_child.HttpChild(settings, api.node_name, waits=not arbiter.is_only)
+    registrations = [
+        registration.Registration(
+            arguments.kubelet_dir, offered[p.kind], p, beside=not arbiter.is_only
+        )
+        for p in plugins
+    ]
+    alone = asyncio.Event()
+    if arbiter.is_only:
+        alone.set()
     parts: list[Coroutine[Any, Any, Any]] = [
         stop.wait(),
         child.watch(),
-        _arbitrate(arbiter),
-        *([] if arguments.no_door else [_run_claim_socket(settings, opened)]),
-        bypass_child.follow(settings),
-        api.run(),
-        _follow_gpus(settings, plugins, driver, api, labelling, http, gpus_known),
-        sweep.run(settings.state_dir),
-        shortage_watch.run(settings.state_dir),
-        _notify_systemd(opened, gpus_known, arbiter),
+        _follow_gpus(settings, plugins, driver, api, labelling, http, gpus_known, alone),
         *([http.run()] if settings.listen else []),
-        *([driver.run()] if driver else []),
+        *(each.run() for each in registrations),
         *(
-            registration.Registration(arguments.kubelet_dir, offered[p.kind], p).run()
-            for p in plugins
+            []
+            if arbiter.is_only
+            else [hand_over.run(registrations, arbiter.take_place, http.end_wait, alone)]
+        ),
+        # What only one agent of a node may do.
+        *(
+            _when(alone, part)
+            for part in (
+                lambda: _arbitrate(arbiter),
+                *([] if arguments.no_door else [lambda: _run_claim_socket(settings, opened)]),
+                lambda: bypass_child.follow(settings),
+                api.run,
+                lambda: sweep.run(settings.state_dir),
+                lambda: shortage_watch.run(settings.state_dir),
+                lambda: _notify_systemd(opened, gpus_known, arbiter),
+                *([driver.run] if driver else []),
+            )
         ),
     ]
     tasks = [asyncio.ensure_future(part) for part in parts]
     done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    if stop.is_set() and not any(each.has_successor for each in registrations):
+        await api.publish_end()
     for task in others:
         task.cancel()
     if others:
@@ -224,6 +250,11 @@ def _driver(settings: Config, arguments: argparse.Namespace, node: str) -> DraCh
         return None
     folders = (kubelet, arguments.cdi_dir, arguments.node_driver_root)
     return DraChild(settings, node, arguments.kubeconfig, *folders)
+
+
+async def _when(begun: asyncio.Event, part: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    await begun.wait()
+    await part()
 
 
 async def _arbitrate(arbiter: Arbiter) -> None:
@@ -243,6 +274,7 @@ async def _follow_gpus(
     labelling: Labelling,
     http: http_child.HttpChild,
     gpus_known: asyncio.Event,
+    alone: asyncio.Event,
 ) -> None:
     def changed(seen: Inventory) -> None:
         _publish(seen, plugins, settings)
@@ -261,7 +293,8 @@ async def _follow_gpus(
             _record_missing(settings.state_dir, why)
 
     # Know the pods before offering devices: the kubelet then starts to admit pods that use them.
-    await api.known()
+    if alone.is_set():  # else the running agent knows them
+        await api.known()
     await inventory.follow(settings, changed, missing)
 
 

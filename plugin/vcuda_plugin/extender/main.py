@@ -88,6 +88,13 @@ def _parser() -> argparse.ArgumentParser:
         help="with several extenders: only the holder of this Lease binds pods; default: no Lease, "
         "for one extender",
     )
+    parser.add_argument(
+        "--restart-after-outage",
+        metavar="PROGRAM",
+        default="",
+        help="end this program, of the same pod and user, once the API server is back after "
+        "5 seconds or more: kube-scheduler, started again, goes on at once; default: none",
+    )
     parser.add_argument("--tls-cert", metavar="FILE", help="server certificate, PEM")
     parser.add_argument("--tls-key", metavar="FILE", help="the certificate's key, PEM")
     parser.add_argument(

@@ -27,6 +27,7 @@ from .bind.leader import Leader
 from .cluster.cluster import Cluster
 from .follow.async_api import AsyncApi
 from .follow.follow import BOUND, Follower, followers
+from .follow.outage import Outage, end_processes
 from .follow.quota_follow import QuotaFollower
 from .http import certificates
 from .http.connections import Loop
@@ -69,6 +70,13 @@ def run(arguments: argparse.Namespace) -> None:
     binder = Binder(cluster, AsyncApi(api), settings, why_not)
     server = Server(cluster, binder, following, settings, why_not or str)
     server.app.hosts = _hosts(arguments.allowed_host, host)
+    if arguments.restart_after_outage:
+        outage = Outage(
+            lambda: api.renewed().get("/version"),
+            lambda: end_processes(arguments.restart_after_outage),
+        )
+        outage.start()
+        nodes.on_failure = outage.began
     for follower in following:
         follower.start()
     if leader:

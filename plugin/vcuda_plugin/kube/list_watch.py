@@ -64,6 +64,9 @@ class ListWatch:
         """Prepare for a list; one that was begun and broke off is forgotten."""
         raise NotImplementedError
 
+    def failed(self) -> None:
+        """Note that the API server did not answer, or ended a watch too soon."""
+
     def follow(self, api: KubeApi) -> None:
         """List and watch until the process ends, also while the server is unavailable."""
         retry = Retry(_log.warning, _LONGEST_PAUSE_SECONDS)
@@ -80,7 +83,9 @@ class ListWatch:
                     retry.forget()
             except ApiError as error:
                 pause = retry.after(f"{self._what}: {error}; what is kept stays")
-                if error.status not in _PASSING:
+                if error.status in _PASSING:
+                    self.failed()
+                else:
                     forgotten, self._version = self._version, ""
                     if forgotten and time.monotonic() - self._listed_at > _LIST_SECONDS:
                         continue

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 
 from contract.agent.test_device_plugin import CORE
 from support.cluster_api import KubeApi
@@ -99,6 +101,33 @@ def test_the_node_is_labelled_with_its_gpus(node: AgentNode) -> None:
     finally:
         agent.end()
         api.stop()
+
+
+def test_agent_that_ends_leaves_a_node_without_usable_gpus(node: AgentNode) -> None:
+    api = KubeApi()
+    api.start()
+    path = api.kubeconfig(str(node.gpu.root.parent / "kubeconfig"))
+    agent = Agent([*_words(node), "--kubeconfig", path, "--node-name", "node-1"])
+    try:
+        until(lambda: _unhealthy(api) == [None, None])
+        agent.end()
+        assert _unhealthy(api) == ["the node agent has ended"] * 2
+        agent = Agent([*_words(node), "--kubeconfig", path, "--node-name", "node-1"])
+        until(lambda: _unhealthy(api) == [None, None])
+        api.refuse = 503
+        began = time.monotonic()
+    finally:
+        agent.end()
+        api.stop()
+    # An API server that is away does not hold up the end for longer than this.
+    assert time.monotonic() - began < 15
+    assert _unhealthy(api) == [None, None]
+
+
+def _unhealthy(api: KubeApi) -> list[str | None]:
+    """Of each GPU that the node object has, why it is unhealthy."""
+    text = api.nodes.get("node-1", {}).get("vcuda.io/node-gpus", '{"gpus": []}')
+    return [each.get("unhealthy") for each in json.loads(text)["gpus"]]
 
 
 def _words(node: AgentNode) -> list[str]:

@@ -132,7 +132,7 @@ def test_the_extender_asks_its_scheduler_for_a_certificate() -> None:
     extender = spec["containers"][0]
     tls = ["--tls-cert", "--tls-key", "--tls-client-ca"]
     words = [word.partition("=")[0] for word in extender["command"]]
-    assert words == [EXTENDER, "--listen", "--quota-config", *tls]
+    assert words == [EXTENDER, "--listen", "--restart-after-outage", "--quota-config", *tls]
     assert extender["command"][1] == "--listen=127.0.0.1:3456"
     kinds = {each["kind"] for each in found if each["metadata"]["name"] == EXTENDER}
     assert "Service" not in kinds

@@ -118,7 +118,7 @@ def test_kube_scheduler_knows_every_resource_that_is_offered() -> None:
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": {
-            "leaderElect": True,
+            "leaderElect": False,
             "resourceName": "vcuda-scheduler",
             "resourceNamespace": "vcuda",
         },

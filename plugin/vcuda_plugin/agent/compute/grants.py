@@ -4,6 +4,7 @@ limits pages.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import threading
@@ -29,6 +30,8 @@ SAMPLING_PART = 0.003
 LONGEST_SECONDS = 0.3
 # Pace if no grant can change: how late a new container is found, which has its guarantee meanwhile.
 NO_GRANTS_SECONDS = 0.5
+# How often an arbiter beside another checks whether that one has ended.
+_PLACE_SECONDS = 0.1
 # How long the end waits for another writer of the pages.
 _END_SECONDS = 1.0
 
@@ -36,13 +39,22 @@ _END_SECONDS = 1.0
 class Arbiter:
     """The node's only arbiter, as a context manager; its end restores all reserved rates.
 
-    sampled_at: time.monotonic() of its last sample.
+    beside: while another arbiter runs here, wait for its end in `take_place`.
+    is_only: whether this arbiter has its place. sampled_at: time.monotonic() of its last sample.
 
     Raises VcudaError: another arbiter runs here. After a kill its grants expire (LEASE_NS).
     """
 
-    def __init__(self, state_dir: str) -> None:
-        self._lock = _only_one(state_dir)
+    def __init__(self, state_dir: str, beside: bool = False) -> None:
+        self._lock = _lock_of(state_dir)
+        self.is_only = self._try_lock()
+        if not self.is_only and not beside:
+            os.close(self._lock)
+            raise VcudaError(
+                "another arbiter grants here",
+                _path_of(state_dir),
+                "find it with 'fuser' and end it",
+            )
         self._node = Node(state_dir)
         self.sampled_at = time.monotonic()
 
@@ -50,8 +62,22 @@ class Arbiter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._node.close()
+        if self.is_only:
+            self._node.close()
         os.close(self._lock)
+
+    async def take_place(self) -> None:
+        """Wait until no other arbiter runs here; it is then this one's place."""
+        while not self.is_only:
+            await asyncio.sleep(_PLACE_SECONDS)
+            self.is_only = self._try_lock()
+
+    def _try_lock(self) -> bool:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def run(self, over: threading.Lock) -> None:
         """Sample until `over` is released. In a thread, which costs a third of waking an event
@@ -223,20 +249,16 @@ class Node:
             self._by_gpu = None
 
 
-def _only_one(state_dir: str) -> int:
+def _lock_of(state_dir: str) -> int:
     """The descriptor of the arbiter's lock; closing it releases the lock. Raises VcudaError."""
-    path = state_dir + "/arbiter.lock"
+    path = _path_of(state_dir)
     try:
         os.makedirs(state_dir, 0o755, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         what = f"cannot be opened: {error.strerror}"
         raise VcudaError(what, path, "run as root, or set state-dir") from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        raise VcudaError(
-            "another arbiter grants here", path, "find it with 'fuser' and end it"
-        ) from None
-    return fd
+
+
+def _path_of(state_dir: str) -> str:
+    return state_dir + "/arbiter.lock"

@@ -22,6 +22,9 @@ _LONGEST_PAUSE_SECONDS = 300
 # Send nothing more to a process that leaves so many bytes unread.
 _MOST_UNREAD = 4 << 20
 
+_NOTHING_MISSING = NO_GPU + b"\n"
+_WAITS = NO_GPU + b"not registered yet beside the running agent\n"
+
 _log = logging.getLogger(__name__)
 
 
@@ -42,11 +45,12 @@ def _create_folder(state_dir: str) -> None:
 class HttpChild:
     """The HTTP process as the agent sees it: starts it, restarts it, sends it lines.
 
-    node: the node's name, as it stands in the metrics.
+    node: the node's name, as it stands in the metrics. waits: whether the agent waits for
+    its registration beside another one, so that /readyz is not ready, until `end_wait`.
     """
 
-    def __init__(self, settings: Config, node: str) -> None:
-        self._settings, self._node = settings, node
+    def __init__(self, settings: Config, node: str, waits: bool = False) -> None:
+        self._settings, self._node, self._waits = settings, node, waits
         self._gpus = b""
         self._missing = b""
         self._stdin: asyncio.WriteTransport | None = None
@@ -58,10 +62,14 @@ class HttpChild:
         self._gpus = gpus.dump().encode() + b"\n"
         self._send(self._gpus)
 
+    def end_wait(self) -> None:
+        self._waits = False
+        self._send_missing()
+
     def send_missing(self, why: str) -> None:
         """Send the reason why no GPU is found; "" once one is found."""
         self._missing = NO_GPU + why.replace("\n", " ").encode(errors="replace") + b"\n"
-        self._send(self._missing)
+        self._send_missing()
 
     async def run(self) -> None:
         """Run the process forever; double the pause before each restart until one has served."""
@@ -77,7 +85,7 @@ class HttpChild:
                 if await output.readline():
                     pause = _PAUSE_SECONDS
                     self._send(self._gpus)
-                    self._send(self._missing)
+                    self._send_missing()
                     await self._beat(process)
                 self._stdin = None
             _log.warning("%s: not served; trying again in %d s", self._settings.listen, pause)
@@ -92,6 +100,9 @@ class HttpChild:
                 await asyncio.wait_for(process.wait(), _BEAT_SECONDS)
             except asyncio.TimeoutError:
                 pass
+
+    def _send_missing(self) -> None:
+        self._send(_WAITS if self._waits else self._missing or _NOTHING_MISSING)
 
     def _send(self, line: bytes) -> None:
         stdin = self._stdin

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
+import socket
 import time
 from typing import Any
 
@@ -19,7 +21,7 @@ from .device_plugin import DevicePlugin
 PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
 CHECK_SECONDS = 1.0
 # A kubelet opens its device stream right after a registration and never reopens it by itself:
-# without a stream for this time, register again.
+# without a stream for this time, register again. At once where a stream was open and has ended.
 WATCH_SECONDS = 10.0
 _REGISTER_SECONDS = 10.0
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -32,16 +34,29 @@ _log = logging.getLogger(__name__)
 
 
 class Registration:
-    """Serves `plugin` at <folder>/<kind>.sock under the resource's name."""
+    """Serves `plugin` at <folder>/<kind>.sock under the resource's name.
 
-    def __init__(self, folder: str, resource: str, plugin: DevicePlugin) -> None:
+    beside: another agent may serve there; then use another name and leave that socket alone. When
+    an agent that served the other name has ended, register again: the kubelet may call that one.
+    """
+
+    def __init__(
+        self, folder: str, resource: str, plugin: DevicePlugin, beside: bool = False
+    ) -> None:
         self._folder, self._resource, self._plugin = folder, resource, plugin
-        self._endpoint = f"vcuda-{plugin.kind.removeprefix('vcuda-')}.sock"
-        self._path = f"{folder}/{self._endpoint}"
+        kind = f"vcuda-{plugin.kind.removeprefix('vcuda-')}"
+        self._endpoint, other = f"{kind}.sock", f"{kind}-2.sock"
+        if beside and _is_served(f"{folder}/{self._endpoint}"):
+            self._endpoint, other = other, self._endpoint
+        self._path, self._other = f"{folder}/{self._endpoint}", f"{folder}/{other}"
+        self._beside = beside
+        self._other_checks = 0  # until the end of the agent there counts
+        self._none = f"{kind}-none.sock"
         self._server: Any = None
         self._inode = 0
         self._kubelet: tuple[int, ...] = ()
         self._watched_at = 0.0
+        self._was_watched = False
         self._complaint = ""
         self._waits = False
 
@@ -51,6 +66,7 @@ class Registration:
         pause, again_at = CHECK_SECONDS, 0.0
         try:
             while True:
+                self._check_other()
                 kubelet = _identity(f"{self._folder}/{api.KUBELET_SOCKET}")
                 # Retry a kubelet that refused after growing pauses, a new kubelet at once.
                 if kubelet != failed or time.monotonic() >= again_at:
@@ -82,19 +98,60 @@ class Registration:
         self._waits = False
         now = time.monotonic()
         if self._plugin.streams:
-            self._watched_at = now
+            self._watched_at, self._was_watched = now, True
         deserted = now - self._watched_at > WATCH_SECONDS
+        deserted |= self._was_watched and not self._plugin.streams
         # A kubelet that starts removes every socket in its folder.
         served = self._server is not None and self._is_ours()
         if served and kubelet == self._kubelet and not deserted:
             return True
         if not served:
             await self._listen()
-        if not await self._register(kubelet):
+            if self._beside:
+                # Be seen by the running agent before the kubelet calls this one instead.
+                await asyncio.sleep(2 * CHECK_SECONDS)
+        if not await self._register(kubelet, self._endpoint):
             return False
-        self._kubelet, self._watched_at = kubelet, time.monotonic()
+        self._kubelet, self._watched_at, self._was_watched = kubelet, time.monotonic(), False
         _log.info("%s: registered as %s", self._endpoint, self._resource)
         return True
+
+    async def detach(self) -> None:
+        """Once registered, make the kubelet independent of the agent that registered before.
+
+        See hand_over.py.
+        """
+        while not (self._kubelet and self._plugin.streams):
+            await asyncio.sleep(_SOCKET_CHECK_SECONDS)
+        nothing = grpc.aio.server()
+        path = f"{self._folder}/{self._none}"
+        if not nothing.add_insecure_port(f"unix:{path}"):
+            raise VcudaError("cannot listen", path, "run as root, with a shorter folder")
+        await nothing.start()
+        try:
+            await self._register(self._kubelet, self._none)
+            _log.warning("%s: the kubelet accepted a plugin without calls", self._none)
+        except grpc.aio.AioRpcError:
+            pass  # as intended
+        finally:
+            await nothing.stop(None)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+    @property
+    def has_successor(self) -> bool:
+        """Whether another agent serves the other name."""
+        return _is_served(self._other)
+
+    def _check_other(self) -> None:
+        """Register again once another agent's socket has not been served for two checks: by then
+        the kubelet has noticed the end of its stream."""
+        if _is_served(self._other):
+            self._other_checks = 2
+        elif self._other_checks:
+            self._other_checks -= 1
+            if not self._other_checks:
+                self._kubelet = ()
 
     def _is_same(self, kubelet: tuple[int, ...]) -> bool:
         """Whether neither our socket nor the kubelet's was replaced since."""
@@ -121,11 +178,11 @@ class Registration:
         self._inode = os.stat(beside).st_ino
         os.rename(beside, self._path)
 
-    async def _register(self, kubelet: tuple[int, ...]) -> bool:
+    async def _register(self, kubelet: tuple[int, ...], endpoint: str) -> bool:
         """Whether both sockets stayed the same; an interrupted registration is cancelled."""
         request = api.message("RegisterRequest")(
             version=api.VERSION,
-            endpoint=self._endpoint,
+            endpoint=endpoint,
             resource_name=self._resource,
             options=self._plugin.options(),
         )
@@ -174,6 +231,12 @@ class Registration:
 
 async def _answer_of(call: Any) -> None:
     await call
+
+
+def _is_served(path: str) -> bool:
+    """Whether a process listens at this socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as asking:
+        return asking.connect_ex(path) in (0, errno.EAGAIN)
 
 
 def _identity(path: str) -> tuple[int, ...]:

@@ -1,4 +1,7 @@
-"""Write this node's GPUs on the node object: an annotation for the scheduler, and labels."""
+"""Write this node's GPUs on the node object: an annotation for the scheduler, and labels.
+
+Each time they are written, a line WRITTEN goes to standard output.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from vcuda_oci.model.errors import VcudaError
 from ...kube.api import ApiError, KubeApi
 from ...kube.retry import Retry
 
+WRITTEN = "written"
 # A node that was deleted and joined again has lost its annotations.
 _AGAIN_SECONDS = 300.0
 
@@ -39,6 +43,7 @@ def run(kubeconfig: str, node: str, source: int) -> None:
         try:
             patch = {"metadata": json.loads(line)}
             KubeApi(kubeconfig, names.AGENT_PROGRAM).merge(f"/api/v1/nodes/{node}", patch)
+            print(WRITTEN, flush=True)
             retry.forget()
             pause = _AGAIN_SECONDS
         except (ApiError, VcudaError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import importlib.util
 import json
 import logging
@@ -21,11 +22,15 @@ from ...kube.node_gpus import NodeGpus
 from ..gpus.inventory import Inventory
 from ..kubelet import resources
 from ..process import child
+from . import node_metadata
 
 # A pod that is admitted before its decision is known may get another GPU than the scheduler chose;
 # but an unreachable API must not delay the node for long.
 _KNOWN_SECONDS = 5
 _PAUSE_SECONDS = 2
+_END_SECONDS = 2
+_ENDED = "the node agent has ended"
+_WRITTEN = node_metadata.WRITTEN.encode()
 MODULE = "vcuda_plugin.agent.pods.pod_watch"
 
 _log = logging.getLogger(__name__)
@@ -54,6 +59,9 @@ class Cluster:
         self._known = asyncio.Event()
         self._process: child.Child | None = None
         self._metadata = ""
+        self._node_gpus: NodeGpus | None = None
+        self._labels: dict[str, str | None] = {}
+        self._written = asyncio.Event()
         self.is_there = is_there(settings, kubeconfig)
         if self.is_there and importlib.util.find_spec("kubernetes") is None:
             hint = f'{dependencies.hint(["kubernetes"])}, or set kubernetes = "no"'
@@ -78,8 +86,9 @@ class Cluster:
             watch = child.running(MODULE, *arguments)
             async with watch as (self._process, reports):
                 self._write()
-                while await reports.readline():
-                    self._known.set()
+                while line := await reports.readline():
+                    event = self._written if line.strip() == _WRITTEN else self._known
+                    event.set()
                 await self._process.wait()
             self._process = None
             _log.warning("pods of node %s: the watch has ended; starting it again", self.node_name)
@@ -92,15 +101,28 @@ class Cluster:
 
     def publish(self, seen: Inventory, labels: dict[str, str | None]) -> None:
         """Set the GPUs and labels to write on the node object. A label with None is removed."""
-        node_gpus = NodeGpus(
-            seen.gpus,
-            seen.numa,
-            seen.unhealthy,
-            getattr(seen, "distances", None),
-            self._overcommit,
+        distances = getattr(seen, "distances", None)
+        self._node_gpus = NodeGpus(
+            seen.gpus, seen.numa, seen.unhealthy, distances, self._overcommit
         )
-        metadata = {"annotations": {names.ANNOTATION_NODE_GPUS: node_gpus.dump()}, "labels": labels}
-        self._metadata = json.dumps(metadata)
+        self._labels = labels
+        self._put(self._node_gpus)
+
+    async def publish_end(self) -> None:
+        """Write on the node that no GPU can be had, since the kubelet rejects pods once this agent
+        has ended; wait until that is written, at most _END_SECONDS.
+        """
+        if self._process is None or self._node_gpus is None:
+            return
+        unhealthy = {gpu.uuid: _ENDED for gpu in self._node_gpus.gpus}
+        self._written.clear()
+        self._put(dataclasses.replace(self._node_gpus, unhealthy=unhealthy))
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._written.wait(), _END_SECONDS)
+
+    def _put(self, node_gpus: NodeGpus) -> None:
+        annotations = {names.ANNOTATION_NODE_GPUS: node_gpus.dump()}
+        self._metadata = json.dumps({"annotations": annotations, "labels": self._labels})
         self._write()
 
     def _write(self) -> None:

@@ -26,9 +26,14 @@ _PAGE = 500
 _log = logging.getLogger(__name__)
 
 
+def _nothing() -> None:
+    pass
+
+
 class Follower(ListWatch):
     """One kind of object. key: the metadata field that `drop` and `keep` get.
 
+    on_failure: called when the API server did not answer.
     put, drop: take an existing or a removed object. keep: takes the keys of a complete list, and
     when the list began (monotonic). synced: set once the first list is complete.
     """
@@ -50,6 +55,10 @@ class Follower(ListWatch):
         self._put, self._drop, self._keep = put, drop, keep
         self._found: set[str] = set()
         self.synced = threading.Event()
+        self.on_failure: Callable[[], None] = _nothing
+
+    def failed(self) -> None:
+        self.on_failure()
 
     def start(self) -> None:
         """Follow in a daemon thread; the process exits if the thread fails."""

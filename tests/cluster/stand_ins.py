@@ -1,0 +1,39 @@
+"""A post-renderer of helm: let the host's programs stand in for the images of the chart.
+
+Reads manifests from standard input and writes them with mounts and a PATH added to every container.
+Nothing else of them changes. Arguments: the PATH, then the folders to mount.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import yaml
+
+
+def add_mounts(pod: dict[str, Any], path: str, folders: list[str]) -> None:
+    volumes = [
+        {"name": f"stand-in-{n}", "hostPath": {"path": folder}} for n, folder in enumerate(folders)
+    ]
+    mounts = [
+        {"name": f"stand-in-{n}", "mountPath": folder, "readOnly": True}
+        for n, folder in enumerate(folders)
+    ]
+    pod["volumes"] = [*pod.get("volumes", []), *volumes]
+    for container in [*pod.get("initContainers", []), *pod["containers"]]:
+        container["env"] = [*container.get("env", []), {"name": "PATH", "value": path}]
+        container["volumeMounts"] = [*mounts, *container.get("volumeMounts", [])]
+
+
+def main() -> None:
+    path, *folders = sys.argv[1:]
+    documents = [each for each in yaml.safe_load_all(sys.stdin) if each]
+    for document in documents:
+        if document["kind"] in ("DaemonSet", "Deployment"):
+            add_mounts(document["spec"]["template"]["spec"], path, folders)
+    yaml.safe_dump_all(documents, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""The node agent goes and comes while pods are created: none is rejected."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+
+from cluster.chart import NAMESPACE
+from cluster.node import AGENT, CORE, Node
+from support.product import MEMORY_UNIT
+
+PODS = 60
+# The kubelet's line, at -v=2, when a resource's devices become unhealthy: it rejects pods from then
+# on.
+UNHEALTHY = "Endpoint became unhealthy"
+
+
+def create_pods_until_rolled_out(node: Node) -> list[str]:
+    """Pods in a row, from before the rollout begins to after its end."""
+    names = []
+    node.kubectl("rollout", "restart", AGENT, "--namespace", NAMESPACE)
+    for number in itertools.count():
+        names.append(f"row-{number}")
+        node.run(names[-1], 1, 1, ["true"], restart="Never")
+        if number >= PODS:
+            break
+        time.sleep(0.2)
+    node.wait_rollout(AGENT)
+    return names
+
+
+def test_rollout_of_the_agent_rejects_no_pod(node: Node) -> None:
+    node.run("before", 30, 4)
+    node.wait_running("before")
+    (former,) = node.agent_pids()
+    unhealthy = node.kubelet.log().count(UNHEALTHY)
+    names = create_pods_until_rolled_out(node)
+    assert former not in node.agent_pids()
+    node.wait(
+        lambda: all(node.phase(name) in ("Succeeded", "Failed") for name in names), "the row's end"
+    )
+    assert {name: node.phase(name) for name in names} == dict.fromkeys(names, "Succeeded")
+    assert node.held() == {"before": (30, 4 * MEMORY_UNIT)}
+    assert node.kubelet.log().count(UNHEALTHY) == unhealthy
+    # The new agent's own end is noticed too.
+    node.kill_agent()
+    node.wait(lambda: node.kubelet.log().count(UNHEALTHY) == unhealthy + 2, "the kubelet's notice")
+    node.wait(lambda: node.allocatable(CORE) == 200, "the agent's GPUs")
+
+
+def move_agent(node: Node, selector: dict[str, str | None]) -> None:
+    patch = {"spec": {"template": {"spec": {"nodeSelector": selector}}}}
+    words = ("--namespace", NAMESPACE, "--patch", json.dumps(patch))
+    node.kubectl("patch", AGENT, *words)
+
+
+def test_node_whose_agent_has_ended_gets_no_pod_until_it_is_back(node: Node) -> None:
+    names = [f"row-{number}" for number in range(5)]
+    move_agent(node, {"none": "such"})
+    try:
+        node.wait(lambda: node.agent_pids() == [], "the agent's end")
+        for name in names:
+            node.run(name, 1, 1, ["true"], restart="Never")
+        node.wait(lambda: node.events(names[-1], "FailedScheduling") != [], "the last's refusal")
+        assert [node.phase(name) for name in names] == ["Pending"] * 5
+        assert "every GPU is unhealthy: the node agent has ended" in str(
+            [node.events(name, "FailedScheduling") for name in names]
+        )
+    finally:
+        move_agent(node, {"none": None})
+    node.wait(
+        lambda: all(node.phase(name) in ("Succeeded", "Failed") for name in names), "the row's end"
+    )
+    assert [node.phase(name) for name in names] == ["Succeeded"] * 5
