@@ -27,8 +27,8 @@
 #define FEW 4
 #define PASSES_A_TURN 40
 #define SHORTEST_TURN_NS (MS / 2)
-/* A turn begins when there is enough for one of TURN_NS, so that passing turns costs little; a small
-   share does not wait longer for it than this.  */
+/* A turn begins when there is enough for one of TURN_NS, so that passing turns costs little; a
+   small share does not wait longer for it than this.  */
 #define LEAST_SPAN_NS (200 * MS)
 /* The budgets of claimants that all want are kept below what they earn in this time: enough for
    whole turns of sixteen.  */
@@ -44,10 +44,10 @@ struct claimant
   uint32_t rate_ppm; /* its part of the GPU's time */
   bool fixed;        /* and never more of it, also where no other wants the GPU */
   int64_t budget_ns;
-  int64_t turn_ns; /* how long its turns are */
+  int64_t turn_ns;  /* how long its turns are */
   int64_t since_ns; /* since its last turn */
-  bool wants;      /* waits for a turn */
-  bool holds;      /* has the turn, and pays for it */
+  bool wants;       /* waits for a turn */
+  bool holds;       /* has the turn, and pays for it */
 };
 
 /* How long a turn of one of COUNT claimants is, where a pass loses PASS_NS.  */

@@ -22,7 +22,7 @@ struct tenant
   bool readable; /* its usage page could be read */
   bool rang;     /* since the reading before */
   bool busy;
-  bool allowed; /* its queue may hold work: since its last turn it was not found idle */
+  bool allowed;           /* its queue may hold work: since its last turn it was not found idle */
   uint32_t word;          /* as written to its limits page */
   uint64_t lease_ns;      /* likewise */
   uint32_t open_word;     /* the last OPEN word */
@@ -36,7 +36,7 @@ struct tenant
   /* Totals. It waits for its share while no container has the GPU and its own budget is used up,
      otherwise for its turn. Lost is what of its turns it left the GPU idle, by its own page.  */
   uint64_t held_ns, waited_ns, waited_for_share_ns, lost_ns;
-  uint64_t pass_ns; /* usually lost of a turn that it used to the end */
+  uint64_t pass_ns;                          /* usually lost of a turn that it used to the end */
   uint64_t granted_held_ns, granted_busy_ns; /* held_ns and signals.busy_ns at its last grant */
 };
 
