@@ -55,6 +55,7 @@ keep_turns (void *argument)
     }
   /* The last container is alone for good.  */
   gpu->holder = NULL;
+  gpu->together = false;
   if (gpu->count)
     tenant_leave (gpu->tenants[0]);
   gpu->has_thread = false;

@@ -18,6 +18,7 @@
 #define SHORTEST_DISTRUST_NS (5000 * MS)
 #define LONGEST_DISTRUST_NS (60000 * MS)
 #define CHECK_NS (2 * MS)
+#define RECENT_NS (5 * MS)
 #define LONG_QUERY_NS (MS / 2)
 #define LEASE_NS (500 * MS)
 /* A bell may ring two thousand times a second, after a burst of forty.  */
@@ -120,6 +121,12 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
     tenant->idle_ns = tenant->busy || tenant->claim.wants ? 0 : now;
 }
 
+bool
+tenant_is_recent (const struct tenant *tenant, uint64_t now)
+{
+  return tenant->active_ns && now - tenant->active_ns < RECENT_NS;
+}
+
 void
 tenant_woke (struct tenant *tenant)
 {
@@ -169,10 +176,31 @@ tenant_write_word (struct tenant *tenant, uint32_t state, uint64_t until_ns)
 }
 
 void
+tenant_open (struct tenant *tenant)
+{
+  tenant->blocks_ns = 0;
+  tenant->claim.since_ns = 0;
+  tenant_write_word (tenant, VCUDA_TURN_OPEN, (uint64_t) tenant->claim.budget_ns);
+  tenant->open_word = tenant->word;
+  tenant_publish (tenant);
+}
+
+void
+tenant_take_over_bucket (struct tenant *tenant, uint64_t now)
+{
+  /* Where no thread took the budget over, the bucket holds something older.  */
+  if (tenant->signals.turn_taken != tenant->open_word)
+    return;
+  int64_t since = (int64_t) (now - tenant->signals.filled_ns);
+  queue_take_over (&tenant->claim, tenant->signals.bucket_ns, since);
+}
+
+void
 tenant_leave (struct tenant *tenant)
 {
   tenant_write_word (tenant, VCUDA_TURN_NONE, 0);
   tenant->blocks_ns = tenant->idle_ns = tenant->active_ns = 0;
+  tenant->joined = false;
   tenant->read_ns = 0; /* the next reading is a first one */
 }
 

@@ -36,9 +36,18 @@ struct tenant
   /* Totals. It waits for its share while no container has the GPU and its own budget is used up,
      otherwise for its turn. Lost is what of its turns it left the GPU idle, by its own page.  */
   uint64_t held_ns, waited_ns, waited_for_share_ns, lost_ns;
-  uint64_t pass_ns;                          /* usually lost of a turn that it used to the end */
+  uint64_t pass_ns;        /* usually lost of a turn that it used to the end */
+  uint64_t used_ns, of_ns; /* how much it uses the GPU of how much time, weighted by age */
+  uint64_t turn_ended_ns;
+  unsigned yielded;                          /* turns in a row that it gave on before their end */
+  bool joined;                               /* it uses the GPU together with others */
+  uint32_t checked_begun;                    /* as signals.work_begun at the last check of these */
+  uint64_t checked_busy_ns;                  /* likewise */
   uint64_t granted_held_ns, granted_busy_ns; /* held_ns and signals.busy_ns at its last grant */
 };
+
+/* Whether it was active so recently that it will be so again.  */
+bool tenant_is_recent (const struct tenant *tenant, uint64_t now);
 
 /* Reads what its processes say. LIVE: find out which of them have ended.  */
 void tenant_read (struct tenant *tenant, uint64_t now, bool live);
@@ -61,6 +70,12 @@ bool tenant_has_stopped (const struct tenant *tenant);
 /* Writes enum vcuda_turn STATE, and wakes its threads where they have to know it. UNTIL_NS:
    turn_until_ns of VCUDA_TURN_HELD and VCUDA_TURN_OPEN.  */
 void tenant_write_word (struct tenant *tenant, uint32_t state, uint64_t until_ns);
+
+/* Lets it use the GPU by its own bucket, which takes over its budget.  */
+void tenant_open (struct tenant *tenant);
+
+/* After that: the budget takes the bucket over.  */
+void tenant_take_over_bucket (struct tenant *tenant, uint64_t now);
 
 /* It takes part in turns no more, for now: its bucket pays, and nothing of its past counts later.
  */

@@ -18,12 +18,11 @@
 
 #include "bells.h"
 #include "figures.h"
+#include "together.h"
 
 /* A program that began its work more often in a turn has left the GPU idle in between.  */
 #define MOST_BEGUN 8
 #define GRACE_NS (MS / 5)
-/* A container that was active so recently will be so again: go on with turns.  */
-#define RECENT_NS (5 * MS)
 /* A live holder ends its turn itself; check it this long after the end of the turn.  */
 #define LATE_NS (MS / 2)
 #define CHECK_NS (9 * MS / 2)
@@ -32,19 +31,13 @@
 #define FIGURES_NS (200 * MS)
 #define LAST_FIGURES_NS (10 * MS)
 
-static bool
-is_recent (const struct tenant *tenant, uint64_t now)
-{
-  return tenant->active_ns && now - tenant->active_ns < RECENT_NS;
-}
-
 static void
 set_turns (struct gpu *gpu, uint64_t now)
 {
   int recent = 0;
   uint64_t pass_ns = 0;
   for (int i = 0; i < gpu->count; i++)
-    if (is_recent (gpu->tenants[i], now))
+    if (tenant_is_recent (gpu->tenants[i], now))
       {
         recent++;
         /* By a false page it is too much, and turns are LONGEST_TURN_NS.  */
@@ -67,7 +60,7 @@ static bool
 others_are_recent (const struct gpu *gpu, const struct tenant *tenant, uint64_t now)
 {
   for (int i = 0; i < gpu->count; i++)
-    if (gpu->tenants[i] != tenant && is_recent (gpu->tenants[i], now))
+    if (gpu->tenants[i] != tenant && tenant_is_recent (gpu->tenants[i], now))
       return true;
   return false;
 }
@@ -118,7 +111,7 @@ begin_turn (struct tenant *tenant)
 /* Counts what of the turn the holder did not work. Its page can make that more or less, and never
    more than the turn.  */
 static void
-end_turn (struct gpu *gpu)
+end_turn (struct gpu *gpu, uint64_t now)
 {
   struct tenant *holder = gpu->holder;
   uint64_t held = holder->held_ns - holder->granted_held_ns;
@@ -129,6 +122,8 @@ end_turn (struct gpu *gpu)
   if (holder->claim.wants && holder->signals.work_begun - holder->granted_begun <= MOST_BEGUN)
     holder->pass_ns = holder->pass_ns - holder->pass_ns / 4 + lost / 4;
   gpu->lost_ns += lost;
+  if (gpu->pays)
+    together_note_turn (holder, held, worked, gpu->yields, now);
   begin_turn (holder);
 }
 
@@ -146,7 +141,7 @@ give_turn (struct gpu *gpu, struct tenant *tenant, uint64_t now)
   if (gpu->holder != tenant)
     begin_turn (tenant);
   gpu->holder = tenant;
-  gpu->open = gpu->revoked = false;
+  gpu->open = gpu->revoked = gpu->yields = false;
   gpu->pays = true;
   gpu->until_ns = now + (uint64_t) queue_turn_ns (&tenant->claim);
   tenant->idle_ns = tenant->blocks_ns = 0;
@@ -156,28 +151,14 @@ give_turn (struct gpu *gpu, struct tenant *tenant, uint64_t now)
 }
 
 static void
-open_gpu (struct gpu *gpu, struct tenant *tenant)
+open_gpu (struct gpu *gpu, struct tenant *tenant, uint64_t now)
 {
   if (gpu->holder == tenant)
-    end_turn (gpu);
+    end_turn (gpu, now);
   gpu->holder = tenant;
   gpu->open = true;
   gpu->revoked = gpu->pays = false;
-  tenant->blocks_ns = 0;
-  tenant->claim.since_ns = 0;
-  tenant_write_word (tenant, VCUDA_TURN_OPEN, (uint64_t) tenant->claim.budget_ns);
-  tenant->open_word = tenant->word;
-  tenant_publish (tenant);
-}
-
-static void
-take_over_bucket (struct tenant *tenant, uint64_t now)
-{
-  /* Where no thread took the budget over, the bucket holds something older.  */
-  if (tenant->signals.turn_taken != tenant->open_word)
-    return;
-  int64_t since = (int64_t) (now - tenant->signals.filled_ns);
-  queue_take_over (&tenant->claim, tenant->signals.bucket_ns, since);
+  tenant_open (tenant);
 }
 
 static bool
@@ -201,6 +182,7 @@ judge_holder (struct gpu *gpu, uint64_t now)
     }
   if (wanted && has_yielded (holder, now))
     {
+      gpu->yields = true;
       revoke_turn (gpu);
       return;
     }
@@ -208,7 +190,7 @@ judge_holder (struct gpu *gpu, uint64_t now)
     return;
   /* What a turn began, its budget pays to the end.  */
   if (!wanted && !others_are_recent (gpu, holder, now) && !holder->busy)
-    open_gpu (gpu, holder);
+    open_gpu (gpu, holder, now);
   else if (!others_are_ready (gpu) && queue_is_ready (&holder->claim))
     give_turn (gpu, holder, now);
   else
@@ -245,9 +227,11 @@ grant (struct gpu *gpu, uint64_t now)
     }
   if (wanting == 1 && queue_may_be_alone (&only->claim) && !others_are_recent (gpu, only, now))
     {
-      open_gpu (gpu, only);
+      open_gpu (gpu, only, now);
       return;
     }
+  if (together_begins (gpu, now))
+    return;
   int next = queue_next (claimants, gpu->count);
   if (next >= 0)
     give_turn (gpu, gpu->tenants[next], now);
@@ -288,7 +272,9 @@ next_poll (const struct gpu *gpu, uint64_t now)
       next = then < next ? then : next;
     }
   uint64_t then = UINT64_MAX;
-  if (gpu->holder && !gpu->open && !gpu->revoked)
+  if (gpu->together)
+    then = together_check_ns (gpu);
+  else if (gpu->holder && !gpu->open && !gpu->revoked)
     {
       uint64_t check = now + CHECK_NS, late = gpu->until_ns + LATE_NS;
       then = late > now && late < check ? late : check;
@@ -314,6 +300,8 @@ turns_poll (struct gpu *gpu, bool timed)
   for (int i = 0; i < gpu->count; i++)
     tenant_read (gpu->tenants[i], now, timed || gpu->tenants[i]->blocks_ns);
   set_turns (gpu, now);
+  if (gpu->together)
+    together_judge (gpu, now);
   if (gpu->holder && !gpu->revoked)
     judge_holder (gpu, now);
   if (gpu->holder && gpu->revoked)
@@ -323,14 +311,14 @@ turns_poll (struct gpu *gpu, bool timed)
       tenant_blocks (gpu->holder, now);
       if (!gpu->holder->busy)
         {
-          end_turn (gpu);
+          end_turn (gpu, now);
           if (!gpu->pays)
-            take_over_bucket (gpu->holder, now);
+            tenant_take_over_bucket (gpu->holder, now);
           tenant_publish (gpu->holder);
           gpu->holder = NULL;
         }
     }
-  if (!gpu->holder && !is_blocked (gpu, now))
+  if (!gpu->holder && !gpu->together && !is_blocked (gpu, now))
     grant (gpu, now);
   if (is_contended (gpu))
     for (int i = 0; i < gpu->count; i++)

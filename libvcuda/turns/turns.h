@@ -17,9 +17,13 @@ struct gpu
   struct tenant **tenants;
   int count;
   struct tenant *holder;
-  bool open;    /* the holder is alone */
-  bool revoked; /* the holder's word is WAIT, and its queue drains */
-  bool pays;    /* the holder has a turn, and did not begin its work alone */
+  bool open;                         /* the holder is alone */
+  bool revoked;                      /* the holder's word is WAIT, and its queue drains */
+  bool pays;                         /* the holder has a turn, and did not begin its work alone */
+  bool yields;                       /* it gave its turn on */
+  bool together;                     /* those that have joined use it without turns */
+  uint64_t together_ns, checked_ns;  /* since when; when that was last checked */
+  uint64_t apart_ns, apart_until_ns; /* not again before; and how long that was */
   uint64_t until_ns;
   uint64_t passed_ns; /* until when time is accounted for */
   uint64_t lost_ns;   /* of all its tenants, ended ones too */

@@ -1,0 +1,158 @@
+/* Containers that use one GPU at the same time, without turns.
+
+   Programs that use little of a GPU, in pieces that are short beside their pauses, lose more by
+   waiting for turns than by time slices of the driver. Where none of those that use the GPU has a
+   fixed share, and they need no more than MOST_DEMAND_PERCENT of it, the words of all are OPEN.
+   Each goes by its own bucket then.
+
+   It ends when one of them keeps its queue filled, when their work, as their event pairs measure
+   it, fills the GPU, or when a container wants the GPU that does not fit in. Event pairs contain
+   the slices of the others, so what is measured is too much rather than too little: a container
+   that hides its work shows in the figures of the others.  */
+
+#include "together.h"
+
+/* So many turns in a row that a container gave on before their end.  */
+#define FEWEST_YIELDED 16
+#define MOST_DEMAND_PERCENT 60
+#define MOST_MEASURED_PERCENT 80
+#define CHECK_NS (20 * MS)
+/* After it has failed, turns for so long; each further time twice as long, until it has lasted.  */
+#define SHORTEST_APART_NS (100 * MS)
+#define LONGEST_APART_NS (10000 * MS)
+#define LASTED_NS (2000 * MS)
+
+void
+together_note_turn (struct tenant *tenant, uint64_t held_ns, uint64_t worked_ns, bool yielded,
+                    uint64_t now)
+{
+  uint64_t since = now - tenant->turn_ended_ns;
+  /* After a pause the time before counts little.  */
+  since = since < 100 * held_ns ? since : 100 * held_ns;
+  tenant->turn_ended_ns = now;
+  tenant->yielded = yielded ? tenant->yielded + 1 : 0;
+  tenant->used_ns += worked_ns - tenant->used_ns / 8;
+  tenant->of_ns += since - tenant->of_ns / 8;
+}
+
+static uint64_t
+demand_percent (const struct tenant *tenant)
+{
+  return tenant->of_ns ? 100 * tenant->used_ns / tenant->of_ns : 100;
+}
+
+static bool
+may_join (const struct tenant *tenant)
+{
+  return !tenant->claim.fixed && tenant->yielded >= FEWEST_YIELDED;
+}
+
+static void
+check (struct gpu *gpu, uint64_t now)
+{
+  gpu->checked_ns = now;
+  for (int i = 0; i < gpu->count; i++)
+    {
+      struct tenant *tenant = gpu->tenants[i];
+      tenant->checked_begun = tenant->busy ? tenant->signals.work_begun : 0;
+      tenant->checked_busy_ns = tenant->signals.busy_ns;
+    }
+}
+
+static void
+join (struct tenant *tenant)
+{
+  tenant->joined = true;
+  tenant_open (tenant);
+}
+
+bool
+together_begins (struct gpu *gpu, uint64_t now)
+{
+  int joining = 0;
+  uint64_t demand = 0;
+  if (now < gpu->apart_until_ns)
+    return false;
+  for (int i = 0; i < gpu->count; i++)
+    if (tenant_is_recent (gpu->tenants[i], now))
+      {
+        if (!may_join (gpu->tenants[i]))
+          return false;
+        demand += demand_percent (gpu->tenants[i]);
+        joining++;
+      }
+  if (joining < 2 || demand > MOST_DEMAND_PERCENT)
+    return false;
+  gpu->together = true;
+  gpu->together_ns = now;
+  for (int i = 0; i < gpu->count; i++)
+    if (tenant_is_recent (gpu->tenants[i], now))
+      join (gpu->tenants[i]);
+  check (gpu, now);
+  return true;
+}
+
+static void
+end (struct gpu *gpu, uint64_t now, bool failed)
+{
+  gpu->together = false;
+  for (int i = 0; i < gpu->count; i++)
+    if (gpu->tenants[i]->joined)
+      {
+        struct tenant *tenant = gpu->tenants[i];
+        tenant->joined = false;
+        tenant->yielded = failed ? 0 : tenant->yielded;
+        tenant_write_word (tenant, VCUDA_TURN_WAIT, 0);
+        tenant_take_over_bucket (tenant, now);
+        tenant_blocks (tenant, now);
+      }
+  if (!failed)
+    return;
+  uint64_t apart = now - gpu->together_ns > LASTED_NS ? 0 : 2 * gpu->apart_ns;
+  apart = apart > SHORTEST_APART_NS ? apart : SHORTEST_APART_NS;
+  gpu->apart_ns = apart < LONGEST_APART_NS ? apart : LONGEST_APART_NS;
+  gpu->apart_until_ns = now + gpu->apart_ns;
+}
+
+/* Since the last check.  */
+static bool
+is_crowded (const struct gpu *gpu, uint64_t now)
+{
+  uint64_t measured = 0;
+  for (int i = 0; i < gpu->count; i++)
+    {
+      const struct tenant *tenant = gpu->tenants[i];
+      if (!tenant->joined)
+        continue;
+      measured += tenant->signals.busy_ns - tenant->checked_busy_ns;
+      if (tenant->busy && tenant->checked_begun == tenant->signals.work_begun)
+        return true;
+    }
+  return measured > (now - gpu->checked_ns) * MOST_MEASURED_PERCENT / 100;
+}
+
+void
+together_judge (struct gpu *gpu, uint64_t now)
+{
+  int recent = 0;
+  bool wanted = false;
+  for (int i = 0; i < gpu->count; i++)
+    {
+      struct tenant *tenant = gpu->tenants[i];
+      if (!tenant->joined && tenant->claim.wants && may_join (tenant))
+        join (tenant);
+      wanted |= !tenant->joined && tenant->claim.wants;
+      recent += tenant_is_recent (tenant, now);
+    }
+  bool due = now >= together_check_ns (gpu), crowded = due && is_crowded (gpu, now);
+  if (wanted || crowded || (due && recent < 2))
+    end (gpu, now, crowded);
+  else if (due)
+    check (gpu, now);
+}
+
+uint64_t
+together_check_ns (const struct gpu *gpu)
+{
+  return gpu->checked_ns + CHECK_NS;
+}
