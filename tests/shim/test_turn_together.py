@@ -1,4 +1,4 @@
-"""Containers whose programs leave a GPU mostly idle use it at the same time, without turns."""
+"""Light programs use a GPU at the same time, without turns."""
 
 from __future__ import annotations
 
