@@ -191,6 +191,18 @@ container_rate_ppm (const struct container *container, unsigned gpu, uint64_t no
   return rate < MILLION ? rate : MILLION;
 }
 
+void
+container_totals (const struct container *container, unsigned gpu, uint64_t *held_ns,
+                  uint64_t *waited_ns)
+{
+  struct vcuda_limits_gpu share = { 0 };
+  if (pread (container->limits_fd, &share, sizeof share, (off_t) GPU_AT (gpu))
+      != (ssize_t) sizeof share)
+    return;
+  *held_ns = share.turn_held_ns;
+  *waited_ns = share.turn_waited_ns;
+}
+
 static void
 put (const struct container *container, unsigned gpu, size_t field, const void *value, size_t size)
 {

@@ -54,6 +54,10 @@ uint32_t container_rate_ppm (const struct container *container, unsigned gpu, ui
                              bool *fixed);
 
 /* Writes a field of GPU's entry of the limits page.  */
+/* What an earlier keeper has counted.  */
+void container_totals (const struct container *container, unsigned gpu, uint64_t *held_ns,
+                       uint64_t *waited_ns);
+
 void container_put_u32 (const struct container *container, unsigned gpu, size_t field,
                         uint32_t value);
 void container_put_u64 (const struct container *container, unsigned gpu, size_t field,

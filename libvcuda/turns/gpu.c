@@ -119,6 +119,7 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
     {
       tenant->container = container;
       tenant->gpu = index;
+      container_totals (container, index, &tenant->held_ns, &tenant->waited_ns);
       /* No word of an earlier keeper: each tells the container something new.  */
       tenant->word = (uint32_t) bells_now () << 2;
       gpu->tenants = tenants;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,21 +13,20 @@ import pytest
 from support.engines.base import Engine, Result
 from support.engines.cri import Cri
 from support.engines.docker import Docker
+from support.guest import TOP
 from support.product import MIB, Product, RunOptions, asking
 from support.runtime_recorder import Recorder
-from support.softgpu_clock import clock_options
 from vcuda_oci.pages import layout, page_reader
 
+TURN_KEEPER = os.path.join(TOP, "build", "lib", "vcuda-turn-keeper")
 LIMIT = 1024 * MIB
 SECONDS = 2
 
 
 @pytest.fixture
-def sharing(request: pytest.FixtureRequest, engine: Engine, product: Product) -> Iterator[Engine]:
+def sharing(engine: Engine, product: Product) -> Iterator[Engine]:
     """The engine with the product in front of its low-level runtime, and an empty ledger."""
-    clock = clock_options(request)
-    settings = {"driver_root": product.another_driver_root(*clock)} if clock else {}
-    with product.on(engine, **settings):
+    with product.on(engine):
         yield engine
     # A pod retains its share for a restart until its sandbox is removed; then a sweep releases it.
     if not isinstance(engine, Cri):
@@ -190,13 +190,13 @@ def test_a_slip_in_a_request_is_refused_with_the_nearest(sharing: Engine, contai
         assert said in result.stderr
 
 
-@pytest.mark.kind_clock
 @pytest.mark.alone
 def test_two_busy_containers_get_the_shares_they_asked_for(
     sharing: Engine, product: Product, container: str, scratch: str
 ) -> None:
     names = {30: container + "-a", 70: container + "-b"}
     busy = ["vcuda-workload", "busy", "--kernel-us=1000", "--async=4", "--wait-file=/start/now"]
+    keeper = None
     try:
         for core, name in names.items():
             asked = asking(sharing, core=core)
@@ -205,6 +205,7 @@ def test_two_busy_containers_get_the_shares_they_asked_for(
             )
             assert started.rc == 0, started.stderr
         records = product.allocations(sharing)
+        keeper = subprocess.Popen([TURN_KEEPER, product.state_dir(sharing), str(os.getpid())])
         assert len({share["uuid"] for record in records for share in record["shares"]}) == 1
         with open(os.path.join(scratch, "now"), "w"):
             pass
@@ -214,4 +215,7 @@ def test_two_busy_containers_get_the_shares_they_asked_for(
     finally:
         for name in names.values():
             sharing.delete(name)
+        if keeper:
+            keeper.terminate()
+            keeper.wait(10)
     assert shares == {30: pytest.approx(0.30, abs=0.03), 70: pytest.approx(0.70, abs=0.03)}

@@ -1,4 +1,7 @@
-"""The compute limit in virtual time: ten seconds of each workload at each limit."""
+"""The compute limit of one container in virtual time: ten seconds of each workload at each limit.
+
+Two and more: test_turns.py.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,8 @@ import pytest
 from support.guest import GIB, Guest, share
 from support.virtual_time import together
 
-# Alone only the limiter's own error remains; neighbours do not all end at the same time.
+# Only the limiter's own error.
 ALONE = 0.005
-POINTS = 0.02
 SECONDS = "10"
 # Of the client `launches`: threads, streams, launched ahead (0: waits for each), pattern, short us,
 # long us, one in so many, blocks.
@@ -43,48 +45,6 @@ def test_whatever_a_container_runs_it_gets_its_percent(
     # The charge equals the GPU's work, including work in progress at the end.
     charged = guest.read_usage().gpus[0].busy_ns / 1e9
     assert charged == pytest.approx(result["gpu_seconds"], abs=0.025)
-
-
-def shares(host, new_guest, folder, percents, commands):
-    guests = [new_guest(share(host.uuids[0], GIB, percent)) for percent in percents]
-    return [result["share"] for result in together(folder, *zip(guests, commands))]
-
-
-def as_promised(percents):
-    return [pytest.approx(percent / 100, abs=POINTS) for percent in percents]
-
-
-@pytest.mark.kind_clock
-@pytest.mark.parametrize("percents", [(30, 70), (50, 50), (20, 40)])
-@pytest.mark.parametrize("name", [*WORKLOADS, *GRAPHS])
-def test_two_containers_get_what_they_were_promised_and_lose_little_of_it(
-    host, new_guest, tmp_path, command, name, percents
-):
-    found = shares(host, new_guest, tmp_path, percents, [command(name)] * 2)
-    assert found == as_promised(percents)
-    assert sum(found) >= 0.97 * sum(percents) / 100
-
-
-CROWDS = [
-    (40, 60),
-    (20, 30, 50),
-    (10, 20, 30, 40),
-    (10, 15, 20, 25, 30),
-    (5, 10, 15, 20, 20, 30),
-    (5, 5, 10, 15, 15, 20, 30),
-    (5, 5, 10, 10, 15, 15, 20, 20),
-]
-
-
-@pytest.mark.kind_clock
-@pytest.mark.parametrize("percents", CROWDS, ids=len)
-def test_two_to_eight_different_containers_use_the_whole_gpu(
-    host, new_guest, tmp_path, command, percents
-):
-    names = ["async 50 us", "sync 5 ms", "graph of 100 x 50 us", "kernels of one block"] * 2
-    found = shares(host, new_guest, tmp_path, percents, map(command, names))
-    assert found == as_promised(percents)
-    assert sum(found) >= 0.97
 
 
 def test_a_run_with_the_same_seed_repeats_its_events(new_host, tmp_path, command):

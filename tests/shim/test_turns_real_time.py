@@ -17,7 +17,7 @@ import pytest
 from shim.conftest import DriverRoot
 from shim.policy_node import PolicyNode, limits_of
 from shim.test_turn_hostile import PAGE, RINGING
-from support.guest import PYTHON, TOP, Guest
+from support.guest import PYTHON, TOP, WORKLOAD, Guest
 from support.shares.judge import KEEPER, SOFTGPU
 
 MOST_SECONDS = 30
@@ -66,6 +66,20 @@ def turns_pass(guests: list[Guest]) -> bool:
     before = words(guests)
     time.sleep(0.3)
     return words(guests) > before + 4
+
+
+@pytest.mark.alone
+def test_two_containers_work_what_they_were_promised(node: PolicyNode, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    guests = [node.container(core=core) for core in ("30", "70")]
+    command = ["--seconds", "4", "--kernel-us", "1000", "--async", "16", "--wait-file", str(go)]
+    both = [guest.start(WORKLOAD, "busy", *command) for guest in guests]
+    with ending(start_keeper(node), *both):
+        time.sleep(0.5)
+        go.touch()
+        said = [process.communicate(timeout=60)[0] for process in both]
+        shares = [json.loads(one)["share"] for one in said]
+    assert shares == [pytest.approx(0.30, abs=0.03), pytest.approx(0.70, abs=0.03)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])

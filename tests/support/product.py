@@ -43,13 +43,6 @@ class Product:
         install(self.prefix, sysconf)
         _run(SOFTGPU, "create", self.driver_root, "--gpus", str(gpus), *options)
 
-    def another_driver_root(self, *options: str) -> str:
-        """A driver root with GPUs of its own, with these options of `softgpu create`; made once."""
-        root = self.driver_root + "".join(options)
-        if not os.path.exists(root):
-            _run(SOFTGPU, "create", root, "--gpus", "2", *options)
-        return root
-
     def configure(self, engine: Engine, **settings: str) -> None:
         """Write config.toml for one engine, with the state folder in the engine's own folder."""
         values: dict[str, object] = {
