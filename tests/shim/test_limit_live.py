@@ -40,8 +40,10 @@ class Limited(PolicyNode):
 
 
 @pytest.fixture
-def node(host: DriverRoot, tmp_path: Any) -> Limited:
-    return Limited(str(tmp_path / "node"), host.path)
+def node(host: DriverRoot, tmp_path: Any) -> Iterator[Limited]:
+    made = Limited(str(tmp_path / "node"), host.path)
+    yield made
+    made.close()
 
 
 @contextlib.contextmanager

@@ -26,8 +26,10 @@ def program(built: None, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def node(host: DriverRoot, tmp_path: Path) -> PolicyNode:
-    return PolicyNode(str(tmp_path / "node"), host.path)
+def node(host: DriverRoot, tmp_path: Path) -> Iterator[PolicyNode]:
+    made = PolicyNode(str(tmp_path / "node"), host.path)
+    yield made
+    made.close()
 
 
 @contextlib.contextmanager

@@ -32,8 +32,10 @@ def older(built: None, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def node(host: DriverRoot, tmp_path: Path) -> Limited:
-    return Limited(str(tmp_path / "node"), host.path)
+def node(host: DriverRoot, tmp_path: Path) -> Iterator[Limited]:
+    made = Limited(str(tmp_path / "node"), host.path)
+    yield made
+    made.close()
 
 
 def started_then(node: Limited, older: str, **words: str) -> Guest:

@@ -19,8 +19,10 @@ pytestmark = pytest.mark.alone
 
 
 @pytest.fixture
-def node(built: None, host: DriverRoot, tmp_path: Path) -> PolicyNode:
-    return PolicyNode(str(tmp_path / "node"), host.path)
+def node(built: None, host: DriverRoot, tmp_path: Path) -> Iterator[PolicyNode]:
+    made = PolicyNode(str(tmp_path / "node"), host.path)
+    yield made
+    made.close()
 
 
 @pytest.fixture

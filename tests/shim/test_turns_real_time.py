@@ -24,8 +24,10 @@ MOST_SECONDS = 30
 
 
 @pytest.fixture
-def node(host: DriverRoot, tmp_path: Path) -> PolicyNode:
-    return PolicyNode(str(tmp_path / "node"), host.path)
+def node(host: DriverRoot, tmp_path: Path) -> Iterator[PolicyNode]:
+    made = PolicyNode(str(tmp_path / "node"), host.path)
+    yield made
+    made.close()
 
 
 def start_keeper(node: PolicyNode) -> subprocess.Popen[bytes]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +19,7 @@ from support.dra_claims import NODE, SPACE, claim, result
 from support.fake_api_objects import CLAIMS, SLICES
 from support.fake_api_server import status
 from support.fake_dra_kubelet import DraKubelet
-from support.fake_kubelet import until
+from support.fake_kubelet import Kubelet, until
 from support.node_agent import Agent, AgentNode
 
 
@@ -28,7 +30,12 @@ class DraNode:
         self.node = node
         node.configure(gpu_offer="dra")
         self.folder = str(node.gpu.root.parent)
-        self.kubelet = DraKubelet(os.path.dirname(node.kubelet.folder))
+        # Names of sockets are long: a short folder.
+        self.root = tempfile.mkdtemp(prefix="kubelet")
+        node.kubelet.stop()
+        node.kubelet = Kubelet(f"{self.root}/device-plugins")
+        node.kubelet.start()
+        self.kubelet = DraKubelet(self.root)
         self.cdi = f"{self.folder}/cdi"
         self.api = KubeApi()
         self.api.add({"metadata": {"name": NODE, "uid": "node-uid"}})
@@ -75,6 +82,7 @@ def dra(node: AgentNode) -> Iterator[DraNode]:
     with made.api.running():
         yield made
     made.kubelet.close()
+    shutil.rmtree(made.root)
 
 
 def test_the_gpus_are_in_a_slice_and_not_at_the_device_plugin(dra: DraNode) -> None:

@@ -220,6 +220,7 @@ IN_PROSE = {
     "runc update": A_NAME,
     "systemctl daemon-reload": A_NAME,
     "make prepare": A_NAME,
+    "make cluster": "needs a Kubernetes, which tests/cluster is given",
     "mount -o remount,bind,rw": "an attack; in its container no page runs commands",
     "vcuda configure containerd --default --config /etc/containerd/conf.d/99-vcuda.toml": A_HINT,
     "docker run --gpus all": THEIRS,
