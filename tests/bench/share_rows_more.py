@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.share_rows import Case, Judged, Row, points_off
-from support.shares import loads
+from support.shares import keeper_cost, loads
 from support.shares.judge import Tenant, judge
 from support.shares.loads import Load
 
 ELASTIC = ("policy", "elastic")
+CONTENDED = 8  # GPUs
 
 
 def throughput() -> Row:
@@ -102,6 +103,18 @@ def quiet() -> Row:
     ]
     goals = {"lost": (2.0, "points"), "turns": (0.0, "words"), "wake-ups": (0.0, "")}
     return Row("idle neighbours", goals, cases)
+
+
+def keeper() -> Row:
+    """The only row in real time: what the turn keeper takes of this machine's processors."""
+
+    def run(options: Sequence[str]) -> Judged:
+        part = keeper_cost.part_of_a_core(options, CONTENDED, loads.MS_5, seconds=5.0)
+        return {"processor time": 100 * part}
+
+    # One case: a second one beside it would slow both down, so that fewer turns pass.
+    case = Case(f"30/70 on each: {loads.MS_5.name}", run, quick=True)
+    return Row("keeper of eight GPUs", {"processor time": (1.0, "% of a core")}, [case])
 
 
 def policies() -> Row:

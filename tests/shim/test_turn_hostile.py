@@ -6,6 +6,7 @@ import pytest
 
 from support.shares import loads
 from support.shares.judge import MODELS, Outcome, Tenant, judge
+from support.shares.loads import Load
 
 pytestmark = pytest.mark.usefixtures("built")
 
@@ -72,6 +73,21 @@ while True:
         mark(slot, random.getrandbits(64))
     ring()
     time.sleep(0.001)
+"""
+# Plausible values of the fields by which turns go, at random moments, a thousand times a second.
+FLIPS = """
+random.seed(%d)
+while True:
+    field = random.randrange(4)
+    if field == 0:
+        mark(random.randrange(4), random.randrange(8))
+    elif field == 1:
+        ring()
+    elif field == 2:
+        put(GPU + at["usage_gpu.work_begun"], random.getrandbits(32), 4)
+    else:
+        busy_until(time.monotonic_ns() + random.randrange(-(10**8), 10**8))
+    time.sleep(random.expovariate(1000))
 """
 
 
@@ -143,3 +159,17 @@ def test_the_keeper_survives_a_false_page_and_reports_an_endless_queue(
     assert (outcome.keeper_survived, outcome.errors) == (True, errors)
     # Whatever the page says, its neighbour is not stuck.
     assert outcome.tenants[1].work > 0.5
+
+
+@pytest.mark.parametrize("load", [loads.AHEAD, loads.MS_5], ids=lambda load: load.name)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_fields_that_change_at_random_moments_cost_a_neighbour_a_few_points(
+    seed: int, load: Load
+) -> None:
+    """65.7 to 66.8 of 70 were measured; the goal is 68. The keeper doubts the page and says so."""
+    tenants = [Tenant(30, load), Tenant(70, load)]
+    outcome = judge(MODELS["default"], tenants, scripts=[PAGE + FLIPS % seed])
+    assert outcome.keeper_survived
+    assert set(outcome.errors.splitlines(keepends=True)) == {REPORT}
+    assert 65 <= 100 * outcome.tenants[1].work <= 72
+    assert 100 * outcome.tenants[0].work <= 30

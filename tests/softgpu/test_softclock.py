@@ -18,7 +18,7 @@ from support.virtual_time import Clock, answer
 SAY = "import json, os, sys, time; began = time.monotonic()\n"
 
 
-def start(clock: Clock, code: str, **options: int) -> subprocess.Popen[str]:
+def start(clock: Clock, code: str, **options: Any) -> subprocess.Popen[str]:
     command = clock.command(PYTHON, "-c", SAY + code, **options)
     return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 

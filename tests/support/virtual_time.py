@@ -29,12 +29,16 @@ class Clock:
         now = self.path.read_bytes()[NOW] if self.path.exists() else b""
         self.path.write_bytes(bytes(NOW.start) + now)
 
-    def command(self, *command: str, patience_s: int = 30) -> list[str]:
-        """The command line that runs COMMAND in the next slot, without address randomisation."""
+    def command(self, *command: str, patience_s: int = 30, without: str = "") -> list[str]:
+        """The command line that runs COMMAND in the next slot, without address randomisation.
+
+        without: a system call that the process's kernel lacks.
+        """
         settings = [
             f"LD_PRELOAD={SOFTCLOCK}",
             f"SOFTCLOCK={self.slots}/{self.processes}:{self.path}",
             f"SOFTCLOCK_PATIENCE_S={patience_s}",
+            *([f"SOFTCLOCK_WITHOUT={without}"] if without else []),
         ]
         self.slots += 1
         return ["setarch", "--addr-no-randomize", "env", *settings, *command]

@@ -1,9 +1,11 @@
 /* Joins a process to the clock. SOFTCLOCK=SLOT/PROCESSES:FILE gives its number, from 0 on, and the
-   number of processes; without it the library does nothing.  */
+   number of processes; without it the library does nothing. SOFTCLOCK_WITHOUT=futex_waitv: the
+   process sees a kernel before Linux 5.16, which lacks that call.  */
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "clock/owner.h"
 #include "clock/slots.h"
@@ -34,6 +36,10 @@ join_clock (void)
     softclock_fail ("the slot that SOFTCLOCK names is taken");
   atomic_store (&softclock_shared->processes, processes);
   pthread_atfork (NULL, NULL, leave_in_child);
+  const char *without = getenv ("SOFTCLOCK_WITHOUT");
+  softclock_lacks_waitv = without && strcmp (without, "futex_waitv") == 0;
+  if (without && !softclock_lacks_waitv)
+    softclock_fail ("SOFTCLOCK_WITHOUT is not futex_waitv");
   /* Programs that this process starts run in real time, unless they get slots of their own.  */
   unsetenv ("SOFTCLOCK");
   softclock_arrive (&softclock_shared->slot[at]);

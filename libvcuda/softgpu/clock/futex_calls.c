@@ -18,6 +18,8 @@
 #define EXPORT __attribute__ ((visibility ("default")))
 #define SECOND_NS 1000000000ull
 
+bool softclock_lacks_waitv;
+
 struct arguments
 {
   long at[6];
@@ -110,6 +112,8 @@ syscall (long number, ...)
   va_end (list);
   if ((number != SYS_futex && number != SYS_futex_waitv) || !softclock_owns ())
     return pass_through (number, &given);
+  if (number == SYS_futex_waitv && softclock_lacks_waitv)
+    return refuse (ENOSYS);
   if (number == SYS_futex_waitv)
     return given.at[4] == CLOCK_MONOTONIC && given.at[1] > 0 && given.at[1] <= FUTEX_WAITV_MAX
                ? wait_for_several (&given)

@@ -21,6 +21,9 @@ uint64_t softclock_peek (void);
    thread it is not.  */
 bool softclock_owns (void);
 
+/* Whether the process sees a kernel that has no futex_waitv.  */
+extern bool softclock_lacks_waitv;
+
 #define SOFTCLOCK_NEVER UINT64_MAX
 
 /* The calling thread sleeps until MOMENT_NS, or until a participant wakes the waiters; false: none

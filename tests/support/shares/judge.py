@@ -80,7 +80,7 @@ class Got:
 class Outcome:
     """switching, idle: parts of the window; words: how often the keeper wrote one; wakes: how often
     its thread of this GPU ran; errors: what it printed; said: what each script printed;
-    keeper_survived: until it was asked to end."""
+    keeper_survived: the last one, until it was asked to end."""
 
     tenants: list[Got]
     window_s: float
@@ -127,13 +127,17 @@ def judge(
     bare: bool = False,
     warming_s: float = WARMING_S,
     scripts: Sequence[str] = (),
+    keepers: int = 1,
+    without: str = "",
 ) -> Outcome:
     """Run the tenants' loads together. options: of `softgpu create`.
 
     arbiter: grants rates beside them. bare: on the driver alone, without shim and keeper.
     warming_s: when the window begins. scripts: Python programs that run in the same virtual time;
-    their argument is a JSON object with the keeper's pid, and for each tenant its pid and the paths
-    of its pages. A load that a script kills has no report.
+    their argument is a JSON object with the first keeper's pid, the state folder, and for each
+    tenant its pid and the paths of its pages. A load that a script kills has no report.
+    keepers: turn keepers; each further one waits until the one before has ended. without: a call
+    that the keepers' kernel lacks.
     """
     window_s = window_s or window_of(tenants)
     with contextlib.ExitStack() as stack:
@@ -143,12 +147,14 @@ def judge(
             node.container(core=str(one.core), **dict(one.words)) for one in tenants if not bare
         ]
         busy = [(at, one.load) for at, one in enumerate(tenants) if one.load]
-        processes = len(busy) + 1 + (not bare) + arbiter + len(scripts)
+        count = 0 if bare else keepers
+        processes = len(busy) + 1 + count + arbiter + len(scripts)
         clock = Clock(pathlib.Path(folder), processes)
-        keeper = None
         errors = stack.enter_context(tempfile.TemporaryFile("w+"))
-        if not bare:
-            keeper = stack.enter_context(_keeper(clock, node.state_dir, errors))
+        keeping = [
+            stack.enter_context(_keeper(clock, node.state_dir, errors, without))
+            for _ in range(count)
+        ]
         moments = [warming_s, warming_s + window_s]
         started: dict[int, subprocess.Popen[str]] = {}
         stack.callback(_end, started)
@@ -159,7 +165,8 @@ def judge(
         sampling = _sampler(clock, root, moments, pages)
         started[-1] = sampling
         given = {
-            "keeper": keeper.pid if keeper else 0,
+            "keeper": keeping[0].pid if keeping else 0,
+            "state": node.state_dir,
             "pids": [started[at].pid if at in started else 0 for at in range(len(tenants))],
             "limits": pages,
             "usage": [guest.usage for guest in guests],
@@ -178,8 +185,8 @@ def judge(
             out, err = process.communicate()
             assert not err, err
             said.append(out)
-        survived = keeper is not None and keeper.poll() is None
-        if keeper:
+        survived = bool(keeping) and keeping[-1].poll() is None
+        for keeper in keeping:
             keeper.send_signal(signal.SIGTERM)
             keeper.wait(30)
         errors.seek(0)
@@ -205,9 +212,11 @@ def _script(clock: Clock, script: str, given: dict[str, Any]) -> subprocess.Pope
 
 
 @contextlib.contextmanager
-def _keeper(clock: Clock, state_dir: str, errors: Any) -> Iterator[subprocess.Popen[Any]]:
+def _keeper(
+    clock: Clock, state_dir: str, errors: Any, without: str
+) -> Iterator[subprocess.Popen[Any]]:
     process = subprocess.Popen(
-        clock.command(KEEPER, state_dir, str(os.getpid())),
+        clock.command(KEEPER, state_dir, str(os.getpid()), without=without),
         env={"PATH": os.environ["PATH"]},
         stderr=errors,
     )
