@@ -20,11 +20,9 @@ from support.tenants import Tenants
 from vcuda_hook.live import turn_figures
 from vcuda_hook.live.turn_figures import GpuTurns, Turns
 from vcuda_oci.ledger import events
-from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.pages import layout, page_reader
 from vcuda_plugin.agent.http.event_counts import EventCounts
 
-PACKAGED_KEEPER = f"{BUILD}/lib/vcuda-turn-keeper"
 SECONDS = 5
 NS = SECONDS * 1_000_000_000
 # Of the elapsed time.
@@ -151,33 +149,6 @@ def test_a_new_keeper_goes_on_counting(
     keeper()
     assert eventually(lambda: figures(tenants).of)
     assert figures(tenants).of["before"][:2] == (7 * 10**9, 8 * 10**9)
-
-
-def test_the_keeper_of_eight_contended_gpus_takes_little_memory(
-    built: None, tenants: Tenants
-) -> None:
-    """The program that packages have, at its peak."""
-    gpus = [f"GPU-{number}" for number in range(8)]
-    for gpu in gpus:
-        for id in (f"a-{gpu}", f"b-{gpu}"):
-            tenants.add_record(id, shares=[GpuShare(gpu, 1 << 30, 50)])
-            tenants.uses(id)
-            mark(tenants, id, WANTS)
-    keeper = subprocess.Popen([PACKAGED_KEEPER, tenants.state_dir, str(os.getpid())])
-    try:
-
-        def all_hold() -> bool:
-            found = turn_figures.read(tenants.state_dir)
-            held = [of.held_ns for gpu in found.values() for of in gpu.of.values()]
-            return len(held) == 16 and min(held) > 0
-
-        assert eventually(all_hold)
-        with open(f"/proc/{keeper.pid}/status") as status:
-            (peak,) = (line for line in status if line.startswith("VmHWM:"))
-        assert int(peak.split()[1]) <= 4096  # KiB
-    finally:
-        keeper.kill()
-        keeper.wait()
 
 
 @pytest.fixture
