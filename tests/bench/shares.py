@@ -1,7 +1,7 @@
 """The table of shares: how exactly containers get their part of a GPU's time, and what is lost.
 
-Each row runs in every model of the GPU's clock, in virtual time; the last one, what the keeper takes
-of the processors, in real time. The worst of a row's cases counts.
+Each row runs in every model of the GPU's clock, in virtual time; the last one, what the keeper
+takes of the processors, in real time. The worst of a row's cases counts.
 support/shares/judge.py says what is judged.
 """
 
