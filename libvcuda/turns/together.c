@@ -27,6 +27,7 @@ together_note_turn (struct tenant *tenant, uint64_t held_ns, uint64_t worked_ns,
                     uint64_t now)
 {
   uint64_t since = now - tenant->turn_ended_ns;
+  worked_ns = worked_ns < held_ns ? worked_ns : held_ns;
   /* After a pause the time before counts little.  */
   since = since < 100 * held_ns ? since : 100 * held_ns;
   tenant->turn_ended_ns = now;
@@ -118,17 +119,19 @@ end (struct gpu *gpu, uint64_t now, bool failed)
 static bool
 is_crowded (const struct gpu *gpu, uint64_t now)
 {
-  uint64_t measured = 0;
+  uint64_t passed = now - gpu->checked_ns, measured = 0;
   for (int i = 0; i < gpu->count; i++)
     {
       const struct tenant *tenant = gpu->tenants[i];
       if (!tenant->joined)
         continue;
-      measured += tenant->signals.busy_ns - tenant->checked_busy_ns;
+      /* A false figure hides nothing of the others' in the sum; one that falls counts as full.  */
+      uint64_t busy = tenant->signals.busy_ns - tenant->checked_busy_ns;
+      measured += busy < passed ? busy : passed;
       if (tenant->busy && tenant->checked_begun == tenant->signals.work_begun)
         return true;
     }
-  return measured > (now - gpu->checked_ns) * MOST_MEASURED_PERCENT / 100;
+  return measured > passed * MOST_MEASURED_PERCENT / 100;
 }
 
 void

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from shim.test_turn_hostile import NEVER_BUSY, PAGE
+from support.guest import TOP
 from support.shares import loads
 from support.shares.judge import MODELS, Outcome, Tenant, judge
 from support.shares.loads import Load
@@ -14,6 +19,28 @@ ELASTIC = (("policy", "elastic"),)
 GAPS = Load("gaps", 50, gap_us=300)
 # What such a program works alone: 50 of 350 us, and the time that the host needs.
 ALONE = 0.14
+# Two containers that have used the GPU together for 20 ms, by their own figures: do they go on?
+JUDGE = """
+#include <stdio.h>
+#include <stdlib.h>
+#include "together.h"
+bool tenant_is_recent (const struct tenant *tenant, uint64_t now) { return tenant && now; }
+void tenant_open (struct tenant *tenant) { (void) tenant; }
+void tenant_blocks (struct tenant *tenant, uint64_t now) { (void) tenant, (void) now; }
+void tenant_take_over_bucket (struct tenant *tenant, uint64_t now) { (void) tenant, (void) now; }
+void tenant_write_word (struct tenant *tenant, uint32_t state, uint64_t until_ns)
+{ (void) tenant, (void) state, (void) until_ns; }
+int main (int argc, char **argv)
+{
+  struct tenant one = { .joined = true }, other = { .joined = true };
+  struct tenant *tenants[] = { &one, &other };
+  struct gpu gpu = { .tenants = tenants, .count = argc - 1, .together = true };
+  for (int i = 0; i < gpu.count; i++)
+    tenants[i]->signals.busy_ns = strtoull (argv[i + 1], NULL, 10);
+  together_judge (&gpu, 20 * MS);
+  puts (gpu.together ? "together" : "turns");
+}
+"""
 
 
 def together(*tenants: Tenant, scripts: tuple[str, ...] = ()) -> Outcome:
@@ -47,3 +74,22 @@ def test_hidden_work_takes_nothing_from_a_light_neighbour() -> None:
     tenants = [Tenant(50, loads.AHEAD, ELASTIC), Tenant(50, GAPS, ELASTIC)]
     outcome = together(*tenants, scripts=(PAGE + NEVER_BUSY,))
     assert outcome.tenants[1].work > 0.9 * ALONE
+
+
+@pytest.mark.parametrize(
+    ("figures_ms", "verdict"),
+    [((3, 3), "together"), ((14, 3), "turns"), ((17, -15), "turns"), ((3, -1), "turns")],
+    ids=["little", "much", "much beside a falling figure", "a falling figure"],
+)
+def test_no_figure_hides_what_another_container_measures(
+    tmp_path: Path, figures_ms: tuple[int, int], verdict: str
+) -> None:
+    source, program = tmp_path / "judge.c", str(tmp_path / "judge")
+    source.write_text(JUDGE)
+    folder = os.path.join(TOP, "libvcuda", "turns")
+    command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", f"-I{folder}", f"-I{TOP}/libvcuda"]
+    command += ["-o", program, str(source), os.path.join(folder, "together.c")]
+    subprocess.run(command, check=True)
+    words = [str(figure * 10**6 % 2**64) for figure in figures_ms]
+    said = subprocess.run([program, *words], check=True, capture_output=True, text=True)
+    assert said.stdout.strip() == verdict
