@@ -132,16 +132,20 @@ container_signals (const struct container *container, unsigned gpu, bool live,
                    struct signals *signals)
 {
   const off_t slots_at = (off_t) offsetof (struct vcuda_usage, slot);
-  struct vcuda_usage_gpu entry;
-  uint32_t used;
-  /* The bell first: a ring after this read wakes the keeper again.  */
-  if (pread (container->usage_fd, &entry, sizeof entry,
-             (off_t) (offsetof (struct vcuda_usage, gpu) + gpu * sizeof entry))
-          != (ssize_t) sizeof entry
-      || pread (container->usage_fd, &used, sizeof used,
-                (off_t) offsetof (struct vcuda_usage, slots_used))
-             != (ssize_t) sizeof used)
+  struct
+  {
+    struct
+    {
+      VCUDA_USAGE_HEAD_FIELDS (VCUDA_SCALAR, VCUDA_ARRAY)
+    } head;
+    struct vcuda_usage_gpu gpu[VCUDA_MAX_GPUS];
+  } page;
+  const size_t wanted = offsetof (struct vcuda_usage, gpu) + (gpu + 1) * sizeof page.gpu[0];
+  /* The bell before the marks: a ring after this read wakes the keeper again.  */
+  if (pread (container->usage_fd, &page, wanted, 0) != (ssize_t) wanted)
     return false;
+  const struct vcuda_usage_gpu entry = page.gpu[gpu];
+  const uint32_t used = page.head.slots_used;
   *signals = (struct signals){ .bell = entry.bell,
                                .work_begun = entry.work_begun,
                                .busy_until_ns = entry.busy_until_ns,
@@ -176,18 +180,12 @@ container_signals (const struct container *container, unsigned gpu, bool live,
 uint32_t
 container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now, bool *fixed)
 {
-  struct vcuda_limits_gpu share;
-  uint64_t until;
-  if (pread (container->limits_fd, &share, sizeof share, (off_t) GPU_AT (gpu))
-          != (ssize_t) sizeof share
-      || pread (container->limits_fd, &until, sizeof until,
-                (off_t) offsetof (struct vcuda_limits, rate_until_ns))
-             != (ssize_t) sizeof until)
-    return 0;
-  *fixed = share.policy == VCUDA_POLICY_FIXED;
+  const struct vcuda_limits_gpu *share = &container->limits_at->gpu[gpu];
+  uint64_t until = __atomic_load_n (&container->limits_at->rate_until_ns, __ATOMIC_RELAXED);
+  *fixed = __atomic_load_n (&share->policy, __ATOMIC_RELAXED) == VCUDA_POLICY_FIXED;
   uint32_t rate = until && until - now > VCUDA_LONGEST_LEASE_NS
-                      ? share.core_percent * PPM_PER_PERCENT
-                      : share.rate_ppm;
+                      ? PPM_PER_PERCENT * __atomic_load_n (&share->core_percent, __ATOMIC_RELAXED)
+                      : __atomic_load_n (&share->rate_ppm, __ATOMIC_RELAXED);
   return rate < MILLION ? rate : MILLION;
 }
 
@@ -195,12 +193,8 @@ void
 container_totals (const struct container *container, unsigned gpu, uint64_t *held_ns,
                   uint64_t *waited_ns)
 {
-  struct vcuda_limits_gpu share = { 0 };
-  if (pread (container->limits_fd, &share, sizeof share, (off_t) GPU_AT (gpu))
-      != (ssize_t) sizeof share)
-    return;
-  *held_ns = share.turn_held_ns;
-  *waited_ns = share.turn_waited_ns;
+  *held_ns = container->limits_at->gpu[gpu].turn_held_ns;
+  *waited_ns = container->limits_at->gpu[gpu].turn_waited_ns;
 }
 
 static void

@@ -1,8 +1,8 @@
 /* A container's pages, as the turn keeper uses them.
 
    The container writes its usage page: it may hold anything, be cut or leased at any moment. So
-   both pages are read and written through descriptors; they are mapped for the addresses of their
-   futexes only.  */
+   that page is read through a descriptor, and mapped for the addresses of its futexes only. The
+   limits page is the host's alone.  */
 
 #ifndef TURNS_CONTAINER_H
 #define TURNS_CONTAINER_H
@@ -19,8 +19,8 @@ struct container
   int limits_fd, usage_fd;
   dev_t device;
   ino_t limits_inode, usage_inode;
-  const struct vcuda_limits *limits_at; /* addresses, never read */
-  const struct vcuda_usage *usage_at;
+  const struct vcuda_limits *limits_at;
+  const struct vcuda_usage *usage_at; /* addresses, never read */
   unsigned gpu_count;
   char uuid[VCUDA_MAX_GPUS][48];
 };

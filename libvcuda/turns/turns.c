@@ -28,7 +28,7 @@
 #define CHECK_NS (9 * MS / 2)
 #define LEASE_CHECK_NS (200 * MS)
 /* Figures are written so often while turns run, and soon after the last one.  */
-#define FIGURES_NS (200 * MS)
+#define FIGURES_NS (500 * MS)
 #define LAST_FIGURES_NS (10 * MS)
 
 static void
