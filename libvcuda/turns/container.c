@@ -118,13 +118,19 @@ container_is_current (const struct container *container, const char *state_dir)
 
 /* A live process holds a lock on its slot's byte, which the kernel drops when it ends.  */
 static bool
-slot_is_live (const struct container *container, unsigned slot)
+has_lock (const struct container *container, unsigned first, unsigned count)
 {
   struct flock range = { .l_type = F_WRLCK,
                          .l_whence = SEEK_SET,
-                         .l_start = (off_t) (VCUDA_USAGE_LOCK_BASE + slot),
-                         .l_len = 1 };
+                         .l_start = (off_t) (VCUDA_USAGE_LOCK_BASE + first),
+                         .l_len = (off_t) count };
   return fcntl (container->usage_fd, F_OFD_GETLK, &range) != 0 || range.l_type != F_UNLCK;
+}
+
+bool
+container_is_live (const struct container *container)
+{
+  return has_lock (container, 0, VCUDA_MAX_PROCESSES);
 }
 
 bool
@@ -169,7 +175,7 @@ container_signals (const struct container *container, unsigned gpu, bool live,
         continue;
       bool ask = live && queries < MOST_QUERIES;
       queries += ask;
-      if (ask && !slot_is_live (container, i))
+      if (ask && !has_lock (container, i, 1))
         continue;
       signals->marks |= (uint32_t) marks;
       signals->will_clear |= clears;

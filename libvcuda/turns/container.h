@@ -44,6 +44,9 @@ void container_close (struct container *container);
 /* Whether the files at the pages' paths are still these.  */
 bool container_is_current (const struct container *container, const char *state_dir);
 
+/* Whether one of its processes lives.  */
+bool container_is_live (const struct container *container);
+
 /* LIVE: leave out the marks of processes that have ended. False: the page cannot be read.  */
 bool container_signals (const struct container *container, unsigned gpu, bool live,
                         struct signals *signals);

@@ -15,6 +15,12 @@
 /* A launch marks BUSY before it learns that it has no turn; then its thread may be kept off a CPU.
  */
 #define WITHOUT_TURN_NS (50 * MS)
+/* The queue of one that is not believed: the shim queues less than that ahead. What begins later,
+   or lasts longer, the driver slices.  */
+#define BLIND_DRAIN_NS (2 * MS)
+/* Each turn excuses so many.  */
+#define EXCUSED_LIES 2
+#define MOST_LIES 32
 #define SHORTEST_DISTRUST_NS (5000 * MS)
 #define LONGEST_DISTRUST_NS (60000 * MS)
 #define CHECK_NS (2 * MS)
@@ -39,37 +45,56 @@ patience_of (const struct tenant *tenant)
   return patience < LONGEST_PATIENCE_NS ? patience : LONGEST_PATIENCE_NS;
 }
 
+/* WHAT it does, as told to people.  */
 static void
-distrust (struct tenant *tenant, uint64_t now)
+distrust (struct tenant *tenant, uint64_t now, const char *what)
 {
   uint64_t longer = 2 * tenant->distrust_ns;
   longer = longer > SHORTEST_DISTRUST_NS ? longer : SHORTEST_DISTRUST_NS;
   tenant->distrust_ns = longer < LONGEST_DISTRUST_NS ? longer : LONGEST_DISTRUST_NS;
   tenant->distrusted_until_ns = now + tenant->distrust_ns;
-  tenant->allowed = false;
-  fprintf (stderr,
-           "vcuda-turn-keeper: container %s does not let its GPU queue end; others go on without"
-           " waiting for it\n",
-           tenant->container->id);
+  tenant->lies = 0;
+  fprintf (stderr, "vcuda-turn-keeper: container %s %s; others go on without waiting for it\n",
+           tenant->container->id, what);
   char text[160];
-  snprintf (text, sizeof text,
-            "its GPU queue does not end after its turn; for %d s other containers do not wait for"
-            " it",
+  snprintf (text, sizeof text, "it %s; for %d s other containers do not wait for it", what,
             (int) (tenant->distrust_ns / (1000 * MS)));
   events_record ("turn-overrun", tenant->container->id, tenant->container->uuid[tenant->gpu], text);
+}
+
+/* It was idle, its threads wait for a turn, and now it says that it uses the GPU. A launch does so
+   for a moment, before it learns that it has no turn.  */
+static void
+count_lies (struct tenant *tenant, const struct signals *before, uint64_t now)
+{
+  if ((tenant->word & VCUDA_TURN_STATE) != VCUDA_TURN_WAIT || tenant->allowed
+      || before->marks & VCUDA_TURN_BUSY || !(tenant->signals.marks & VCUDA_TURN_BUSY))
+    return;
+  if (++tenant->lies > MOST_LIES)
+    distrust (tenant, now, "says again and again that it uses the GPU without a turn");
+}
+
+/* Without what its page says.  */
+static bool
+may_be_busy (const struct tenant *tenant, uint64_t now)
+{
+  return tenant->allowed && (!tenant->blocks_ns || now - tenant->blocks_ns < BLIND_DRAIN_NS);
 }
 
 static bool
 is_busy (struct tenant *tenant, uint64_t now)
 {
   const struct signals *signals = &tenant->signals;
-  if (!(signals->marks & VCUDA_TURN_BUSY) || now < tenant->distrusted_until_ns)
+  if (now < tenant->distrusted_until_ns)
+    return may_be_busy (tenant, now);
+  if (!(signals->marks & VCUDA_TURN_BUSY))
     return false;
   if (!signals->will_clear && now > signals->busy_until_ns + ESTIMATE_ERROR_NS)
     return false;
   if (!tenant->blocks_ns || now - tenant->blocks_ns <= patience_of (tenant))
     return true;
-  distrust (tenant, now);
+  distrust (tenant, now, "does not let its GPU queue end");
+  tenant->allowed = false;
   return false;
 }
 
@@ -89,10 +114,19 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
   struct signals before = tenant->signals;
   live = live && now >= tenant->live_due_ns;
   tenant->readable = container_signals (tenant->container, tenant->gpu, live, &tenant->signals);
+  /* It waits for a turn as the others do, and no bell tells when.  */
+  if (!tenant->readable)
+    {
+      tenant->signals = before;
+      if (live)
+        tenant->signals.marks = container_is_live (tenant->container) ? VCUDA_TURN_WANTS : 0;
+    }
   if (live)
     bound_queries (tenant, now);
-  if (!tenant->readable)
-    tenant->signals.marks = 0;
+  if (now >= tenant->distrusted_until_ns && !tenant->readable)
+    distrust (tenant, now, "has cut its usage page short");
+  else if (now >= tenant->distrusted_until_ns)
+    count_lies (tenant, &before, now);
   tenant->rang = tenant->signals.bell != before.bell;
   bool first = !tenant->read_ns;
   uint64_t paid = now - tenant->read_ns;
@@ -165,7 +199,9 @@ tenant_has_stopped (const struct tenant *tenant)
 void
 tenant_write_word (struct tenant *tenant, uint32_t state, uint64_t until_ns)
 {
-  if (state == VCUDA_TURN_HELD || state == VCUDA_TURN_OPEN)
+  if (state == VCUDA_TURN_WAIT)
+    tenant->lies -= tenant->lies < EXCUSED_LIES ? tenant->lies : EXCUSED_LIES;
+  else if (state != VCUDA_TURN_NONE)
     container_put_u64 (tenant->container, tenant->gpu, FIELD (turn_until_ns), until_ns);
   tenant->word = ((tenant->word | VCUDA_TURN_STATE) + 1) | state;
   container_put_u32 (tenant->container, tenant->gpu, FIELD (turn), tenant->word);

@@ -3,9 +3,10 @@
    A tenant is busy while its queue may hold work. The shim clears its BUSY mark when it has seen
    the queue empty. A program that computes on the host meanwhile cannot see that: then the shim's
    own estimate of the end counts, and where that is wrong, the driver slices one kernel. A tenant
-   that stays busy for longer than any estimate explains is not believed for a while; what it held
-   until then is charged, so it pays for it in later turns. One that is busy without a turn is not
-   believed for long either.  */
+   that stays busy for longer than any estimate explains is not believed for a while, nor is one
+   that is busy without a turn again and again, or that has cut its page short. Its turns end by the
+   clock then, and the others wait for its queue for a fixed time. What it held until then is
+   charged, so it pays for it in later turns.  */
 
 #ifndef TURNS_TENANT_H
 #define TURNS_TENANT_H
@@ -31,6 +32,7 @@ struct tenant
   uint64_t idle_ns;       /* when it was found idle, in its turn; 0: it was not */
   uint64_t blocks_ns;     /* since when others wait for its queue; 0: none does */
   uint64_t distrusted_until_ns, distrust_ns;
+  unsigned lies; /* how often it said lately that it uses the GPU without a turn */
   uint64_t ring_debt_ns, read_ns;
   uint64_t live_due_ns; /* when its locks may be queried again */
   /* Totals. It waits for its share while no container has the GPU and its own budget is used up,

@@ -98,10 +98,13 @@ while True:
     mark(5, 0); busy_until((1 << 64) - 1); ring()
     time.sleep(0.01)
 """
-REPORT = (
-    "vcuda-turn-keeper: container c0 does not let its GPU queue end; others go on without"
-    " waiting for it\n"
-)
+def report(what: str) -> str:
+    return f"vcuda-turn-keeper: container c0 {what}; others go on without waiting for it\n"
+
+
+ENDLESS = report("does not let its GPU queue end")
+CUT = report("has cut its usage page short")
+LIES = report("says again and again that it uses the GPU without a turn")
 
 
 def beside(script: str, working: bool) -> Outcome:
@@ -111,65 +114,44 @@ def beside(script: str, working: bool) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    ("script", "working"),
-    [
-        (HONEST, False),
-        (BUSY_FOR_EVER, False),
-        (WANTS_FOR_EVER, False),
-        (RINGING, True),
-        (NEVER_BUSY, True),
-    ],
-    ids=["honest", "busy", "wants", "rings", "never busy"],
-)
-def test_a_false_page_takes_no_work_from_a_neighbour(script: str, working: bool) -> None:
-    """Judged by work: a turn in which the driver slices another's kernels is not whole."""
-    outcome = beside(script, working)
-    assert 100 * outcome.tenants[1].work == pytest.approx(70, abs=2)
-
-
-@pytest.mark.parametrize(
-    ("script", "working", "least"),
-    [(TRUNCATED, True, 58), (RANDOM, True, 62)],
-    ids=["truncated", "random bytes"],
-)
-def test_a_false_page_takes_a_part_of_a_neighbours_work_at_most(
-    script: str, working: bool, least: float
-) -> None:
-    """The goal is 68 of 70: the driver slices kernels that the keeper does not know of."""
-    outcome = beside(script, working)
-    assert least < 100 * outcome.tenants[1].work < 72
-
-
-@pytest.mark.parametrize(
     ("script", "working", "errors"),
     [
-        (BUSY_FOR_EVER, False, REPORT),
-        (WANTS_FOR_EVER, False, ""),
-        (NEVER_BUSY, True, ""),
-        (TRUNCATED, True, ""),
-        (RINGING, True, ""),
-        (RANDOM, True, ""),
+        (HONEST, False, set()),
+        (BUSY_FOR_EVER, False, {ENDLESS}),
+        (BUSY_FOR_EVER, True, {ENDLESS}),
+        (WANTS_FOR_EVER, False, set()),
+        (RINGING, True, set()),
+        (NEVER_BUSY, True, set()),
+        (TRUNCATED, True, {CUT}),
+        (RANDOM, True, {LIES}),
     ],
-    ids=["busy", "wants", "never busy", "truncated", "rings", "random bytes"],
+    ids=["honest", "busy", "busy beside work", "wants", "rings", "never busy", "cut", "random"],
 )
-def test_the_keeper_survives_a_false_page_and_reports_an_endless_queue(
-    script: str, working: bool, errors: str
+def test_a_false_page_takes_no_work_from_a_neighbour_and_is_reported(
+    script: str, working: bool, errors: set[str]
 ) -> None:
+    """Judged by work: a turn in which the driver slices another's kernels is not whole."""
     outcome = beside(script, working)
-    assert (outcome.keeper_survived, outcome.errors) == (True, errors)
-    # Whatever the page says, its neighbour is not stuck.
-    assert outcome.tenants[1].work > 0.5
+    assert (outcome.keeper_survived, set(outcome.errors.splitlines(True))) == (True, errors)
+    assert 100 * outcome.tenants[1].work == pytest.approx(70, abs=2)
+    assert 100 * outcome.tenants[0].work <= 30.5
+
+
+@pytest.mark.parametrize("load", [loads.AHEAD, loads.MS_5], ids=lambda load: load.name)
+def test_a_container_that_cuts_its_page_gets_its_own_share_still(load: Load) -> None:
+    tenants = [Tenant(30, load), Tenant(70, loads.AHEAD)]
+    outcome = judge(MODELS["default"], tenants, scripts=[PAGE + TRUNCATED])
+    assert 100 * outcome.tenants[0].share == pytest.approx(30, abs=2)
 
 
 @pytest.mark.parametrize("load", [loads.AHEAD, loads.MS_5], ids=lambda load: load.name)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_fields_that_change_at_random_moments_cost_a_neighbour_a_few_points(
+def test_fields_that_change_at_random_moments_take_no_work_from_a_neighbour(
     seed: int, load: Load
 ) -> None:
-    """65.7 to 66.8 of 70 were measured; the goal is 68. The keeper doubts the page and says so."""
     tenants = [Tenant(30, load), Tenant(70, load)]
     outcome = judge(MODELS["default"], tenants, scripts=[PAGE + FLIPS % seed])
     assert outcome.keeper_survived
-    assert set(outcome.errors.splitlines(keepends=True)) == {REPORT}
-    assert 65 <= 100 * outcome.tenants[1].work <= 72
+    assert set(outcome.errors.splitlines(True)) == {ENDLESS}
+    assert 100 * outcome.tenants[1].work == pytest.approx(70, abs=2)
     assert 100 * outcome.tenants[0].work <= 30
