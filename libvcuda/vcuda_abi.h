@@ -132,7 +132,8 @@ enum vcuda_turn_mark
   F (uint32_t, work_begun)    /* how often a process began to use the idle GPU */                  \
   F (uint64_t, busy_until_ns) /* CLOCK_MONOTONIC when the queued work ends, estimated */           \
   F (uint32_t, turn_taken)    /* the OPEN word with the budget that the bucket has taken */        \
-  A (uint8_t, reserved, 12)
+  F (uint32_t, switch_ns)     /* how much longer the first work of a turn takes than later work */ \
+  A (uint8_t, reserved, 8)
 
 /* One process. It holds an OFD lock on byte VCUDA_USAGE_LOCK_BASE + slot of the page's file. The
    kernel drops the lock when the process dies, and the process that takes it next clears the slot.

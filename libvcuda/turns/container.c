@@ -158,7 +158,8 @@ container_signals (const struct container *container, unsigned gpu, bool live,
                                .bucket_ns = entry.balance_ns,
                                .filled_ns = entry.refilled_ns,
                                .busy_ns = entry.busy_ns,
-                               .turn_taken = entry.turn_taken };
+                               .turn_taken = entry.turn_taken,
+                               .switch_ns = entry.switch_ns };
   for (unsigned i = 0, queries = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
     {
       uint64_t marks;

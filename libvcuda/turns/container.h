@@ -35,6 +35,7 @@ struct signals
   uint32_t marks;      /* enum vcuda_turn_mark, of all processes */
   bool will_clear;     /* a process that is BUSY has a thread that will clear the mark */
   uint32_t turn_taken; /* the OPEN word with the budget that its bucket took */
+  uint32_t switch_ns;  /* how much longer the first work of a turn takes than later work */
 };
 
 /* The pages of the container ID below STATE_DIR; NULL: they are missing, or are no such pages.  */

@@ -51,6 +51,15 @@ queue_level (struct claimant *const *claimants, int count)
 }
 
 void
+queue_raise (struct claimant *const *claimants, int count, const struct claimant *claimant)
+{
+  if (claimant->turn_ns <= TURN_NS || queue_turn_ns (claimant) >= claimant->turn_ns)
+    return;
+  for (int i = 0; i < count; i++)
+    claimants[i]->budget_ns += earned (claimants[i]->rate_ppm, TURN_NS / 100);
+}
+
+void
 queue_pass_time (struct claimant *claimant, int64_t ns)
 {
   int64_t budget = claimant->budget_ns + earned (claimant->rate_ppm, ns);
@@ -85,7 +94,7 @@ queue_may_be_alone (const struct claimant *claimant)
 }
 
 int
-queue_next (const struct claimant *const *claimants, int count)
+queue_next (struct claimant *const *claimants, int count)
 {
   int next = -1;
   for (int i = 0; i < count; i++)
@@ -107,7 +116,7 @@ queue_turn_ns (const struct claimant *claimant)
 }
 
 int64_t
-queue_ready_in (const struct claimant *const *claimants, int count)
+queue_ready_in (struct claimant *const *claimants, int count)
 {
   int64_t soonest = INT64_MAX;
   for (int i = 0; i < count; i++)

@@ -66,6 +66,10 @@ void queue_take_over (struct claimant *claimant, int64_t bucket_ns, int64_t sinc
 /* Takes from the budgets, by rate, what every claimant that wants has beyond MOST_SPAN_NS.  */
 void queue_level (struct claimant *const *claimants, int count);
 
+/* CLAIMANT begins a turn that its budget makes shorter than a pass of the GPU is worth. Adds to all
+   what they earn in a hundredth of TURN_NS, so that little by little turns get longer.  */
+void queue_raise (struct claimant *const *claimants, int count, const struct claimant *claimant);
+
 /* Whether it may begin a turn.  */
 bool queue_is_ready (const struct claimant *claimant);
 
@@ -73,12 +77,12 @@ bool queue_is_ready (const struct claimant *claimant);
 bool queue_may_be_alone (const struct claimant *claimant);
 
 /* The index of the one that has the next turn; -1: none is ready.  */
-int queue_next (const struct claimant *const *claimants, int count);
+int queue_next (struct claimant *const *claimants, int count);
 
 /* How long its turn may last.  */
 int64_t queue_turn_ns (const struct claimant *claimant);
 
 /* How long until one that wants is ready; INT64_MAX: none wants.  */
-int64_t queue_ready_in (const struct claimant *const *claimants, int count);
+int64_t queue_ready_in (struct claimant *const *claimants, int count);
 
 #endif

@@ -38,7 +38,7 @@ struct tenant
   /* Totals. It waits for its share while no container has the GPU and its own budget is used up,
      otherwise for its turn. Lost is what of its turns it left the GPU idle, by its own page.  */
   uint64_t held_ns, waited_ns, waited_for_share_ns, lost_ns;
-  uint64_t pass_ns;        /* usually lost of a turn that it used to the end */
+  uint64_t pass_ns;        /* usually lost when it passes the GPU on */
   uint64_t used_ns, of_ns; /* how much it uses the GPU of how much time, weighted by age */
   uint64_t turn_ended_ns;
   unsigned yielded;                          /* turns in a row that it gave on before their end */

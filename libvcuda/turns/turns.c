@@ -22,6 +22,7 @@
 
 /* A program that began its work more often in a turn has left the GPU idle in between.  */
 #define MOST_BEGUN 8
+#define WAKING_NS (MS / 10)
 #define GRACE_NS (MS / 5)
 /* A live holder ends its turn itself; check it this long after the end of the turn.  */
 #define LATE_NS (MS / 2)
@@ -108,6 +109,20 @@ begin_turn (struct tenant *tenant)
   tenant->granted_busy_ns = tenant->signals.busy_ns;
 }
 
+/* Learns what passing takes. Of a holder that had work to the end, with few gaps, it is what is
+   LOST of the turn. With many it is what the first work waited for the GPU, and the others for the
+   last, and two wake-ups.  */
+static void
+learn_pass (const struct gpu *gpu, uint64_t lost, uint64_t now)
+{
+  struct tenant *holder = gpu->holder;
+  bool has_gaps = holder->signals.work_begun - holder->granted_begun > MOST_BEGUN;
+  if (has_gaps ? now < gpu->until_ns : !holder->claim.wants)
+    return;
+  uint64_t pass = has_gaps ? holder->signals.switch_ns + WAKING_NS + now - gpu->until_ns : lost;
+  holder->pass_ns = holder->pass_ns - holder->pass_ns / 4 + pass / 4;
+}
+
 /* Counts what of the turn the holder did not work. Its page can make that more or less, and never
    more than the turn.  */
 static void
@@ -118,9 +133,7 @@ end_turn (struct gpu *gpu, uint64_t now)
   uint64_t worked = holder->signals.busy_ns - holder->granted_busy_ns;
   uint64_t lost = held > worked ? held - worked : 0;
   holder->lost_ns += lost;
-  /* It had work to the end, and few gaps before: so what is lost is what passing took.  */
-  if (holder->claim.wants && holder->signals.work_begun - holder->granted_begun <= MOST_BEGUN)
-    holder->pass_ns = holder->pass_ns - holder->pass_ns / 4 + lost / 4;
+  learn_pass (gpu, lost, now);
   gpu->lost_ns += lost;
   if (gpu->pays)
     together_note_turn (holder, held, worked, gpu->yields, now);
@@ -213,7 +226,7 @@ is_blocked (struct gpu *gpu, uint64_t now)
 static void
 grant (struct gpu *gpu, uint64_t now)
 {
-  const struct claimant *claimants[gpu->count];
+  struct claimant *claimants[gpu->count];
   struct tenant *only = NULL;
   int wanting = 0;
   for (int i = 0; i < gpu->count; i++)
@@ -234,7 +247,10 @@ grant (struct gpu *gpu, uint64_t now)
     return;
   int next = queue_next (claimants, gpu->count);
   if (next >= 0)
-    give_turn (gpu, gpu->tenants[next], now);
+    {
+      queue_raise (claimants, gpu->count, claimants[next]);
+      give_turn (gpu, gpu->tenants[next], now);
+    }
 }
 
 /* Whether keeper and containers must know of each other being alive.  */
@@ -257,11 +273,11 @@ static uint64_t
 next_poll (const struct gpu *gpu, uint64_t now)
 {
   uint64_t next = is_contended (gpu) ? now + LEASE_CHECK_NS : UINT64_MAX;
-  const struct claimant *claimants[gpu->count];
+  struct claimant *claimants[gpu->count];
   bool blocked = false;
   for (int i = 0; i < gpu->count; i++)
     {
-      const struct tenant *tenant = gpu->tenants[i];
+      struct tenant *tenant = gpu->tenants[i];
       claimants[i] = &tenant->claim;
       uint64_t then = UINT64_MAX;
       if (tenant->blocks_ns)

@@ -56,6 +56,12 @@ def test_two_containers_hold_their_shares(
     check(model, cores, chosen, 0.03)
 
 
+@pytest.mark.parametrize("other", [loads.WAITED, loads.MS_5], ids=lambda load: load.name)
+def test_gaps_of_a_program_do_not_hide_what_a_slow_switch_costs(other: Load) -> None:
+    """With turns of 15 ms it is 4.3 %."""
+    check("switch 500 us", (50, 50), (loads.WAITED, other), 0.03)
+
+
 @pytest.mark.parametrize("model", UNKIND)
 def test_three_containers_hold_10_30_and_60_percent(model: str) -> None:
     check(model, (10, 30, 60), (loads.AHEAD, loads.WAITED, loads.MS_25), 0.05)

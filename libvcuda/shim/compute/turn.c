@@ -22,6 +22,8 @@
 /* A program that usually leaves the GPU idle for longer than this gives its turn on at once.  */
 #define GRACE_NS 200000ull
 #define LONGEST_GAP_NS 5000000ull
+/* By this, and a quarter, what a switch seems to cost grows at most.  */
+#define SWITCH_STEP_NS 10000
 /* An answer to the bell takes microseconds, on a busy host milliseconds.  */
 #define PATIENCE_NS 250000000ull
 /* How long a keeper that did not answer counts as dead; each time twice as long.  */
@@ -45,6 +47,10 @@ struct own_turn
   bool overlaps;           /* so it was at any time */
   uint64_t rested_ns;      /* when the queue was last found empty */
   uint64_t gap_ns;         /* how long it usually stays empty */
+  uint64_t began_ns;       /* when it was last found filled */
+  uint32_t began_word;     /* the turn's word then */
+  bool begins_turn;        /* the first time in this turn */
+  uint64_t span_ns;        /* how long it usually stays filled, but for that time */
   uint64_t alone_until_ns; /* the keeper counts as dead until then */
   uint64_t alone_ns;       /* how long it counted as dead last */
 };
@@ -135,14 +141,48 @@ vcuda_turn_sleep (int gpu, uint64_t ns)
 
 /* Learns how long the program leaves the GPU idle.  */
 static void
-learn_gap (struct own_turn *turn)
+learn_gap (struct own_turn *turn, uint64_t now)
 {
-  uint64_t now = vcuda_now ();
   if (!turn->rested_ns || now <= turn->rested_ns)
     return;
   uint64_t gap = now - turn->rested_ns;
   gap = gap < LONGEST_GAP_NS ? gap : LONGEST_GAP_NS;
   turn->gap_ns = turn->gap_ns - turn->gap_ns / 4 + gap / 4;
+}
+
+/* With the mutex held: the queue was empty.  */
+static void
+begin_work (struct own_turn *turn, CUstream stream, uint64_t now)
+{
+  int gpu = (int) (turn - own);
+  uint32_t word = word_of (gpu);
+  turn->begins_turn = word != turn->began_word;
+  turn->began_word = word;
+  turn->began_ns = now;
+  turn->stream = stream;
+  turn->several = false;
+  set_marks (turn, VCUDA_TURN_BUSY);
+  __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].work_begun, 1, __ATOMIC_RELAXED);
+}
+
+/* Learns what a switch of the GPU costs: the first work of a turn waits for it. It is less than
+   what any work was late; where that differs, so does the work.  */
+static void
+learn_switch (struct own_turn *turn, uint64_t now)
+{
+  int gpu = (int) (turn - own);
+  uint32_t *learnt = &vcuda_pages.usage->gpu[gpu].switch_ns;
+  uint64_t span = now - turn->began_ns;
+  span = span < LONGEST_GAP_NS ? span : LONGEST_GAP_NS;
+  if (!turn->begins_turn)
+    turn->span_ns = turn->span_ns - turn->span_ns / 4 + span / 4;
+  else if ((turn->began_word & VCUDA_TURN_STATE) == VCUDA_TURN_HELD)
+    {
+      uint32_t late = span > turn->span_ns ? (uint32_t) (span - turn->span_ns) : 0;
+      uint32_t before = __atomic_load_n (learnt, __ATOMIC_RELAXED);
+      before = before < LONGEST_GAP_NS ? before + before / 4 + SWITCH_STEP_NS : LONGEST_GAP_NS;
+      __atomic_store_n (learnt, late < before ? late : before, __ATOMIC_RELAXED);
+    }
 }
 
 bool
@@ -157,11 +197,9 @@ vcuda_turn_mark_busy (int gpu, CUstream stream)
   __atomic_fetch_add (&turn->launches, 1, __ATOMIC_SEQ_CST);
   if (!before)
     {
-      learn_gap (turn);
-      turn->stream = stream;
-      turn->several = false;
-      set_marks (turn, VCUDA_TURN_BUSY);
-      __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].work_begun, 1, __ATOMIC_RELAXED);
+      uint64_t now = vcuda_now ();
+      learn_gap (turn, now);
+      begin_work (turn, stream, now);
     }
   else if (turn->stream != stream)
     {
@@ -287,14 +325,10 @@ vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued)
       vcuda_lock (&turn->mutex);
       turn->wants--;
       __atomic_fetch_add (&turn->launches, 1, __ATOMIC_SEQ_CST);
-      bool begins = !busy_of (turn);
-      set_marks (turn, VCUDA_TURN_BUSY);
-      if (begins)
-        {
-          turn->stream = stream;
-          turn->several = false;
-          __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].work_begun, 1, __ATOMIC_RELAXED);
-        }
+      if (busy_of (turn))
+        set_marks (turn, VCUDA_TURN_BUSY);
+      else
+        begin_work (turn, stream, vcuda_now ());
       vcuda_unlock (&turn->mutex);
       if (vcuda_turn_allows (gpu, 0))
         return;
@@ -408,7 +442,9 @@ vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool re
     {
       busy = 0;
       rests = true;
-      __atomic_store_n (&turn->rested_ns, vcuda_now (), __ATOMIC_RELAXED);
+      uint64_t now = vcuda_now ();
+      learn_switch (turn, now);
+      __atomic_store_n (&turn->rested_ns, now, __ATOMIC_RELAXED);
       vcuda_thread ()->credit.context = VCUDA_NO_CONTEXT; /* the next launch marks BUSY */
     }
   set_marks (turn, busy);

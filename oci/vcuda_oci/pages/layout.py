@@ -113,7 +113,8 @@ FIELDS = {
         ("work_begun", "I"),
         ("busy_until_ns", "Q"),
         ("turn_taken", "I"),
-        ("reserved", "12s"),
+        ("switch_ns", "I"),
+        ("reserved", "8s"),
     ),
     "usage_slot": (
         ("pid", "I"),
