@@ -38,12 +38,17 @@ struct tenant
   /* Totals. It waits for its share while no container has the GPU and its own budget is used up,
      otherwise for its turn. Lost is what of its turns it left the GPU idle, by its own page.  */
   uint64_t held_ns, waited_ns, waited_for_share_ns, lost_ns;
-  uint64_t pass_ns;        /* usually lost when it passes the GPU on */
-  uint64_t used_ns, of_ns; /* how much it uses the GPU of how much time, weighted by age */
+  uint64_t pass_ns;            /* usually lost when it passes the GPU on */
+  uint64_t used_ns, of_ns;     /* how much it uses the GPU of how much time, weighted by age */
+  uint64_t in_turns_ns;        /* how long its turns are, weighted likewise */
+  uint64_t begun, begun_in_ns; /* how often it began its work, in how much time: likewise */
+  unsigned noted;              /* of how many turns */
+  uint32_t noted_begun;        /* signals.work_begun at the end of its last turn */
   uint64_t turn_ended_ns;
   unsigned yielded;                          /* turns in a row that it gave on before their end */
   bool joined;                               /* it uses the GPU together with others */
-  uint32_t checked_begun;                    /* as signals.work_begun at the last check of these */
+  bool checked_busy;                         /* at the last check of these */
+  uint32_t checked_begun;                    /* likewise, as signals.work_begun */
   uint64_t checked_busy_ns;                  /* likewise */
   uint64_t granted_held_ns, granted_busy_ns; /* held_ns and signals.busy_ns at its last grant */
 };

@@ -5,6 +5,10 @@
    fixed share, and they need no more than MOST_DEMAND_PERCENT of it, the words of all are OPEN.
    Each goes by its own bucket then.
 
+   Programs with gaps that need more than that are tried together: where the GPU switches so fast
+   that the gaps of one are worth the time to another, each begins its work more often than in
+   turns.
+
    It ends when one of them keeps its queue filled, when their work, as their event pairs measure
    it, fills the GPU, or when a container wants the GPU that does not fit in. Event pairs contain
    the slices of the others, so what is measured is too much rather than too little: a container
@@ -17,10 +21,37 @@
 #define MOST_DEMAND_PERCENT 60
 #define MOST_MEASURED_PERCENT 80
 #define CHECK_NS (20 * MS)
+#define TRIAL_NS (50 * MS)
+/* Of its turns, for a trial.  */
+#define MOST_USED_PERCENT 85
+#define FEWEST_BEGUN 100
+/* Turns without a longer pause between two.  */
+#define FEWEST_NOTED 32
+#define LONGEST_ROUND_NS (500 * MS)
+/* Of what it did in turns.  */
+#define LEAST_OF_TURNS_PERCENT 97
+#define WORTH_PERCENT 105
+#define MOST_OF_TURNS_PERCENT 200
 /* After it has failed, turns for so long; each further time twice as long, until it has lasted.  */
 #define SHORTEST_APART_NS (100 * MS)
 #define LONGEST_APART_NS (10000 * MS)
 #define LASTED_NS (2000 * MS)
+
+/* How often it begins its work, in turns.  */
+static void
+note_pace (struct tenant *tenant, uint64_t since_ns)
+{
+  uint32_t begun = tenant->signals.work_begun - tenant->noted_begun;
+  tenant->noted_begun = tenant->signals.work_begun;
+  if (since_ns > LONGEST_ROUND_NS)
+    {
+      tenant->noted = 0;
+      return;
+    }
+  tenant->noted++;
+  tenant->begun += begun - tenant->begun / 8;
+  tenant->begun_in_ns += since_ns - tenant->begun_in_ns / 8;
+}
 
 void
 together_note_turn (struct tenant *tenant, uint64_t held_ns, uint64_t worked_ns, bool yielded,
@@ -28,10 +59,12 @@ together_note_turn (struct tenant *tenant, uint64_t held_ns, uint64_t worked_ns,
 {
   uint64_t since = now - tenant->turn_ended_ns;
   worked_ns = worked_ns < held_ns ? worked_ns : held_ns;
+  note_pace (tenant, since);
   /* After a pause the time before counts little.  */
   since = since < 100 * held_ns ? since : 100 * held_ns;
   tenant->turn_ended_ns = now;
   tenant->yielded = yielded ? tenant->yielded + 1 : 0;
+  tenant->in_turns_ns += held_ns - tenant->in_turns_ns / 8;
   tenant->used_ns += worked_ns - tenant->used_ns / 8;
   tenant->of_ns += since - tenant->of_ns / 8;
 }
@@ -48,6 +81,13 @@ may_join (const struct tenant *tenant)
   return !tenant->claim.fixed && tenant->yielded >= FEWEST_YIELDED;
 }
 
+static bool
+may_try (const struct tenant *tenant)
+{
+  return !tenant->claim.fixed && tenant->noted >= FEWEST_NOTED && tenant->begun >= FEWEST_BEGUN
+         && 100 * tenant->used_ns < MOST_USED_PERCENT * tenant->in_turns_ns;
+}
+
 static void
 check (struct gpu *gpu, uint64_t now)
 {
@@ -55,7 +95,8 @@ check (struct gpu *gpu, uint64_t now)
   for (int i = 0; i < gpu->count; i++)
     {
       struct tenant *tenant = gpu->tenants[i];
-      tenant->checked_begun = tenant->busy ? tenant->signals.work_begun : 0;
+      tenant->checked_busy = tenant->busy;
+      tenant->checked_begun = tenant->signals.work_begun;
       tenant->checked_busy_ns = tenant->signals.busy_ns;
     }
 }
@@ -72,19 +113,22 @@ together_begins (struct gpu *gpu, uint64_t now)
 {
   int joining = 0;
   uint64_t demand = 0;
+  bool light = true, tried = true;
   if (now < gpu->apart_until_ns)
     return false;
   for (int i = 0; i < gpu->count; i++)
     if (tenant_is_recent (gpu->tenants[i], now))
       {
-        if (!may_join (gpu->tenants[i]))
-          return false;
+        light &= may_join (gpu->tenants[i]);
+        tried &= may_try (gpu->tenants[i]);
         demand += demand_percent (gpu->tenants[i]);
         joining++;
       }
-  if (joining < 2 || demand > MOST_DEMAND_PERCENT)
+  light &= demand <= MOST_DEMAND_PERCENT;
+  if (joining < 2 || !(light || tried))
     return false;
   gpu->together = true;
+  gpu->tried = !light;
   gpu->together_ns = now;
   for (int i = 0; i < gpu->count; i++)
     if (tenant_is_recent (gpu->tenants[i], now))
@@ -128,10 +172,32 @@ is_crowded (const struct gpu *gpu, uint64_t now)
       /* A false figure hides nothing of the others' in the sum; one that falls counts as full.  */
       uint64_t busy = tenant->signals.busy_ns - tenant->checked_busy_ns;
       measured += busy < passed ? busy : passed;
-      if (tenant->busy && tenant->checked_begun == tenant->signals.work_begun)
+      if (tenant->busy && tenant->checked_busy
+          && tenant->checked_begun == tenant->signals.work_begun)
         return true;
     }
-  return measured > passed * MOST_MEASURED_PERCENT / 100;
+  return !gpu->tried && measured > passed * MOST_MEASURED_PERCENT / 100;
+}
+
+/* Whether one of them began its work less often than in turns, or all hardly more often. What a
+   page says counts for its own container only.  */
+static bool
+is_worse (const struct gpu *gpu, uint64_t now)
+{
+  uint64_t passed = now - gpu->checked_ns, sum = 0, joined = 0;
+  for (int i = 0; i < gpu->count; i++)
+    {
+      const struct tenant *tenant = gpu->tenants[i];
+      if (!tenant->joined)
+        continue;
+      uint64_t begun = tenant->signals.work_begun - tenant->checked_begun;
+      uint64_t part = 100 * begun * tenant->begun_in_ns / (passed * tenant->begun);
+      if (part < LEAST_OF_TURNS_PERCENT)
+        return true;
+      sum += part < MOST_OF_TURNS_PERCENT ? part : MOST_OF_TURNS_PERCENT;
+      joined++;
+    }
+  return sum < joined * WORTH_PERCENT;
 }
 
 void
@@ -142,12 +208,13 @@ together_judge (struct gpu *gpu, uint64_t now)
   for (int i = 0; i < gpu->count; i++)
     {
       struct tenant *tenant = gpu->tenants[i];
-      if (!tenant->joined && tenant->claim.wants && may_join (tenant))
+      if (!gpu->tried && !tenant->joined && tenant->claim.wants && may_join (tenant))
         join (tenant);
       wanted |= !tenant->joined && tenant->claim.wants;
       recent += tenant_is_recent (tenant, now);
     }
   bool due = now >= together_check_ns (gpu), crowded = due && is_crowded (gpu, now);
+  crowded |= due && gpu->tried && is_worse (gpu, now);
   if (wanted || crowded || (due && recent < 2))
     end (gpu, now, crowded);
   else if (due)
@@ -157,5 +224,5 @@ together_judge (struct gpu *gpu, uint64_t now)
 uint64_t
 together_check_ns (const struct gpu *gpu)
 {
-  return gpu->checked_ns + CHECK_NS;
+  return gpu->checked_ns + (gpu->tried ? TRIAL_NS : CHECK_NS);
 }

@@ -22,6 +22,7 @@ struct gpu
   bool pays;                         /* the holder has a turn, and did not begin its work alone */
   bool yields;                       /* it gave its turn on */
   bool together;                     /* those that have joined use it without turns */
+  bool tried;                        /* as long as each does more than in turns */
   uint64_t together_ns, checked_ns;  /* since when; when that was last checked */
   uint64_t apart_ns, apart_until_ns; /* not again before; and how long that was */
   uint64_t until_ns;

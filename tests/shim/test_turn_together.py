@@ -55,6 +55,31 @@ def test_light_elastic_containers_pass_no_turns() -> None:
     assert [got.work > 0.75 * ALONE for got in outcome.tenants] == [True, True]
 
 
+def elastic(model: str, cores: tuple[int, int], *, bare: bool = False) -> Outcome:
+    tenants = [Tenant(core, loads.WAITED, ELASTIC) for core in cores]
+    return judge(MODELS[model], tenants, arbiter=not bare, bare=bare)
+
+
+def test_gaps_of_a_busy_program_are_used_where_a_switch_costs_nothing() -> None:
+    """Gaps of 20 us between kernels of 50 us. With turns it is 70 % of the driver's work."""
+    ours, driver = (elastic("kind", (50, 50), bare=bare).tenants for bare in (False, True))
+    assert sum(got.work for got in ours) >= 0.97 * sum(got.work for got in driver)
+
+
+def test_none_of_two_that_share_their_gaps_does_less_than_in_turns() -> None:
+    """It would do 70 % of 30, and of 70."""
+    one, other = elastic("kind", (30, 70)).tenants
+    assert one.work > 0.3
+    assert other.work > 0.95 * 0.7 * 0.7
+
+
+def test_turns_go_on_where_a_switch_costs_more_than_gaps() -> None:
+    """The driver alone gives them a third of the GPU together, and a short trial of it is lost."""
+    outcome = elastic("default", (50, 50))
+    assert outcome.words > 1000
+    assert sum(got.work for got in outcome.tenants) > 0.65
+
+
 def test_a_fixed_share_keeps_its_turns() -> None:
     outcome = together(Tenant(50, GAPS), Tenant(50, GAPS, ELASTIC))
     assert outcome.words > 1000
