@@ -123,7 +123,8 @@ fuzz-pages: build/fuzz/pages
 
 .PHONY: gpu
 gpu: prepare-bench build ## ask a real GPU what only hardware can answer: bench/hardware.md; PYTHON=… has PyTorch
-	@$(VENV)/bin/python -m tests.gpu --json-out build/gpu.json --report bench/hardware.md \
+	@$(VENV)/bin/python -m tests.gpu --json-out build/gpu.json \
+	  $(if $(SOFTGPU_ROOT),,--report bench/hardware.md) \
 	  $(if $(PYTHON),--python $(PYTHON)) $(ARGS)
 
 .PHONY: check

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from typing import Any, TextIO
 
 # Run as `python -m tests.gpu`; the tests' packages are found below tests/, as pytest finds them.
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "oci"))
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from bench import result
-from gpu import compute, judge, memory, overhead, report
+from gpu import (
+    clock,
+    compute,
+    judge,
+    memory,
+    neighbours,
+    overhead,
+    report,
+    utilisation,
+)
 from gpu.machine import Card, Machine, UnmeasuredError
 
 ROUNDS = 5
+SECONDS = 6
+CLOCK_SECONDS = 2
 # Where these are missed, the slice is not what it says it is.
 MUST_HOLD = ("memory.limit", "memory.nvml")
 
@@ -33,6 +43,11 @@ def asked(machine: Machine, options: argparse.Namespace) -> dict[str, Callable[[
             timed.append(compute.Compute(machine, options.seconds))
         return timed[0]
 
+    def ask(*questions: clock.Asked) -> list[Any]:
+        program = machine.compiled(clock.PROBE)
+        return machine.ask(program, *(one.command(calibrated().ns_per_step) for one in questions))
+
+    seconds = min(options.seconds, CLOCK_SECONDS)
     return {
         "memory.limit": lambda: memory.limit(machine),
         "memory.nvml": lambda: memory.nvml(machine),
@@ -41,9 +56,15 @@ def asked(machine: Machine, options: argparse.Namespace) -> dict[str, Callable[[
         "memory.module": lambda: memory.modules(machine),
         "overhead.call": lambda: overhead.calls(machine, options.rounds),
         "overhead.training": lambda: overhead.training(machine, options.rounds, options.python),
+        "clock.slice": lambda: clock.slices(ask, seconds),
+        "clock.preemption": lambda: clock.preemption(ask, seconds),
+        "clock.streams": lambda: clock.streams(ask),
+        "clock.copies": lambda: clock.copies(ask),
+        "clock.submission": lambda: clock.submissions(ask),
+        "events.beside": lambda: clock.beside(ask, seconds),
+        "nvml.utilisation": lambda: utilisation.truth(calibrated()),
         "share.alone": lambda: compute.shares_alone(calibrated()),
-        "share.two": lambda: compute.shares_of_two(calibrated()),
-        "events.beside": lambda: compute.intervals(calibrated()),
+        "share.two": lambda: neighbours.shares_of_two(calibrated()),
         "charged": lambda: compute.charged(calibrated()),
         "judge": lambda: judge.misuse(machine),
     }
@@ -53,10 +74,13 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make gpu")
     parser.add_argument("--gpu", metavar="UUID", help="which; the first")
     parser.add_argument("--only", action="append", choices=[q.name for q in report.QUESTIONS])
-    parser.add_argument("--seconds", type=float, default=10, help="of each measurement of time")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="of each measurement of time"
+    )
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each comparison")
     parser.add_argument("--python", default="python3", help="an interpreter that has PyTorch")
     parser.add_argument("--json-out", default="build/gpu.json")
+    parser.add_argument("--json", action="store_true", help="print it too, in place of the table")
     parser.add_argument("--report", help="write bench/hardware.md here")
     return parser.parse_args()
 
@@ -78,22 +102,22 @@ def ask(folder: str, options: argparse.Namespace) -> int:
     if options.report and machine.card.software:
         print("make gpu: --report: a software GPU is no hardware; leave it out", file=sys.stderr)
         return 2
+    notes = sys.stderr if options.json else sys.stdout
     if machine.others:
-        print(
-            f"[gpu] {machine.others} other processes use this GPU: figures of time are theirs too"
-        )
+        text = f"{machine.others} other processes use this GPU: figures of time are theirs too"
+        print(f"[gpu] {text}", file=notes)
     figures: list[result.Figure] = []
     unmeasured: dict[str, str] = {}
     for name, measure in asked(machine, options).items():
         if options.only and name not in options.only:
             unmeasured[name] = "not asked"
             continue
-        print(f"[gpu] {name}", flush=True)
+        print(f"[gpu] {name}", flush=True, file=notes)
         try:
             figures += measure()  # type: ignore[arg-type]
         except UnmeasuredError as error:
             unmeasured[name] = str(error)
-    keep(machine.card, figures, unmeasured, options)
+    keep(machine.card, figures, unmeasured, options, notes)
     missed = [f.name for f in figures if f.name.startswith(MUST_HOLD) and not f.met]
     if missed:
         print(f"make gpu: {', '.join(missed)}: the limit does not hold", file=sys.stderr)
@@ -105,25 +129,21 @@ def keep(
     figures: list[result.Figure],
     unmeasured: dict[str, str],
     options: argparse.Namespace,
+    notes: TextIO,
 ) -> None:
-    print(result.table(figures))
-    for name, reason in unmeasured.items():
-        print(f"{name:34} unmeasured: {reason}")
-    write(card, figures, unmeasured, options.json_out)
-    print(f"[gpu] written: {options.json_out}")
+    kept = report.as_json(card, figures, unmeasured)
+    os.makedirs(os.path.dirname(options.json_out) or ".", exist_ok=True)
+    with open(options.json_out, "w", encoding="utf-8") as file:
+        file.write(kept)
+    if options.json:
+        print(kept, end="")
+    else:
+        print(report.answers(figures, unmeasured))
+    print(f"[gpu] written: {options.json_out}", file=notes)
     if options.report and not options.only:  # a page of one answer would forget the others
         with open(options.report, "w", encoding="utf-8") as file:
             file.write(report.page(card, figures, unmeasured))
-        print(f"[gpu] written: {options.report}")
-
-
-def write(card: Card, figures: list[result.Figure], unmeasured: dict[str, str], path: str) -> None:
-    rows = [{**dataclasses.asdict(figure), "met": figure.met} for figure in figures]
-    kept = {"device": card._asdict(), "figures": rows, "unmeasured": unmeasured}
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(kept, file, indent=1)
-        file.write("\n")
+        print(f"[gpu] written: {options.report}", file=notes)
 
 
 if __name__ == "__main__":

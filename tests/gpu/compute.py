@@ -1,4 +1,4 @@
-"""Questions of GPU time: shares by shape and by neighbour, event intervals, what is charged."""
+"""Questions of GPU time: the share of a container that is alone, and what is charged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ SHAPES = {
     "one block, async 50 us": Shape("async", 50e3, 1),
 }
 LIMITS = (10, 30, 50, 80)
-PAIRS = ((30, 70), (50, 50), (20, 40))
 
 
 class Compute:
@@ -43,10 +42,13 @@ class Compute:
             per_kernel = found["steps"] / found["kernels"]
             self.ns_per_step = found["interval_ms"] * 1e6 / per_kernel
 
-    def command(self, shape: Shape, start_file: str = "-", times: int = 1) -> list[str]:
-        steps = max(1, round(shape.kernel_ns / self.ns_per_step))
-        seconds = self.seconds * times
-        return [self.tenant, shape.how, str(steps), str(seconds), str(shape.blocks), start_file]
+    def command(self, shape: Shape, start_file: str = "-", seconds: float = 0) -> list[str]:
+        steps, window = str(self.steps(shape)), str(seconds or self.seconds)
+        return [self.tenant, shape.how, steps, window, str(shape.blocks), start_file]
+
+    def steps(self, shape: Shape) -> int:
+        """Of each of its kernels."""
+        return max(1, round(shape.kernel_ns / self.ns_per_step))
 
     def alone(self, shape: Shape) -> Any:
         """What a program says that has the GPU to itself, without the shim."""
@@ -79,34 +81,6 @@ def shares_alone(compute: Compute) -> list[Figure]:
         off = [abs(compute.in_container(shape, p) * 100 - p) for p in LIMITS]
         figures.append(Figure(f"share.alone {name}", max(off), "points", GOAL_POINTS, {}))
     return figures
-
-
-def shares_of_two(compute: Compute) -> list[Figure]:
-    """The worst of the pairs, and what is lost where both ask for all, by shape."""
-    figures = []
-    for name, shape in SHAPES.items():
-        off, lost = 0.0, 0.0
-        whole = compute.gpu_share(compute.alone(shape))
-        for percents in PAIRS:
-            found = compute.together(shape, percents)
-            shares = [compute.gpu_share(said) * 100 for _, said in found]
-            off = max(off, *(abs(share - p) for share, p in zip(shares, percents)))
-            if sum(percents) == 100:
-                lost = max(lost, 100 - sum(shares) / whole)
-        figures.append(Figure(f"share.two {name}", off, "points", GOAL_POINTS, {}))
-        figures.append(Figure(f"share.two lost {name}", lost, "%", GOAL_LOST_PERCENT, {}))
-    return figures
-
-
-def intervals(compute: Compute) -> list[Figure]:
-    """An event pair's interval beside a busy process, both on the driver alone."""
-    shape = Shape("events", 5e6, 0)
-    before = compute.alone(shape)["interval_ms"]
-    neighbour = compute.machine.start(*compute.command(SHAPES["sync 5 ms"], times=2))
-    wait_until_ready(neighbour)
-    beside = compute.alone(shape)["interval_ms"]
-    answer(neighbour)
-    return [Figure("events.beside a neighbour", beside / before, "x", None, {})]
 
 
 def charged(compute: Compute) -> list[Figure]:

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from shim.conftest import LIBRARIES
@@ -96,7 +97,7 @@ class Machine:
         self.folder = folder
         self.root = os.path.join(folder, "root")
         self.behind = self._link_driver()
-        self.containers = 0
+        self.containers = self.asked = 0
         self.uuid = uuid or ""
         facts = self.nvml()
         self.uuid = facts["uuid"]
@@ -171,17 +172,39 @@ class Machine:
         return container.start(*command, env=self.environment(libraries), stdin=subprocess.DEVNULL)
 
     def compiled(self, source: str) -> str:
-        """A C client beside this file, linked against the shim as programs are with -lcuda."""
-        program = os.path.join(self.folder, os.path.basename(source).removesuffix(".c"))
-        if not os.path.exists(program):
-            headers = os.path.join(
-                os.path.dirname(guest.PYTHON), "..", "lib",
-                f"python{sys.version_info.major}.{sys.version_info.minor}",
-                "site-packages", "nvidia", "cu13", "include",
-            )  # fmt: skip
-            command = ["gcc", "-std=gnu11", "-O2", "-pthread", "-isystem", headers, source]
-            subprocess.run([*command, "-o", program, guest.SHIM, "-ldl"], check=True)
-        return program
+        return compiled(source, self.folder)
+
+    def ask(self, program: str, *commands: Sequence[str]) -> list[Any]:
+        """What PROGRAM answers to each of the commands at once, on the driver alone.
+
+        Its last argument is the file that it begins with.
+        """
+        self.asked += 1
+        start_file = os.path.join(self.folder, f"ask-{self.asked}")
+        running = [self.start(program, *command, start_file) for command in commands]
+        try:
+            for process in running:
+                wait_until_ready(process)
+            with open(start_file, "w", encoding="ascii"):
+                pass
+            return [answer(process) for process in running]
+        finally:
+            for process in running:
+                process.kill()
+
+
+def compiled(source: str, folder: str) -> str:
+    """A C client of this folder, linked against the shim as programs are with -lcuda."""
+    program = os.path.join(folder, os.path.basename(source).removesuffix(".c"))
+    if not os.path.exists(program):
+        headers = os.path.join(
+            os.path.dirname(guest.PYTHON), "..", "lib",
+            f"python{sys.version_info.major}.{sys.version_info.minor}",
+            "site-packages", "nvidia", "cu13", "include",
+        )  # fmt: skip
+        command = ["gcc", "-std=gnu11", "-O2", "-pthread", "-isystem", headers, source]
+        subprocess.run([*command, "-o", program, guest.SHIM, "-ldl"], check=True)
+    return program
 
 
 def answer(process: subprocess.Popen[str]) -> Any:

@@ -1,11 +1,14 @@
-"""bench/hardware.md: each question, the expected answer, and the measured one."""
+"""What is printed and kept of the answers; bench/hardware.md has them beside the questions."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bench.result import Figure
+from bench.result import Figure, table
+from gpu import model
 from gpu.machine import Card
 
 UNMEASURED = "**unmeasured**"
@@ -56,6 +59,47 @@ QUESTIONS = (
         "0.5 % at most",
     ),
     Question(
+        "clock.slice",
+        "how long the GPU serves one context while another has work, and what a change of context "
+        "costs: two processes with kernels of 20 us, an event behind each",
+        "some ms, and 10 to 500 us",
+    ),
+    Question(
+        "clock.preemption",
+        "the median wait for a kernel of 20 us beside kernels of 200 ms of another process, as a "
+        "part of one of these",
+        "a slice and two changes; 100 % where a kernel runs to its end",
+    ),
+    Question(
+        "events.beside",
+        "how many times as long an event pair's interval is beside a busy process; kernels of "
+        "50 ms",
+        "2 or more: the other's turns and the changes too; 1 where a kernel runs to its end",
+    ),
+    Question(
+        "clock.streams",
+        "how much faster kernels on eight streams of one process are than on one stream: narrow "
+        "ones, and ones that fill the GPU",
+        "8 and 1",
+    ),
+    Question(
+        "clock.copies",
+        "the rate of copies from pinned host memory and within the GPU; how much of a copy from "
+        "the host runs beside a kernel",
+        "by card and bus; 100 %",
+    ),
+    Question(
+        "clock.submission",
+        "what a launch takes of its thread",
+        "1 to 5 us",
+    ),
+    Question(
+        "nvml.utilisation",
+        "how far `nvmlDeviceGetProcessUtilization` is from the work of a container with 30 %, and "
+        "of two busy processes",
+        "a few points: it has whole percents, of windows of 1/6 to 1 s",
+    ),
+    Question(
         "share.alone",
         "how far a container is from its 10, 30, 50, 80 %, the worst of them: kernels of 50 us "
         "launched ahead, of 5 ms and of 300 ms waited for, graphs of 100 x 50 us, kernels of one "
@@ -64,18 +108,15 @@ QUESTIONS = (
     ),
     Question(
         "share.two",
-        "the same for two at once, 30/70, 50/50, 20/40, and what of the GPU is lost to both",
-        "2 points and 3 % at most; more where event intervals hold the other's turns",
-    ),
-    Question(
-        "events.beside",
-        "how many times as long an event pair's interval is beside a busy process",
-        "between 1 (own time alone) and 2 (the other's turns too); the software GPU has 1",
+        "how far two busy containers are from 30/70, 50/50, 20/40 and 90/10 with the turn keeper, "
+        "the worst of seven pairs of loads; what of the GPU is lost; work outside of turns",
+        "2 points, 3 % and 1 point at most",
     ),
     Question(
         "charged",
-        "what two busy containers are charged, against the GPU time of their work",
-        "as the row above",
+        "what two busy containers without a turn keeper are charged, against the GPU time of "
+        "their work",
+        "1 where event pairs leave out other contexts' turns, else up to 2",
     ),
     Question(
         "judge",
@@ -92,40 +133,77 @@ What only a GPU can answer. {state}
 ```sh
 sudo make gpu                     # root, an NVIDIA driver, a GPU that nothing else uses
 sudo make gpu PYTHON=/path/to/python
-sudo make gpu ARGS="--only share.alone --seconds 5"
+sudo make gpu ARGS="--only clock.slice --only share.two --seconds 10"
+sudo make gpu ARGS=--json         # the answers as JSON, on stdout
+sudo make gpu SOFTGPU_ROOT=/run/softgpu LD_LIBRARY_PATH=/run/softgpu/usr/lib/x86_64-linux-gnu
 ```
 
 It runs each question on the driver alone and through the shim, in a private mount namespace; it
 needs no engine, takes some ten minutes, and writes this table and `build/gpu.json`. Nothing of the
 card's settings is changed, and memory is taken by plain allocations, a part of what is free. The
 training step needs PyTorch, of the interpreter that `PYTHON` names. `--only` asks one question, and
-leaves this table alone.
+leaves this table alone, as does a software GPU.
 
 GPU time is counted in work, not by a clock: a kernel of so many steps does no more of them while
-the GPU serves another process. How long a step takes is measured on the GPU alone, first.
+the GPU serves another process. How long a step takes is measured on the GPU alone, first. A window
+of 300 ms kernels holds few of them: there the shares are known to about 2 points.
 
-| question | expected | measured |
-| --- | --- | --- |
+The last column has the option of [`softgpu create`](../docs/softgpu.md#time) that makes a software
+GPU answer as this card. {model}
+
+| question | expected | measured | model |
+| --- | --- | --- | --- |
 {rows}
 """
 
 NOTHING = "**Nothing here has been measured yet.**"
 
 
+def answers(figures: Sequence[Figure], unmeasured: Mapping[str, str]) -> str:
+    """What is printed: the figures, the questions without one, and the card's model."""
+    lines = [table(figures)]
+    lines += [f"{name:34} unmeasured: {reason}" for name, reason in unmeasured.items()]
+    options = model.values(figures)
+    if options:
+        lines.append("\nA software GPU that answers as this card:")
+        values = {figure.name: f"{figure.value:.4g} {figure.unit}" for figure in figures}
+        lines += [f"{name:34} {values[name]:>16}  {options[name]}" for name in options]
+        lines.append("softgpu create ROOT " + " ".join(model.command(figures)))
+    return "\n".join(lines)
+
+
+def as_json(card: Card, figures: Sequence[Figure], unmeasured: Mapping[str, str]) -> str:
+    """model: of a figure, its option; of all, the arguments of `softgpu create`."""
+    options = model.values(figures)
+    rows = [
+        {**dataclasses.asdict(one), "met": one.met, "model": options.get(one.name)}
+        for one in figures
+    ]
+    kept = {
+        "device": card._asdict(),
+        "figures": rows,
+        "unmeasured": dict(unmeasured),
+        "model": model.command(figures),
+    }
+    return json.dumps(kept, indent=1) + "\n"
+
+
 def row(question: Question, figures: Sequence[Figure], reason: str | None) -> str:
+    own = [figure for figure in figures if figure.name.startswith(question.name)]
     said = "; ".join(
         " ".join([figure.name.removeprefix(question.name), f"{figure.value:.3g}", figure.unit])
-        for figure in figures
-        if figure.name.startswith(question.name)
+        for figure in own
     )
-    measured = said.strip() or UNMEASURED + (f": {reason}" if reason else "")
-    return f"| {question.asks} | {question.expected} | {measured} |"
+    measured = said.strip(" ,") or UNMEASURED + (f": {reason}" if reason else "")
+    options = " ".join(f"`{option}`" for option in model.values(own).values())
+    return f"| {question.asks} | {question.expected} | {measured} | {options} |"
 
 
 def page(card: Card | None, figures: Sequence[Figure], unmeasured: Mapping[str, str]) -> str:
     """The whole file. CARD: None where nothing was measured."""
-    state = NOTHING
+    state, create = NOTHING, ""
     if card:
         state = f"Measured on {card.date} on {card.name}, driver {card.driver}."
+        create = f"All of them: `softgpu create ROOT {' '.join(model.command(figures))}`."
     rows = [row(q, figures, unmeasured.get(q.name)) for q in QUESTIONS]
-    return TEXT.format(state=state, rows="\n".join(rows))
+    return TEXT.format(state=state, rows="\n".join(rows), model=create).replace(". \n", ".\n")

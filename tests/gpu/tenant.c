@@ -1,105 +1,48 @@
-/* tenant SHAPE ITERATIONS SECONDS BLOCKS WAIT_FILE: keeps one GPU busy with kernels of so many
+/* tenant SHAPE STEPS SECONDS BLOCKS WAIT_FILE: keeps one GPU busy with kernels of so many
    steps of work on BLOCKS blocks each, once WAIT_FILE is there ("-": at once).
 
-   async    launched up to 16 ahead
+   async    launched up to 64 ahead
+   copies   the same, with a copy of 16 KiB from the host beside each, on another stream
    sync     each is waited for
+   gap      the same, and the host sleeps for 20 us then
    graph    a hundred to a graph, each graph waited for
+   graphs   the same, two graphs ahead
    events   each between two events, and waited for
 
    Prints a line of JSON when it is ready, and one at its end: steps done, the seconds that it took,
-   and for `events` the mean interval of an event pair in milliseconds. A step is work, not time: a
-   kernel that the GPU sets aside for another process takes longer and does no more, whatever a
-   clock on the device says.  */
+   how long the host slept, and for `events` the mean interval of an event pair in milliseconds.
+   They begin after a quarter of SECONDS or a second. `progress` is of the whole: the time of the
+   monotonic clock, kernels that have ended, and how long the host has slept, every 20 ms or so.  */
 
-#include <cuda.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
+#include "work.h"
+
+#define GAP_SECONDS 20e-6
+#define PROGRESS_SECONDS 0.02
 
 enum
 {
-  AHEAD = 16,
+  AHEAD = 64,
+  GRAPHS_AHEAD = 2,
+  COPY_BYTES = 16 << 10,
   IN_GRAPH = 100,
   WARM_UP = 3,
 };
 
-/* A chain of multiplications, each waiting for the one before; the store keeps the compiler from
-   dropping them. To the software GPU a step is a nanosecond.  */
-static const char image[]
-    = ".version 7.0\n"
-      ".target sm_50\n"
-      ".address_size 64\n"
-      "//softgpu entry=work time_ns=param:0\n"
-      ".visible .global .align 8 .u64 sink;\n"
-      ".visible .entry work(.param .u64 steps)\n"
-      "{\n"
-      "  .reg .u64 %left, %value;\n"
-      "  .reg .pred %more, %never;\n"
-      "  ld.param.u64 %left, [steps];\n"
-      "  mov.u64 %value, %left;\n"
-      "again:\n"
-      "  mad.lo.u64 %value, %value, 6364136223846793005, 1442695040888963407;\n"
-      "  sub.u64 %left, %left, 1;\n"
-      "  setp.ne.u64 %more, %left, 0;\n"
-      "  @%more bra again;\n"
-      "  setp.eq.u64 %never, %value, 0;\n"
-      "  @%never st.global.u64 [sink], %value;\n"
-      "  ret;\n"
-      "}\n";
+static double gap_seconds;
 
-static CUfunction work;
-static CUstream stream;
-static uint64_t steps;
-static unsigned blocks;
-
-static void
-must (CUresult rc, const char *what)
+/* Waits until fewer than DEPTH submissions are in flight, and tells whether one has ended.  */
+static bool
+make_room (unsigned depth, CUevent **next)
 {
-  if (rc == CUDA_SUCCESS)
-    return;
-  const char *name = NULL;
-  cuGetErrorName (rc, &name);
-  fprintf (stderr, "tenant: %s: %s; run it where a GPU is free\n", what, name ? name : "?");
-  exit (1);
-}
-
-#define MUST(call) must (call, #call)
-
-static double
-now (void)
-{
-  struct timespec moment;
-  clock_gettime (CLOCK_MONOTONIC, &moment);
-  return (double) moment.tv_sec + (double) moment.tv_nsec / 1e9;
-}
-
-static void
-launch (void)
-{
-  void *params[] = { &steps };
-  MUST (cuLaunchKernel (work, blocks, 1, 1, 32, 1, 1, 0, stream, params, NULL));
-}
-
-static void
-prepare (int device_blocks)
-{
-  CUdevice device;
-  CUcontext context;
-  CUmodule module;
-  int multiprocessors;
-  MUST (cuInit (0));
-  MUST (cuDeviceGet (&device, 0));
-  MUST (cuDevicePrimaryCtxRetain (&context, device));
-  MUST (cuCtxSetCurrent (context));
-  MUST (cuDeviceGetAttribute (&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
-  MUST (cuModuleLoadData (&module, image));
-  MUST (cuModuleGetFunction (&work, module, "work"));
-  MUST (cuStreamCreate (&stream, CU_STREAM_NON_BLOCKING));
-  blocks = device_blocks ? (unsigned) device_blocks : (unsigned) multiprocessors;
+  static CUevent done[AHEAD];
+  static uint64_t submitted;
+  CUevent *event = *next = &done[submitted % depth];
+  if (!*event)
+    *event = new_event (CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
+  if (submitted++ < depth)
+    return false;
+  MUST (cuEventSynchronize (*event));
+  return true;
 }
 
 /* Each does one round and returns how many kernels of it are known to be done.  */
@@ -107,17 +50,27 @@ prepare (int device_blocks)
 static uint64_t
 run_ahead (void)
 {
-  static CUevent done[AHEAD];
-  static uint64_t launched;
-  CUevent *event = &done[launched % AHEAD];
-  if (!*event)
-    MUST (cuEventCreate (event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
-  bool waits = launched++ >= AHEAD;
-  if (waits)
-    MUST (cuEventSynchronize (*event));
+  CUevent *event;
+  bool waited = make_room (AHEAD, &event);
   launch ();
   MUST (cuEventRecord (*event, stream));
-  return waits;
+  return waited;
+}
+
+static uint64_t
+run_beside_copies (void)
+{
+  static void *from;
+  static CUdeviceptr to;
+  static CUstream copies;
+  if (!copies)
+    {
+      MUST (cuStreamCreate (&copies, CU_STREAM_NON_BLOCKING));
+      MUST (cuMemAllocHost (&from, COPY_BYTES));
+      MUST (cuMemAlloc (&to, COPY_BYTES));
+    }
+  MUST (cuMemcpyHtoDAsync (to, from, COPY_BYTES, copies));
+  return run_ahead ();
 }
 
 static uint64_t
@@ -129,7 +82,17 @@ run_and_wait (void)
 }
 
 static uint64_t
-run_graph (void)
+run_with_gap (void)
+{
+  run_and_wait ();
+  double begin = now ();
+  sleep_for (GAP_SECONDS);
+  gap_seconds += now () - begin;
+  return 1;
+}
+
+static void
+launch_graph (void)
 {
   static CUgraphExec graph;
   if (!graph)
@@ -142,8 +105,24 @@ run_graph (void)
       MUST (cuGraphInstantiate (&graph, captured, 0));
     }
   MUST (cuGraphLaunch (graph, stream));
+}
+
+static uint64_t
+run_graph (void)
+{
+  launch_graph ();
   MUST (cuStreamSynchronize (stream));
   return IN_GRAPH;
+}
+
+static uint64_t
+run_graphs_ahead (void)
+{
+  CUevent *event;
+  bool waited = make_room (GRAPHS_AHEAD, &event);
+  launch_graph ();
+  MUST (cuEventRecord (*event, stream));
+  return waited ? IN_GRAPH : 0;
 }
 
 static double interval_ms;
@@ -156,8 +135,8 @@ run_between_events (void)
   float took;
   if (!begin)
     {
-      MUST (cuEventCreate (&begin, CU_EVENT_DEFAULT));
-      MUST (cuEventCreate (&end, CU_EVENT_DEFAULT));
+      begin = new_event (CU_EVENT_DEFAULT);
+      end = new_event (CU_EVENT_DEFAULT);
     }
   MUST (cuEventRecord (begin, stream));
   launch ();
@@ -169,15 +148,62 @@ run_between_events (void)
   return 1;
 }
 
+static const struct
+{
+  const char *name;
+  uint64_t (*round) (void);
+} shapes[] = {
+  { "async", run_ahead },           { "copies", run_beside_copies }, { "sync", run_and_wait },
+  { "gap", run_with_gap },          { "graph", run_graph },          { "graphs", run_graphs_ahead },
+  { "events", run_between_events },
+};
+
 static uint64_t (*shape_named (const char *name)) (void)
 {
-  if (strcmp (name, "async") == 0)
-    return run_ahead;
-  if (strcmp (name, "sync") == 0)
-    return run_and_wait;
-  if (strcmp (name, "graph") == 0)
-    return run_graph;
-  return strcmp (name, "events") == 0 ? run_between_events : NULL;
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    if (strcmp (name, shapes[i].name) == 0)
+      return shapes[i].round;
+  return NULL;
+}
+
+static struct progress
+{
+  double time, gap;
+  uint64_t kernels;
+} *progress;
+static size_t progress_count;
+static uint64_t all_kernels;
+static double all_gaps;
+
+static void
+note_progress (double time)
+{
+  static size_t room;
+  if (progress_count && time - progress[progress_count - 1].time < PROGRESS_SECONDS)
+    return;
+  if (progress_count == room)
+    {
+      room = room ? 2 * room : 1024;
+      progress = realloc (progress, room * sizeof *progress);
+      if (!progress)
+        exit (1);
+    }
+  progress[progress_count++] = (struct progress){ time, all_gaps + gap_seconds, all_kernels };
+}
+
+/* Rounds until so many seconds are over; returns the kernels.  */
+static uint64_t
+run_for (uint64_t (*round) (void), double seconds, double *wall)
+{
+  double start = now (), time = start;
+  uint64_t before = all_kernels;
+  for (*wall = 0; *wall < seconds; *wall = time - start)
+    {
+      all_kernels += round ();
+      time = now ();
+      note_progress (time);
+    }
+  return all_kernels - before;
 }
 
 int
@@ -187,7 +213,7 @@ main (int argc, char **argv)
   steps = round ? strtoull (argv[2], NULL, 10) : 0;
   if (!steps)
     {
-      fputs ("usage: tenant async|sync|graph|events STEPS SECONDS BLOCKS|0 WAIT_FILE|-\n", stderr);
+      fputs ("usage: tenant SHAPE STEPS SECONDS BLOCKS|0 WAIT_FILE|-\n", stderr);
       return 2;
     }
   prepare (atoi (argv[4]));
@@ -195,24 +221,23 @@ main (int argc, char **argv)
   for (int i = 0; i < WARM_UP && now () - begin < 0.05; i++)
     round ();
   MUST (cuStreamSynchronize (stream));
-  interval_ms = 0;
-  intervals = 0;
-  puts ("{\"ready\": true}");
-  fflush (stdout);
-  while (strcmp (argv[5], "-") != 0 && access (argv[5], F_OK) != 0)
-    nanosleep (&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+  wait_for (argv[5]);
 
-  double start = now (), wall = 0, seconds = strtod (argv[3], NULL);
-  uint64_t kernels = 0;
-  while (wall < seconds)
-    {
-      kernels += round ();
-      wall = now () - start;
-    }
+  double wall, seconds = strtod (argv[3], NULL);
+  run_for (round, seconds < 4 ? seconds / 4 : 1, &wall);
+  all_gaps = gap_seconds;
+  gap_seconds = interval_ms = 0;
+  intervals = 0;
+  uint64_t kernels = run_for (round, seconds, &wall);
   /* What is in flight now belongs to no window.  */
   MUST (cuStreamSynchronize (stream));
-  printf ("{\"steps\": %llu, \"kernels\": %llu, \"seconds\": %.6f, \"interval_ms\": %.6f}\n",
-          (unsigned long long) (kernels * steps), (unsigned long long) kernels, wall,
+  printf ("{\"steps\": %llu, \"kernels\": %llu, \"seconds\": %.6f, \"gap_seconds\": %.6f, "
+          "\"interval_ms\": %.6f, \"progress\": [",
+          (unsigned long long) (kernels * steps), (unsigned long long) kernels, wall, gap_seconds,
           intervals ? interval_ms / (double) intervals : 0);
+  for (size_t i = 0; i < progress_count; i++)
+    printf ("%s[%.6f, %llu, %.6f]", i ? ", " : "", progress[i].time,
+            (unsigned long long) progress[i].kernels, progress[i].gap);
+  puts ("]}");
   return 0;
 }

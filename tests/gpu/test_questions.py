@@ -25,9 +25,15 @@ FIGURES = {
     "memory.module": 0,  # the software GPU has no linker
     "overhead.call": 4,
     "overhead.training": 0,  # there is no PyTorch
-    "share.alone": 5,
-    "share.two": 10,
+    "clock.slice": 1,  # the kind clock has no slices
+    "clock.preemption": 1,
+    "clock.streams": 2,
+    "clock.copies": 3,
+    "clock.submission": 1,
     "events.beside": 1,
+    "nvml.utilisation": 2,
+    "share.alone": 5,
+    "share.two": 12,
     "charged": 1,
     "judge": 1,
 }
@@ -78,6 +84,17 @@ def test_exact_figures_of_the_software_gpu_are_measured_exactly(kept: Any) -> No
     }
     assert {name: values[name] for name in exact} == exact
     assert kept["device"]["software"] is True
+    assert kept["model"][:2] == ["--clock", "kind"]
+
+
+def test_json_is_all_that_is_printed_and_has_the_model(tmp_path: Path) -> None:
+    gpu = SoftGpu(tmp_path, "--memory", "2GiB", "--context-memory", "300MiB")
+    out = tmp_path / "gpu.json"
+    done = ask(gpu.environment(), "--json", "--only", "memory.context", "--json-out", str(out))
+    assert (done.returncode, done.stdout) == (0, out.read_text())
+    (figure,) = json.loads(done.stdout)["figures"]
+    assert (figure["name"], figure["model"]) == ("memory.context", "--context-memory 300MiB")
+    assert json.loads(done.stdout)["model"] == ["--context-memory", "300MiB"]
 
 
 def test_figures_of_the_software_gpu_are_never_written_as_hardwares(tmp_path: Path) -> None:
@@ -113,6 +130,6 @@ def test_a_page_names_the_card_and_each_figure_at_its_question() -> None:
     rows = text[text.index("| --- |") :].splitlines()[1:]
     by_question = {question.name: row for question, row in zip(report.QUESTIONS, rows)}
     assert "Measured on 2026-01-02 on Some card, driver 580.1." in text
-    assert by_question["memory.context"].endswith("| 312 MiB |")
-    assert by_question["judge"].endswith("| **unmeasured**: not asked |")
-    assert by_question["memory.limit"].endswith("| **unmeasured** |")
+    assert by_question["memory.context"].endswith("| 312 MiB | `--context-memory 312MiB` |")
+    assert by_question["judge"].endswith("| **unmeasured**: not asked |  |")
+    assert by_question["memory.limit"].endswith("| **unmeasured** |  |")

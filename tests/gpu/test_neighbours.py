@@ -1,0 +1,50 @@
+"""What two containers got is judged in the window in which both worked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpu import neighbours
+from gpu.neighbours import Got
+
+
+def test_window_leaves_out_the_beginning_and_ends_with_the_first_load() -> None:
+    reports: list[Any] = [
+        {"progress": [[10.0, 0, 0.0], [20.0, 9, 0.0]]},
+        {"progress": [[9.0, 0, 0.0], [22.0, 9, 0.0]]},
+    ]
+    assert neighbours.window_of(reports) == (12, 20)
+
+
+def test_a_kernel_that_ends_after_the_window_counts_in_part() -> None:
+    # A kernel of 0.3 s a second; it slept for half of the first five seconds.
+    said = {"progress": [[float(t), t, min(t, 5) / 2] for t in range(11)]}
+    held = [(t / 10, 0.4 * (t // 10)) for t in range(110)]
+    got = neighbours.got_of(said, held, (2.5, 7.5), 0.3)
+    assert list(got) == [pytest.approx(part) for part in (0.3, 0.4, 0.25)]
+
+
+def test_figures_stay_as_they_are_after_the_last_change() -> None:
+    samples = [(0.0, 1.0), (1.0, 2.0), (2.0, 2.0), (3.0, 2.0)]
+    assert [neighbours.at(samples, moment) for moment in (-1, 0.5, 1, 9)] == [1, 1.5, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("asked", "got", "expected"),
+    [
+        ((30, 70), [Got(0.3, 0.3, 0), Got(0.7, 0.7, 0)], (0, 0, 0)),
+        # Its gaps are its own, as far as it held the GPU in them.
+        ((30, 70), [Got(0.2, 0.3, 0.4), Got(0.7, 0.7, 0)], (0, 0, 0)),
+        ((30, 70), [Got(0.2, 0.3, 0.02), Got(0.68, 0.74, 0)], (4, 10, 0)),
+        ((20, 40), [Got(0.25, 0.2, 0), Got(0.4, 0.4, 0)], (5, 0, 5)),
+    ],
+    ids=["exact", "gaps in turns", "lost in turns", "work outside of turns"],
+)
+def test_shares_are_turns_and_what_neither_used_is_lost(
+    asked: tuple[int, int], got: list[Got], expected: tuple[float, float, float]
+) -> None:
+    found = neighbours.judged(asked, got)
+    assert list(found) == ["off", "lost", "outside turns"]
+    assert list(found.values()) == [pytest.approx(value) for value in expected]
