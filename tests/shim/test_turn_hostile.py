@@ -98,6 +98,8 @@ while True:
     mark(5, 0); busy_until((1 << 64) - 1); ring()
     time.sleep(0.01)
 """
+
+
 def report(what: str) -> str:
     return f"vcuda-turn-keeper: container c0 {what}; others go on without waiting for it\n"
 
