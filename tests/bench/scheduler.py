@@ -1,4 +1,4 @@
-"""The scheduler extender at 100 to 5,000 nodes of 8 GPUs, over HTTP: what it costs by cluster size.
+"""The scheduler extender at 100 to 15,000 nodes of 8 GPUs, over HTTP: what it costs by cluster size.
 
 Each filter is asked of every node. Three processes: the extender, the caller, and the API server,
 which is a fake. On two cores they take from each other, so the processor time of each is told too:
@@ -35,7 +35,9 @@ SIZES = (
     (1_000, 10_000, 5.0),
     (2_000, 20_000, None),
     (5_000, 40_000, 25.0),
+    (15_000, 120_000, 15.0),
 )
+MOST_MIB = 1_536.0  # of any size
 # How many nodes and pods the bindings under a lease are measured with.
 LEASED = 1_000, 10_000
 FILTERS, WARMING = 400, 40
@@ -95,7 +97,7 @@ def _size(caller: ProcessPoolExecutor, nodes: int, pods: int, goal: float | None
 
         found |= _pairs(caller, api, running, names, pods)
         found["memory", "MiB"] = _status(running, "VmHWM") / 1024
-    goals = {"filter, p99": goal, "filter + bind": 1.0}
+    goals = {"filter, p99": goal, "filter + bind": 1.0, "memory": MOST_MIB}
     return [
         Figure(f"scheduler.{nodes} nodes, {what}", value, unit, goals.get(what), {})
         for (what, unit), value in found.items()
