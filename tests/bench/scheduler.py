@@ -1,4 +1,4 @@
-"""The scheduler extender at 100 to 15,000 nodes of 8 GPUs, over HTTP: what it costs by cluster size.
+"""The scheduler extender at 100 to 15,000 nodes of 8 GPUs, over HTTP: costs by cluster size.
 
 Each filter is asked of every node. Three processes: the extender, the caller, and the API server,
 which is a fake. On two cores they take from each other, so the processor time of each is told too:

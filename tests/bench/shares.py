@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from bench import share_rows, share_rows_more
+from bench import share_rows, share_rows_false_pages, share_rows_more
 from bench.result import Figure
 from bench.share_rows import Judged, Row
 from support.shares.judge import MODELS
@@ -26,6 +26,7 @@ def rows() -> list[Row]:
         share_rows_more.policies(),
         *share_rows_more.requests(),
         *share_rows_more.longest_waits(),
+        share_rows_false_pages.row(),
         share_rows_more.quiet(),
         share_rows_more.keeper(),
     ]

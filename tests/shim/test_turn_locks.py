@@ -15,7 +15,7 @@ import pytest
 
 from shim.conftest import DriverRoot
 from shim.policy_node import TURN_KEEPER, PolicyNode
-from shim.test_turn_hostile import PAGE
+from support.shares.false_pages import PAGE
 from shim.test_turns_real_time import MOST_SECONDS, ending, turns_pass, wait_until
 from support.guest import PYTHON, TOP
 from support.lease_holder import holding

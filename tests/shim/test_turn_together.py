@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from shim.test_turn_hostile import NEVER_BUSY, PAGE
 from support.guest import TOP
 from support.shares import loads
+from support.shares.false_pages import NEVER_BUSY, PAGE
 from support.shares.judge import MODELS, Outcome, Tenant, judge
 from support.shares.loads import Load
 

@@ -16,7 +16,7 @@ import pytest
 
 from shim.conftest import DriverRoot
 from shim.policy_node import PolicyNode, limits_of
-from shim.test_turn_hostile import PAGE, RINGING
+from support.shares.false_pages import PAGE, RINGING
 from support.guest import PYTHON, TOP, WORKLOAD, Guest
 from support.shares.judge import KEEPER, SOFTGPU
 
