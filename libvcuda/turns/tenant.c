@@ -62,16 +62,22 @@ distrust (struct tenant *tenant, uint64_t now, const char *what)
   events_record ("turn-overrun", tenant->container->id, tenant->container->uuid[tenant->gpu], text);
 }
 
-/* It was idle, its threads wait for a turn, and now it says that it uses the GPU. A launch does so
-   for a moment, before it learns that it has no turn.  */
+/* What it says while it has no turn, and was idle: that it uses the GPU, as a launch does for a
+   moment before it learns that there is no turn; or that it wants a turn and yet did not begin to
+   use the idle GPU, as every launch does. The second is a lie but for readings at the same moment.
+ */
 static void
 count_lies (struct tenant *tenant, const struct signals *before, uint64_t now)
 {
-  if ((tenant->word & VCUDA_TURN_STATE) != VCUDA_TURN_WAIT || tenant->allowed
-      || before->marks & VCUDA_TURN_BUSY || !(tenant->signals.marks & VCUDA_TURN_BUSY))
+  const struct signals *signals = &tenant->signals;
+  if ((tenant->word & VCUDA_TURN_STATE) != VCUDA_TURN_WAIT || tenant->allowed)
     return;
-  if (++tenant->lies > MOST_LIES)
-    distrust (tenant, now, "says again and again that it uses the GPU without a turn");
+  uint32_t risen = signals->marks & ~before->marks;
+  tenant->lies += (risen & VCUDA_TURN_BUSY) != 0;
+  if (risen & VCUDA_TURN_WANTS && signals->work_begun == before->work_begun)
+    tenant->lies += 2 * EXCUSED_LIES;
+  if (tenant->lies > MOST_LIES)
+    distrust (tenant, now, "gives false signals of its GPU queue again and again");
 }
 
 /* Without what its page says.  */

@@ -28,7 +28,7 @@ def report(what: str) -> str:
 
 ENDLESS = report("does not let its GPU queue end")
 CUT = report("has cut its usage page short")
-LIES = report("says again and again that it uses the GPU without a turn")
+LIES = report("gives false signals of its GPU queue again and again")
 
 
 def beside(script: str, working: bool) -> Outcome:

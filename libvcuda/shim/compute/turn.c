@@ -148,6 +148,25 @@ sleep_until_allowed (int gpu, bool queued)
     __atomic_store_n (&vcuda_own_turn[gpu].alone_ns, 0, __ATOMIC_RELAXED);
 }
 
+/* Lets the queue drain; the keeper waits for as long as it takes. False: it does not.  */
+static bool
+drain (struct meter *meter, CUstream stream)
+{
+  int gpu = meter->gpu;
+  struct vcuda_own_turn *turn = &vcuda_own_turn[gpu];
+  vcuda_lock (&turn->mutex);
+  turn->waits++;
+  vcuda_own_mark (gpu, vcuda_own_busy (gpu));
+  vcuda_unlock (&turn->mutex);
+  bool done = vcuda_drain (meter, stream);
+  vcuda_lock (&turn->mutex);
+  turn->waits--;
+  if (!done)
+    vcuda_own_mark (gpu, vcuda_own_busy (gpu));
+  vcuda_unlock (&turn->mutex);
+  return done;
+}
+
 void
 vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued)
 {
@@ -157,7 +176,7 @@ vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued)
     {
       uint32_t launches = __atomic_load_n (&turn->launches, __ATOMIC_SEQ_CST);
       /* A kernel may wait for the one that is launched here: then it must not wait.  */
-      if (queued && !vcuda_drain (meter, stream))
+      if (queued && !drain (meter, stream))
         {
           vcuda_thread ()->credit.skips_turn = true;
           vcuda_thread ()->credit.turn = vcuda_turn_word (gpu);
