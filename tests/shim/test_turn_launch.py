@@ -9,9 +9,7 @@ import json
 import os
 import signal
 import statistics
-import struct
 import subprocess
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,14 +18,11 @@ import pytest
 from shim.conftest import LIBRARIES, Clients
 from shim.test_turns_real_time import wait_until
 from support.guest import GIB, Guest
-from vcuda_oci.pages import layout
+from support.turn_word import HELD, NONE, WAIT, write_turn
 
 LAUNCHES = 300
 CALLS = 1_000_000
 ENDLESS = 4_000_000_000
-NONE, WAIT, HELD = 0, 2, 3
-HOUR_NS = 3_600_000_000_000
-LEASE_NS = 5_000_000_000
 # Instructions that the shim adds to a launch; its eleven arguments take many of them.
 MOST_ADDED = 80
 # Of the launches: the others are measured, or take new credit.
@@ -43,20 +38,6 @@ class Launch(NamedTuple):
 @pytest.fixture
 def guest(new_mock_guest: Callable[..., Guest]) -> Guest:
     return new_mock_guest(GIB)
-
-
-def write_turn(guest: Guest, state: int) -> None:
-    """As the keeper, for a turn that begins now."""
-    at = {name: at for name, at, _ in layout.offsets()}
-    now_ns = time.monotonic_ns()
-    with open(guest.limits, "r+b", 0) as page:
-        for field, value in (
-            ("turn", struct.pack("=I", 1 << 2 | state)),
-            ("turn_until_ns", struct.pack("=Q", now_ns + HOUR_NS)),
-            ("turn_lease_ns", struct.pack("=Q", now_ns + LEASE_NS)),
-        ):
-            page.seek(at["limits.gpu"] + at[f"limits_gpu.{field}"])
-            page.write(value)
 
 
 def steps(found: str) -> list[Launch]:
