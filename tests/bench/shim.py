@@ -21,6 +21,7 @@ from bench.result import Figure
 from bench.start import REPOSITORY, SOFTGPU
 from shim.conftest import CLIENTS, LIBRARIES, MOCK_SOURCES, MOCK_UUID
 from support import guest
+from support.turn_word import HELD, write_turn
 
 ROUNDS = 9
 # A driver call, the goal for what is added to it, and what peers add; "/2" is two threads at once.
@@ -53,6 +54,8 @@ CALLS: dict[str, tuple[float | None, dict[str, float]]] = {
 # On a driver that does nothing, which is what the peers' figures were taken on.
 LAUNCHES = ("cuLaunchKernel", "cuLaunchKernel/2", "cuGraphLaunch", "cuGraphLaunch/2")
 COPIES = ("cuMemcpyDtoDAsync", "cuMemcpyDtoDAsync/2")
+# A launch in a turn, of a container with 50 %.
+IN_A_TURN = {"cuLaunchKernel": 3.0, "cuLaunchKernel/2": 5.0}
 IDLE_SECONDS = 2.0
 
 
@@ -74,11 +77,18 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
         mock_bare, mock_shimmed = _turns(say, "mock driver", client, on_mock)
         metered = guest.Guest(folder + "/metered", mock, [_share(MOCK_UUID)], meter_copies=True)
         metered_bare, metered_shimmed = _turns(say, "mock driver, copies metered", client, metered)
+        in_turn = guest.Guest(folder + "/in-turn", mock, [_share(MOCK_UUID, 50)])
+        write_turn(in_turn, HELD)
+        turn_bare, turn_shimmed = _turns(say, "mock driver, in a turn", client, in_turn)
         wakeups, threads = _idle(client, container)
     return [
         *(_added(call, "", bare, shimmed) for call in CALLS if call in bare[0]),
         *(_added(call, " on a mock driver", mock_bare, mock_shimmed) for call in LAUNCHES + COPIES),
         *(_added(call, ", metered", metered_bare, metered_shimmed) for call in COPIES),
+        *(
+            _added(call, " in a turn on a mock driver", turn_bare, turn_shimmed, goal)
+            for call, goal in IN_A_TURN.items()
+        ),
         Figure(
             "shim.cuMemGetInfo in all",
             _median(shimmed, "cuMemGetInfo") - _median(shimmed, "no call"),
@@ -112,10 +122,13 @@ def _turns(
     return bare, shimmed
 
 
-def _added(call: str, where: str, bare: Rounds, shimmed: Rounds) -> Figure:
-    goal, peers = CALLS[call]
+def _added(
+    call: str, where: str, bare: Rounds, shimmed: Rounds, goal: float | None = None
+) -> Figure:
+    """goal: in place of the call's own."""
+    usual, peers = CALLS[call]
     added = _median(shimmed, call) - _median(bare, call)
-    return Figure(f"shim.{call}{where}", added, "ns added", goal, peers)
+    return Figure(f"shim.{call}{where}", added, "ns added", usual if goal is None else goal, peers)
 
 
 def _idle(client: str, container: guest.Guest) -> tuple[float, float]:
@@ -148,9 +161,9 @@ def _median(rounds: Rounds, call: str) -> float:
     return statistics.median(one[call] for one in rounds)
 
 
-def _share(uuid: str) -> guest.Gpu:
+def _share(uuid: str, core_percent: int = 99) -> guest.Gpu:
     """Nearly the whole GPU: paced and limited, but never made to wait."""
-    return guest.share(uuid, 8 * guest.GIB, 99)
+    return guest.share(uuid, 8 * guest.GIB, core_percent)
 
 
 def _share_of(root: str) -> guest.Gpu:

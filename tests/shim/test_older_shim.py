@@ -87,7 +87,6 @@ def node_folder(guest: Guest) -> str:
     return os.path.dirname(os.path.realpath(guest.usage))
 
 
-@pytest.mark.kind_clock
 def test_todays_arbiter_grants_it_and_its_static_limit_holds_when_that_is_killed(
     node: Limited, older: str
 ) -> None:

@@ -11,8 +11,9 @@ import time
 
 import pytest
 
+from shim.policy_node import PolicyNode
 from support.guest import BUILD, GIB, share
-from support.virtual_time import Clock, together
+from support.virtual_time import Clock, answer, together
 
 POINTS = 0.02
 SECONDS = 5
@@ -28,21 +29,28 @@ SHAPES = {
     "two threads, tiny kernels": "2 0 64 periodic 5 5 1",
     "four streams of one thread": "1 4 64 periodic 50 50 1",
     "two streams each of four threads": "4 2 16 periodic 50 50 1",
+    "two streams each of four threads, 1 ms": "4 2 16 periodic 1000 1000 1",
+    "two streams each of four threads, 1 ms, sync": "4 2 0 periodic 1000 1000 1",
 }
+
+
+def held_by_pid(root: str) -> dict[int, float]:
+    """How long each process that has ended held the first GPU, in seconds."""
+    command = [os.path.join(BUILD, "softgpu", "softgpu"), "time", root, "--json"]
+    gpu = json.loads(subprocess.check_output(command))["gpus"][0]
+    return {process["pid"]: process["held_ns"] / 1e9 for process in gpu["ended"]}
 
 
 def held_part(host) -> float:
     """The part of SECONDS in which processes that have ended held the first GPU."""
-    command = [os.path.join(BUILD, "softgpu", "softgpu"), "time", host.path, "--json"]
-    gpu = json.loads(subprocess.check_output(command))["gpus"][0]
-    return sum(process["held_ns"] for process in gpu["ended"]) / 1e9 / SECONDS
+    return sum(held_by_pid(host.path).values()) / SECONDS
 
 
 def shape(program, name):
     return [program, str(SECONDS), *SHAPES[name].split()]
 
 
-# Streams of several threads that overlap: each is charged its own event interval.
+# Short kernels of several threads on streams that overlap: each thread is charged by its samples.
 NEEDS_KIND_CLOCK = {"two streams each of four threads": pytest.mark.kind_clock}
 
 
@@ -67,22 +75,33 @@ def test_a_rare_long_kernel_is_paid_by_the_wait_for_it(host, new_guest, client, 
     assert charged == pytest.approx(result["gpu_seconds"], rel=0.05)
 
 
-@pytest.mark.kind_clock
+@pytest.fixture
+def node(host, tmp_path):
+    made = PolicyNode(str(tmp_path / "node"), host.path)
+    yield made
+    made.close()
+
+
 @pytest.mark.parametrize(
     ("percents", "names"),
     [
-        ((20, 40), ("two threads", "one in two is long, at random")),
+        ((20, 40), ("two threads", "twenty short, then twenty long, sync")),
         ((30, 70), ("async 5 us", "two threads")),
         ((5, 5, 10, 10, 15, 15, 20, 20), ("two threads",) * 8),
+        ((30, 70), ("two threads", "four streams of one thread")),
     ],
-    ids=["two with time to spare", "two that want all", "eight that want all"],
+    ids=["time to spare", "two that want all", "eight that want all", "overlapping streams"],
 )
-def test_neighbours_share_as_they_were_promised_and_lose_little_of_it(
-    host, new_guest, client, tmp_path, percents, names
-):
-    guests = [new_guest(share(host.uuids[0], GIB, percent)) for percent in percents]
-    commands = [shape(client("launches"), name) for name in names]
-    found = [result["share"] for result in together(tmp_path, *zip(guests, commands))]
+def test_neighbours_in_turns_share_as_they_were_promised(node, client, percents, names):
+    guests = [node.container(core=str(percent)) for percent in percents]
+    clock, program = node.clock(len(guests)), client("launches")
+    started = [
+        guest.start(*clock.command(*shape(program, name))) for guest, name in zip(guests, names)
+    ]
+    for process in started:
+        answer(process)
+    held = held_by_pid(node.driver_root)
+    found = [held[process.pid] / SECONDS for process in started]
     assert found == [pytest.approx(percent / 100, abs=POINTS) for percent in percents]
     assert sum(found) >= 0.97 * sum(percents) / 100
 
