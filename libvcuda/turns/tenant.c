@@ -17,7 +17,7 @@
 #define WITHOUT_TURN_NS (50 * MS)
 /* The queue of one that is not believed: the shim queues less than that ahead. What begins later,
    or lasts longer, the driver slices.  */
-#define BLIND_DRAIN_NS (2 * MS)
+#define BLIND_DRAIN_NS (5 * MS)
 /* Each turn excuses so many.  */
 #define EXCUSED_LIES 2
 #define MOST_LIES 32
@@ -62,22 +62,49 @@ distrust (struct tenant *tenant, uint64_t now, const char *what)
   events_record ("turn-overrun", tenant->container->id, tenant->container->uuid[tenant->gpu], text);
 }
 
+/* Its marks say nothing: as long as a process lives, one may wait for a turn.  */
+static void
+distrust_marks (struct tenant *tenant, uint64_t now, const char *what)
+{
+  distrust (tenant, now, what);
+  tenant->forged = true;
+  tenant->signals.marks = VCUDA_TURN_WANTS;
+}
+
+/* A container can make queries of its locks slow, by taking thousands of them: they get a hundredth
+   of the time.  */
+static void
+bound_queries (struct tenant *tenant, uint64_t began)
+{
+  uint64_t now = bells_now (), took = now - began;
+  if (took > LONG_QUERY_NS)
+    tenant->live_due_ns = now + 100 * took;
+}
+
 /* What it says while it has no turn, and was idle: that it uses the GPU, as a launch does for a
-   moment before it learns that there is no turn; or that it wants a turn and yet did not begin to
-   use the idle GPU, as every launch does. The second is a lie but for readings at the same moment.
- */
+   moment before it learns that there is no turn; or that it wants one and yet did not begin to use
+   the idle GPU, as every launch does.  */
 static void
 count_lies (struct tenant *tenant, const struct signals *before, uint64_t now)
 {
-  const struct signals *signals = &tenant->signals;
-  if ((tenant->word & VCUDA_TURN_STATE) != VCUDA_TURN_WAIT || tenant->allowed)
+  struct signals again = tenant->signals;
+  uint32_t risen = again.marks & ~before->marks & (VCUDA_TURN_BUSY | VCUDA_TURN_WANTS);
+  if ((tenant->word & VCUDA_TURN_STATE) != VCUDA_TURN_WAIT || tenant->allowed || !risen)
     return;
-  uint32_t risen = signals->marks & ~before->marks;
+  /* Of a process that has ended the marks remain; and a launch may have come between the readings
+     of counter and marks.  */
+  if (now >= tenant->live_due_ns)
+    {
+      container_signals (tenant->container, tenant->gpu, true, &again);
+      bound_queries (tenant, now);
+    }
+  risen &= again.marks;
   tenant->lies += (risen & VCUDA_TURN_BUSY) != 0;
-  if (risen & VCUDA_TURN_WANTS && signals->work_begun == before->work_begun)
-    tenant->lies += 2 * EXCUSED_LIES;
+  if (risen & VCUDA_TURN_WANTS && !(before->marks & VCUDA_TURN_BUSY)
+      && again.work_begun == before->work_begun)
+    tenant->lies += MOST_LIES / 2;
   if (tenant->lies > MOST_LIES)
-    distrust (tenant, now, "gives false signals of its GPU queue again and again");
+    distrust_marks (tenant, now, "gives false signals of its GPU queue again and again");
 }
 
 /* Without what its page says.  */
@@ -104,35 +131,28 @@ is_busy (struct tenant *tenant, uint64_t now)
   return false;
 }
 
-/* A container can make queries of its locks slow, by taking thousands of them: they get a hundredth
-   of the time.  */
-static void
-bound_queries (struct tenant *tenant, uint64_t began)
-{
-  uint64_t now = bells_now (), took = now - began;
-  if (took > LONG_QUERY_NS)
-    tenant->live_due_ns = now + 100 * took;
-}
-
 void
 tenant_read (struct tenant *tenant, uint64_t now, bool live)
 {
   struct signals before = tenant->signals;
   live = live && now >= tenant->live_due_ns;
   tenant->readable = container_signals (tenant->container, tenant->gpu, live, &tenant->signals);
-  /* It waits for a turn as the others do, and no bell tells when.  */
   if (!tenant->readable)
+    tenant->signals = before;
+  if (now >= tenant->distrusted_until_ns)
     {
-      tenant->signals = before;
-      if (live)
-        tenant->signals.marks = container_is_live (tenant->container) ? VCUDA_TURN_WANTS : 0;
+      tenant->forged = false;
+      if (!tenant->readable)
+        distrust_marks (tenant, now, "has cut its usage page short");
+      else
+        count_lies (tenant, &before, now);
     }
+  else if (tenant->forged)
+    tenant->signals.marks = before.marks;
+  if (tenant->forged && live)
+    tenant->signals.marks = container_is_live (tenant->container) ? VCUDA_TURN_WANTS : 0;
   if (live)
     bound_queries (tenant, now);
-  if (now >= tenant->distrusted_until_ns && !tenant->readable)
-    distrust (tenant, now, "has cut its usage page short");
-  else if (now >= tenant->distrusted_until_ns)
-    count_lies (tenant, &before, now);
   tenant->rang = tenant->signals.bell != before.bell;
   bool first = !tenant->read_ns;
   uint64_t paid = now - tenant->read_ns;

@@ -32,6 +32,7 @@ struct tenant
   uint64_t idle_ns;       /* when it was found idle, in its turn; 0: it was not */
   uint64_t blocks_ns;     /* since when others wait for its queue; 0: none does */
   uint64_t distrusted_until_ns, distrust_ns;
+  bool forged;   /* until then its marks say nothing */
   unsigned lies; /* how often it said lately that it uses the GPU without a turn */
   uint64_t ring_debt_ns, read_ns;
   uint64_t live_due_ns; /* when its locks may be queried again */

@@ -69,7 +69,12 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       uint64_t now = vcuda_now ();
       bool crowded = is_crowded (meter);
       if (balance >= enough && (!crowded || (began && now - began > PATIENCE_NS)))
-        break;
+        {
+          /* Another thread may have found the queue empty meanwhile.  */
+          if (!began || vcuda_turn_mark_busy (gpu, stream) || vcuda_turn_allows (gpu, 0))
+            break;
+          continue;
+        }
       if (!began)
         began = now;
       uint64_t pause;

@@ -183,6 +183,9 @@ vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued)
           return;
         }
       vcuda_lock (&turn->mutex);
+      /* Another thread has found the queue empty meanwhile: this launch begins work anew.  */
+      if (!vcuda_own_busy (gpu))
+        __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].work_begun, 1, __ATOMIC_RELAXED);
       turn->wants++;
       /* Another thread that launched meanwhile will come here too.  */
       bool alone = turn->launches == launches;
