@@ -53,9 +53,9 @@ bool container_signals (const struct container *container, unsigned gpu, bool li
                         struct signals *signals);
 
 /* Its rate now: the arbiter's grant while that is valid, its reserved share otherwise. FIXED:
-   whether its policy never gives it more.  */
+   whether its policy never gives it more. LOW: whether it has low latency.  */
 uint32_t container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now,
-                             bool *fixed);
+                             bool *fixed, bool *low);
 
 /* Writes a field of GPU's entry of the limits page.  */
 /* What an earlier keeper has counted.  */
