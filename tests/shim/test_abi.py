@@ -41,7 +41,18 @@ def test_no_field_of_version_1_has_moved(built):
 
 def test_a_limits_page_reads_back_as_it_was_written():
     gpus = [
-        Gpu("GPU-5f1c0a52-0000-4000-8000-000000000001", 4 << 30, 30, 60, 1, 300_000, 7, 1, 5 << 30, 1),
+        Gpu(
+            "GPU-5f1c0a52-0000-4000-8000-000000000001",
+            4 << 30,
+            30,
+            60,
+            1,
+            300_000,
+            7,
+            1,
+            5 << 30,
+            1,
+        ),
         Gpu("GPU-5f1c0a52-0000-4000-8000-000000000002", 1, 100),
     ]
     page = layout.limits_page(gpus, "/usr/local/vcuda/driver", True)

@@ -56,7 +56,9 @@ class Terms(Record):
         latency, unless it is normal.
         """
         values = {CORE_LIMIT: self.core_limit, WEIGHT: self.weight, PRIORITY: self.priority}
-        taken = {word.replace("-", "_"): values[word] for word in WORDS[self.policy]}
+        taken: dict[str, object] = {
+            word.replace("-", "_"): values[word] for word in WORDS[self.policy]
+        }
         if self.latency != NORMAL:
             taken[LATENCY] = self.latency
         return {"policy": self.policy, **taken}
