@@ -198,6 +198,12 @@ container_rate_ppm (const struct container *container, unsigned gpu, uint64_t no
   return rate < MILLION ? rate : MILLION;
 }
 
+bool
+container_was_kept (const struct container *container, unsigned gpu)
+{
+  return container->limits_at->gpu[gpu].turn != 0;
+}
+
 void
 container_totals (const struct container *container, unsigned gpu, uint64_t *held_ns,
                   uint64_t *waited_ns)

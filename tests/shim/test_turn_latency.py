@@ -189,3 +189,41 @@ def test_a_container_that_cuts_in_for_nothing_takes_no_work_from_others() -> Non
         True,
     ]
     assert outcome.tenants[0].held <= 0.32
+
+
+KILLED = """
+import json, os, sys, time
+time.sleep(%f)
+os.kill(json.loads(sys.argv[1])["keeper"], 9)
+print("true")
+"""
+
+
+@pytest.mark.parametrize("moment_s", [4.0512, 4.1009, 4.2503], ids=str)
+def test_a_keeper_killed_while_a_request_cuts_in_leaves_no_container_stuck(
+    moment_s: float,
+) -> None:
+    """The next keeper takes over at once; until the lease ends, none would notice its absence."""
+    tenants = [Tenant(30, REQUESTS, LOW), Tenant(70, loads.MS_300)]
+    outcome = judge(MODELS["default"], tenants, scripts=[KILLED % moment_s], keepers=2)
+    assert (outcome.said, outcome.errors, outcome.keeper_survived) == (["true\n"], "", True)
+    assert [100 * got.work for got in outcome.tenants] == [
+        pytest.approx(2, abs=0.2),
+        pytest.approx(70, abs=2),
+    ]
+    assert max(got.report["longest_us"] for got in outcome.tenants) <= 1_000_000
+
+
+def test_a_holder_killed_while_another_cuts_into_its_turn_holds_up_none() -> None:
+    """Its kernel ends with it; the others go on."""
+    script = """
+import json, os, sys, time
+time.sleep(4.0515)
+os.kill(json.loads(sys.argv[1])["pids"][1], 9)
+print("true")
+"""
+    tenants = [Tenant(30, REQUESTS, LOW), Tenant(40, loads.MS_300), Tenant(30, loads.MS_5)]
+    outcome = judge(MODELS["default"], tenants, scripts=[script], warming_s=5)
+    assert (outcome.said, outcome.errors) == (["true\n"], "")
+    assert p99_ms(outcome) <= 10
+    assert 100 * outcome.tenants[2].share == pytest.approx(30, abs=2)
