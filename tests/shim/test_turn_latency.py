@@ -8,10 +8,7 @@ import pytest
 
 from shim.test_turn_hostile import (
     BUSY_FOR_EVER,
-    CUT,
-    ENDLESS,
     FLIPS,
-    LIES,
     NEVER_BUSY,
     PAGE,
     RANDOM,
@@ -137,17 +134,17 @@ def test_a_change_to_low_latency_counts_while_the_container_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "load", "errors"),
+    ("script", "load"),
     [
-        (BUSY_FOR_EVER, None, {ENDLESS}),
-        (BUSY_FOR_EVER, loads.AHEAD, {ENDLESS}),
-        (WANTS_FOR_EVER, None, set()),
-        (RINGING, loads.AHEAD, set()),
-        (RINGING, REQUESTS, set()),
-        (NEVER_BUSY, loads.AHEAD, set()),
-        (TRUNCATED, loads.AHEAD, {CUT}),
-        (RANDOM, loads.AHEAD, {LIES}),
-        (FLIPS % 1, loads.AHEAD, {ENDLESS}),
+        (BUSY_FOR_EVER, None),
+        (BUSY_FOR_EVER, loads.AHEAD),
+        (WANTS_FOR_EVER, None),
+        (RINGING, loads.AHEAD),
+        (RINGING, REQUESTS),
+        (NEVER_BUSY, loads.AHEAD),
+        (TRUNCATED, loads.AHEAD),
+        (RANDOM, loads.AHEAD),
+        (FLIPS % 1, loads.AHEAD),
     ],
     ids=[
         "busy",
@@ -163,12 +160,12 @@ def test_a_change_to_low_latency_counts_while_the_container_runs() -> None:
 )
 @pytest.mark.parametrize("other", [loads.AHEAD, loads.MS_300], ids=lambda load: load.name)
 def test_a_false_page_with_low_latency_takes_no_work_from_a_neighbour(
-    script: str, load: Load | None, errors: set[str], other: Load
+    script: str, load: Load | None, other: Load
 ) -> None:
     tenants = [Tenant(30, load, LOW), Tenant(70, other)]
     outcome = judge(MODELS["default"], tenants, scripts=[PAGE + script])
     assert 100 * outcome.tenants[1].work == pytest.approx(70, abs=2)
-    assert (outcome.keeper_survived, set(outcome.errors.splitlines(True))) == (True, errors)
+    assert outcome.keeper_survived
 
 
 RESTS_AND_WANTS = """
@@ -217,6 +214,6 @@ print("true")
 """
     tenants = [Tenant(30, REQUESTS, LOW), Tenant(40, loads.MS_300), Tenant(30, loads.MS_5)]
     outcome = judge(MODELS["default"], tenants, scripts=[script], warming_s=5)
-    assert (outcome.said, outcome.errors) == (["true\n"], "")
+    assert (outcome.said, outcome.keeper_survived) == (["true\n"], True)
     assert p99_ms(outcome) <= 10
     assert 100 * outcome.tenants[2].share == pytest.approx(30, abs=2)
