@@ -65,6 +65,14 @@ def test_a_limits_page_reads_back_as_it_was_written():
     ] == gpus
 
 
+def test_normal_latency_leaves_the_formerly_reserved_bytes_zero():
+    """A shim or keeper of before sees no difference."""
+    at = {name: offset for name, offset, _ in layout.offsets()}
+    places = slice(*(at["limits.gpu"] + at["limits_gpu.latency"] + size for size in (0, 4)))
+    pages = [layout.limits_page([Gpu("GPU-0", 1, 30, latency=latency)]) for latency in (0, 1)]
+    assert [page[places] for page in pages] == [b"\0\0\0\0", b"\1\0\0\0"]
+
+
 def test_the_page_module_costs_the_start_path_no_import(built):
     code = (
         "before = set(sys.modules); import vcuda_oci.pages.layout;"
