@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from shim.test_turn_hostile import (
+from shim.test_turn_upgrade import UPGRADE
+from support.shares import loads
+from support.shares.false_pages import (
     BUSY_FOR_EVER,
     FLIPS,
     NEVER_BUSY,
@@ -16,8 +18,6 @@ from shim.test_turn_hostile import (
     TRUNCATED,
     WANTS_FOR_EVER,
 )
-from shim.test_turn_upgrade import UPGRADE
-from support.shares import loads
 from support.shares.judge import MODELS, Outcome, Tenant, judge
 from support.shares.loads import Load
 
