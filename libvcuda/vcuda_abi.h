@@ -43,6 +43,12 @@ enum vcuda_policy
   VCUDA_POLICY_BEST_EFFORT = 3, /* what other containers leave */
 };
 
+enum vcuda_latency
+{
+  VCUDA_LATENCY_NORMAL = 0, /* its turn comes when the one before has ended */
+  VCUDA_LATENCY_LOW = 1,    /* after a rest it cuts into the turn of another container */
+};
+
 /* Whether a container may launch, as the turn keeper says (libvcuda/turns). The low bits of
    `turn`.  */
 /* While the word is OPEN the bucket of GPU time pays for the container's work. It begins with what
@@ -96,7 +102,8 @@ enum vcuda_turn_mark
   F (uint64_t, turn_lease_ns)  /* CLOCK_MONOTONIC until which the keeper is known to be alive */   \
   F (uint64_t, turn_held_ns)   /* time in turns since the container started */                     \
   F (uint64_t, turn_waited_ns) /* time that it waited for a turn */                                \
-  A (uint8_t, reserved, 4)                                                                         \
+  F (uint8_t, latency)         /* enum vcuda_latency */                                            \
+  A (uint8_t, reserved, 3)                                                                         \
   F (uint32_t, managed_memory) /* 1: cuMemAlloc gives managed memory, which may be moved out */    \
   F (uint64_t, context_bytes)  /* what each context counts against memory_bytes; 0: nothing */
 

@@ -185,15 +185,23 @@ container_signals (const struct container *container, unsigned gpu, bool live,
 }
 
 uint32_t
-container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now, bool *fixed)
+container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now, bool *fixed,
+                    bool *low)
 {
   const struct vcuda_limits_gpu *share = &container->limits_at->gpu[gpu];
   uint64_t until = __atomic_load_n (&container->limits_at->rate_until_ns, __ATOMIC_RELAXED);
   *fixed = __atomic_load_n (&share->policy, __ATOMIC_RELAXED) == VCUDA_POLICY_FIXED;
+  *low = __atomic_load_n (&share->latency, __ATOMIC_RELAXED) == VCUDA_LATENCY_LOW;
   uint32_t rate = until && until - now > VCUDA_LONGEST_LEASE_NS
                       ? PPM_PER_PERCENT * __atomic_load_n (&share->core_percent, __ATOMIC_RELAXED)
                       : __atomic_load_n (&share->rate_ppm, __ATOMIC_RELAXED);
   return rate < MILLION ? rate : MILLION;
+}
+
+bool
+container_was_kept (const struct container *container, unsigned gpu)
+{
+  return container->limits_at->gpu[gpu].turn != 0;
 }
 
 void

@@ -53,15 +53,18 @@ bool container_signals (const struct container *container, unsigned gpu, bool li
                         struct signals *signals);
 
 /* Its rate now: the arbiter's grant while that is valid, its reserved share otherwise. FIXED:
-   whether its policy never gives it more.  */
+   whether its policy never gives it more. LOW: whether it has low latency.  */
 uint32_t container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now,
-                             bool *fixed);
+                             bool *fixed, bool *low);
 
-/* Writes a field of GPU's entry of the limits page.  */
-/* What an earlier keeper has counted.  */
+/* Whether an earlier keeper gave it a word.  */
+bool container_was_kept (const struct container *container, unsigned gpu);
+
+/* What that keeper has counted.  */
 void container_totals (const struct container *container, unsigned gpu, uint64_t *held_ns,
                        uint64_t *waited_ns);
 
+/* Writes a field of GPU's entry of the limits page.  */
 void container_put_u32 (const struct container *container, unsigned gpu, size_t field,
                         uint32_t value);
 void container_put_u64 (const struct container *container, unsigned gpu, size_t field,

@@ -160,12 +160,15 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
   tenant->ring_debt_ns = tenant->ring_debt_ns > paid ? tenant->ring_debt_ns - paid : 0;
   if (tenant->rang)
     tenant_woke (tenant);
-  tenant->claim.rate_ppm
-      = container_rate_ppm (tenant->container, tenant->gpu, now, &tenant->claim.fixed);
+  tenant->claim.rate_ppm = container_rate_ppm (tenant->container, tenant->gpu, now,
+                                               &tenant->claim.fixed, &tenant->low);
   if (!tenant->claim.turn_ns)
     tenant->claim.turn_ns = TURN_NS;
   if (first)
-    queue_start (&tenant->claim);
+    {
+      queue_start (&tenant->claim);
+      tenant->urgent_ns = TURN_NS;
+    }
   tenant->claim.wants = tenant->signals.marks & VCUDA_TURN_WANTS;
   tenant->busy = is_busy (tenant, now);
   if (!tenant->busy)
@@ -262,7 +265,7 @@ tenant_leave (struct tenant *tenant)
 {
   tenant_write_word (tenant, VCUDA_TURN_NONE, 0);
   tenant->blocks_ns = tenant->idle_ns = tenant->active_ns = 0;
-  tenant->joined = false;
+  tenant->joined = tenant->cut = tenant->bucket_pays = false;
   tenant->read_ns = 0; /* the next reading is a first one */
 }
 

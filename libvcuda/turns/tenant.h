@@ -46,7 +46,11 @@ struct tenant
   unsigned noted;              /* of how many turns */
   uint32_t noted_begun;        /* signals.work_begun at the end of its last turn */
   uint64_t turn_ended_ns;
-  unsigned yielded;                          /* turns in a row that it gave on before their end */
+  unsigned yielded;      /* turns in a row that it gave on before their end */
+  bool low;              /* it has low latency: cut_in.h */
+  int64_t urgent_ns;     /* time of its budget with which it may cut in */
+  bool cut, bucket_pays; /* its queue drains beside another turn; and it had the GPU alone before */
+  int64_t others_paid_ns;                    /* of time in which its bucket pays */
   bool joined;                               /* it uses the GPU together with others */
   bool checked_busy;                         /* at the last check of these */
   uint32_t checked_begun;                    /* likewise, as signals.work_begun */

@@ -8,15 +8,18 @@
 
      when its time is over, or its budget (queue.h),
      when the holder is idle, and has rung or been idle for a grace,
-     when the holder's processes have died.
+     when the holder's processes have died,
+     when a container with low latency cuts in (cut_in.h).
 
    A turn that ends with no other container active becomes OPEN, without a pause.
 
-   Nothing is granted while another container is busy: that is what makes a turn exclusive.  */
+   Nothing is granted while another container is busy: that is what makes a turn exclusive. Only
+   one that cuts in does not wait for a queue that drains for long.  */
 
 #include "turns.h"
 
 #include "bells.h"
+#include "cut_in.h"
 #include "figures.h"
 #include "together.h"
 
@@ -87,14 +90,22 @@ pass_time (struct gpu *gpu, uint64_t now)
       bool holds = tenant == gpu->holder;
       claimants[i] = &tenant->claim;
       /* A queue that holds up the others is paid for, too.  */
-      tenant->claim.holds = holds ? gpu->pays : tenant->blocks_ns != 0;
+      int64_t part = cut_in_part_ns (gpu, tenant, ns);
+      tenant->claim.holds = part && (holds ? gpu->pays : tenant->blocks_ns != 0);
       /* Alone it pays for its work by its own bucket.  */
-      if (holds && !gpu->pays)
+      if (tenant->bucket_pays)
+        tenant->others_paid_ns += ns - part;
+      if ((holds && !gpu->pays) || tenant->bucket_pays)
         continue;
       bool waits = !holds && tenant->claim.wants;
       bool for_share = waits && !gpu->holder && !queue_is_ready (&tenant->claim);
       queue_pass_time (&tenant->claim, ns);
-      tenant->held_ns += holds ? (uint64_t) ns : 0;
+      if (tenant->claim.holds)
+        tenant->claim.budget_ns += ns - part;
+      cut_in_pass_time (tenant, ns, tenant->claim.holds ? part : 0, waits);
+      if (holds && part < ns)
+        gpu->divided_ns += part;
+      tenant->held_ns += holds || tenant->cut ? (uint64_t) part : 0;
       tenant->waited_ns += waits ? (uint64_t) ns : 0;
       tenant->waited_for_share_ns += for_share ? (uint64_t) ns : 0;
       gpu->new_figures |= holds || waits;
@@ -149,14 +160,14 @@ revoke_turn (struct gpu *gpu)
 }
 
 static void
-give_turn (struct gpu *gpu, struct tenant *tenant, uint64_t now)
+give_turn (struct gpu *gpu, struct tenant *tenant, int64_t ns, uint64_t now)
 {
   if (gpu->holder != tenant)
     begin_turn (tenant);
   gpu->holder = tenant;
   gpu->open = gpu->revoked = gpu->yields = false;
   gpu->pays = true;
-  gpu->until_ns = now + (uint64_t) queue_turn_ns (&tenant->claim);
+  gpu->until_ns = now + (uint64_t) ns;
   tenant->idle_ns = tenant->blocks_ns = 0;
   tenant->granted_begun = tenant->signals.work_begun;
   tenant_write_word (tenant, VCUDA_TURN_HELD, gpu->until_ns);
@@ -172,6 +183,13 @@ open_gpu (struct gpu *gpu, struct tenant *tenant, uint64_t now)
   gpu->open = true;
   gpu->revoked = gpu->pays = false;
   tenant_open (tenant);
+}
+
+static void
+cut_in (struct gpu *gpu, struct tenant *tenant, uint64_t now)
+{
+  int64_t ns = cut_in_begin (gpu, tenant, now);
+  give_turn (gpu, tenant, ns, now);
 }
 
 static bool
@@ -193,9 +211,16 @@ judge_holder (struct gpu *gpu, uint64_t now)
         revoke_turn (gpu);
       return;
     }
-  if (wanted && has_yielded (holder, now))
+  /* Beside a queue that drains, each request asks anew, so that its time is divided.  */
+  if ((wanted || cut_in_is_on (gpu)) && has_yielded (holder, now))
     {
       gpu->yields = true;
+      revoke_turn (gpu);
+      return;
+    }
+  if (cut_in_next (gpu, now))
+    {
+      cut_in_interrupt (gpu);
       revoke_turn (gpu);
       return;
     }
@@ -204,8 +229,8 @@ judge_holder (struct gpu *gpu, uint64_t now)
   /* What a turn began, its budget pays to the end.  */
   if (!wanted && !others_are_recent (gpu, holder, now) && !holder->busy)
     open_gpu (gpu, holder, now);
-  else if (!others_are_ready (gpu) && queue_is_ready (&holder->claim))
-    give_turn (gpu, holder, now);
+  else if (!others_are_ready (gpu) && queue_is_ready (&holder->claim) && !cut_in_is_on (gpu))
+    give_turn (gpu, holder, queue_turn_ns (&holder->claim), now);
   else
     revoke_turn (gpu);
 }
@@ -245,11 +270,14 @@ grant (struct gpu *gpu, uint64_t now)
     }
   if (together_begins (gpu, now))
     return;
+  struct tenant *urgent = cut_in_next (gpu, now);
   int next = queue_next (claimants, gpu->count);
-  if (next >= 0)
+  if (urgent && (gpu->interrupted || next < 0 || gpu->tenants[next] != urgent))
+    cut_in (gpu, urgent, now);
+  else if (next >= 0)
     {
       queue_raise (claimants, gpu->count, claimants[next]);
-      give_turn (gpu, gpu->tenants[next], now);
+      give_turn (gpu, gpu->tenants[next], queue_turn_ns (claimants[next]), now);
     }
 }
 
@@ -280,21 +308,26 @@ next_poll (const struct gpu *gpu, uint64_t now)
       struct tenant *tenant = gpu->tenants[i];
       claimants[i] = &tenant->claim;
       uint64_t then = UINT64_MAX;
-      if (tenant->blocks_ns)
+      /* Beside one that cut in and rests, no container waits for it.  */
+      if (tenant->cut && !others_want (gpu))
+        then = now + LEASE_CHECK_NS;
+      else if (tenant->blocks_ns)
         then = tenant_check_ns (tenant, now);
       else if (tenant_is_muted (tenant))
         then = now + CHECK_NS;
       blocked |= tenant->blocks_ns != 0;
       next = then < next ? then : next;
     }
-  uint64_t then = UINT64_MAX;
+  uint64_t then = cut_in_check_ns (gpu, now);
+  next = then < next ? then : next;
+  then = UINT64_MAX;
   if (gpu->together)
     then = together_check_ns (gpu);
   else if (gpu->holder && !gpu->open && !gpu->revoked)
     {
       uint64_t check = now + CHECK_NS, late = gpu->until_ns + LATE_NS;
       then = late > now && late < check ? late : check;
-      if (gpu->holder->idle_ns && others_want (gpu))
+      if (gpu->holder->idle_ns && (others_want (gpu) || cut_in_is_on (gpu)))
         {
           uint64_t yields = gpu->holder->idle_ns + GRACE_NS;
           then = yields > now && yields < then ? yields : then;
@@ -318,6 +351,7 @@ turns_poll (struct gpu *gpu, bool timed)
   set_turns (gpu, now);
   if (gpu->together)
     together_judge (gpu, now);
+  cut_in_judge (gpu, now);
   if (gpu->holder && !gpu->revoked)
     judge_holder (gpu, now);
   if (gpu->holder && gpu->revoked)
@@ -333,9 +367,17 @@ turns_poll (struct gpu *gpu, bool timed)
           tenant_publish (gpu->holder);
           gpu->holder = NULL;
         }
+      else if (cut_in_due (gpu, now))
+        cut_in_leave_to_drain (gpu);
     }
-  if (!gpu->holder && !gpu->together && !is_blocked (gpu, now))
-    grant (gpu, now);
+  if (!gpu->holder && !gpu->together)
+    {
+      struct tenant *urgent;
+      if (!is_blocked (gpu, now))
+        grant (gpu, now);
+      else if ((urgent = cut_in_due (gpu, now)))
+        cut_in (gpu, urgent, now);
+    }
   if (is_contended (gpu))
     for (int i = 0; i < gpu->count; i++)
       tenant_renew_lease (gpu->tenants[i], now);

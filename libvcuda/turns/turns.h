@@ -25,6 +25,12 @@ struct gpu
   bool tried;                        /* as long as each does more than in turns */
   uint64_t together_ns, checked_ns;  /* since when; when that was last checked */
   uint64_t apart_ns, apart_until_ns; /* not again before; and how long that was */
+  bool interrupted;                  /* the last turn ended for one that cuts in */
+  uint64_t cut_in_ns;                /* since when the holder's turn is beside another's queue */
+  int64_t divided_ns;                /* what the holder has paid since then */
+  bool cuts_known;                   /* cutting in has been of use */
+  unsigned cuts_useless;             /* how often in a row it was not */
+  uint64_t cuts_useless_until_ns, cuts_pause_ns;
   uint64_t until_ns;
   uint64_t passed_ns; /* until when time is accounted for */
   uint64_t lost_ns;   /* of all its tenants, ended ones too */

@@ -10,8 +10,9 @@ from support.shares import loads
 from support.shares.judge import Outcome, Tenant, judge
 from support.shares.loads import Load
 
-# By what it measures: the value, lower is better.
+# By what it measures: the value, lower is better; the goal and its unit.
 Judged = dict[str, float]
+Goals = dict[str, tuple[float, str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,11 +26,12 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """goals: by what is measured, the goal and its unit."""
+    """elsewhere: by a model's name, the goals in it that replace the others."""
 
     name: str
-    goals: dict[str, tuple[float, str]]
+    goals: Goals
     cases: list[Case]
+    elsewhere: dict[str, Goals] = dataclasses.field(default_factory=dict)
 
 
 def points_off(outcome: Outcome, asked: Sequence[float]) -> float:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from bench import share_rows, share_rows_false_pages, share_rows_more
+from bench import share_rows, share_rows_false_pages, share_rows_latency, share_rows_more
 from bench.result import Figure
 from bench.share_rows import Judged, Row
 from support.shares.judge import MODELS
@@ -25,6 +25,8 @@ def rows() -> list[Row]:
         share_rows_more.throughput(),
         share_rows_more.policies(),
         *share_rows_more.requests(),
+        *share_rows_latency.requests(),
+        share_rows_latency.always_at_work(),
         *share_rows_more.longest_waits(),
         share_rows_false_pages.row(),
         share_rows_more.quiet(),
@@ -74,7 +76,8 @@ def _row(
     _last.clear()
     _last.update({case.name: values for case, values in zip(cases, judged, strict=True)})
     figures = []
-    for what, (goal, unit) in row.goals.items() if cases else ():
+    goals = row.elsewhere.get(model, row.goals)
+    for what, (goal, unit) in goals.items() if cases else ():
         worst = max(range(len(cases)), key=lambda at: judged[at][what])
         value = judged[worst][what]
         name = f"shares.{row.name}, {what} ({model})"

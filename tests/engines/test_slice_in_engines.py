@@ -71,11 +71,12 @@ def test_a_program_sees_one_gpu_of_the_size_of_its_slice(sharing: Engine, contai
 def test_requested_policy_is_in_the_containers_limits_page(
     sharing: Engine, product: Product, container: str
 ) -> None:
-    asked = asking(sharing, core=30, policy="elastic", core_limit="60", priority="5")
+    asked = asking(sharing, core=30, policy="elastic", core_limit="60", priority="5", latency="low")
     result = sharing.run(container, ["od", "-An", "-v", "-tx1", layout.GUEST_LIMITS], **asked)
     assert result.rc == 0, result.stderr
     page = page_reader.read_limits(bytes.fromhex(result.stdout))
     (gpu,) = page.gpus
+    assert gpu.latency == layout.LATENCY_LOW
     # Until an arbiter grants, the rate is the reserved one.
     assert (gpu.policy, gpu.core_percent, gpu.core_ceiling_percent, gpu.weight, gpu.rate_ppm) == (
         layout.POLICY_ELASTIC,

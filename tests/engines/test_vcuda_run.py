@@ -354,7 +354,8 @@ def test_a_program_of_a_volume_is_started(vcuda: Command, files: Files, scratch:
 
 
 def test_tables_fit_a_terminal_of_80_columns(vcuda: Command) -> None:
-    words = ["--policy", "elastic", "--priority", "5", "--core-limit", "80", *SLEEPS]
+    words = ["--policy", "elastic", "--priority", "5", "--core-limit", "80"]
+    words += ["--latency", "low", *SLEEPS]
     process, pid = vcuda.start("n" * 50, "--core", "30", "--memory", "1000MiB", *words)
     for verb in ("ps", "gpus"):
         shown = on_a_terminal(vcuda, vcuda.words([verb]), columns=80)
@@ -362,7 +363,7 @@ def test_tables_fit_a_terminal_of_80_columns(vcuda: Command) -> None:
         assert max(map(len, shown.splitlines())) <= 80
     wide = vcuda("ps", "--wide").stdout
     assert PREFIX + "n" * 50 in wide
-    assert "elastic to 80 %, priority 5" in wide
+    assert "elastic to 80 %, priority 5, low latency" in wide
     vcuda.send("TERM", pid)
     assert process.wait(30) == 5
 

@@ -41,7 +41,18 @@ def test_no_field_of_version_1_has_moved(built):
 
 def test_a_limits_page_reads_back_as_it_was_written():
     gpus = [
-        Gpu("GPU-5f1c0a52-0000-4000-8000-000000000001", 4 << 30, 30, 60, 1, 300_000, 7, 1, 5 << 30),
+        Gpu(
+            "GPU-5f1c0a52-0000-4000-8000-000000000001",
+            4 << 30,
+            30,
+            60,
+            1,
+            300_000,
+            7,
+            1,
+            5 << 30,
+            1,
+        ),
         Gpu("GPU-5f1c0a52-0000-4000-8000-000000000002", 1, 100),
     ]
     page = layout.limits_page(gpus, "/usr/local/vcuda/driver", True)
@@ -52,6 +63,14 @@ def test_a_limits_page_reads_back_as_it_was_written():
     assert [
         Gpu(**{name: getattr(gpu, name) for name in Gpu._fields}) for gpu in limits.gpus
     ] == gpus
+
+
+def test_normal_latency_leaves_the_formerly_reserved_bytes_zero():
+    """A shim or keeper of before sees no difference."""
+    at = {name: offset for name, offset, _ in layout.offsets()}
+    places = slice(*(at["limits.gpu"] + at["limits_gpu.latency"] + size for size in (0, 4)))
+    pages = [layout.limits_page([Gpu("GPU-0", 1, 30, latency=latency)]) for latency in (0, 1)]
+    assert [page[places] for page in pages] == [b"\0\0\0\0", b"\1\0\0\0"]
 
 
 def test_the_page_module_costs_the_start_path_no_import(built):

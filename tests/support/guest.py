@@ -54,6 +54,7 @@ class Gpu(NamedTuple):
     weight: int = 100
     managed_memory: int = 0
     context_bytes: int = 0
+    latency: int = layout.LATENCY_NORMAL
 
 
 def share(uuid: str, memory_bytes: int, core_percent: int = 100, **more: int) -> Gpu:

@@ -154,6 +154,8 @@ def share(**fields: Any) -> list[dict[str, Any]]:
         changed(shares=share(priority=-1)),
         changed(shares=share(priority=True)),
         changed(shares=share(priority=1001)),
+        changed(shares=share(latency="")),
+        changed(shares=share(latency=["low"])),
         changed(becoming=5),
         changed(becoming=share(core_percent=0)),
         changed(becoming=share(uuid="GPU-1")),

@@ -61,10 +61,10 @@ def test_a_claim_of_several_pods_names_none_of_them() -> None:
 
 def test_the_claims_parameters_override_those_of_its_class() -> None:
     of_class = {**parameters(policy="weighted", weight=7), "source": "FromClass"}
-    mine = parameters("gpu", policy="elastic", coreLimit=80, priority=5)
+    mine = parameters("gpu", policy="elastic", coreLimit=80, priority=5, latency="low")
     other = parameters("other", policy="best-effort")
     found = read(claim("u1", result("GPU-0"), config=[of_class, mine, other]))
-    assert found.request.terms == Terms("elastic", 80, priority=5)
+    assert found.request.terms == Terms("elastic", 80, priority=5, latency="low")
     found = read(claim("u1", result("GPU-0"), config=[of_class, other]))
     assert found.request.terms == Terms("weighted", weight=7)
 
@@ -122,6 +122,8 @@ WRONG: list[Any] = [
             {"weight": 7},
             {"policy": "fixed", "priority": 1},
             {"core-limit": 80},
+            {"latency": "high"},
+            {"latency": 1},
         )
     ),
 ]
@@ -131,6 +133,8 @@ RIGHT = [
         {},
         {"policy": "fixed"},
         {"policy": "best-effort"},
+        {"latency": "low"},
+        {"policy": "best-effort", "latency": "normal"},
         {"policy": "elastic", "coreLimit": 30, "priority": 1000},
         {"policy": "weighted", "weight": 10_000, "priority": 0},
     )
@@ -165,9 +169,10 @@ def test_right_parameters_are_taken_as_the_schema_says(tree: Any) -> None:
 
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(-5, 10_005), st.floats(), st.text(max_size=3),
-    st.sampled_from(["fixed", "elastic", "weighted", "best-effort"]), st.lists(st.integers()),
+    st.sampled_from(["fixed", "elastic", "weighted", "best-effort", "normal", "low"]),
+    st.lists(st.integers()),
 )  # fmt: skip
-KEYS = st.sampled_from(["policy", "coreLimit", "weight", "priority", "other"])
+KEYS = st.sampled_from(["policy", "coreLimit", "weight", "priority", "latency", "other"])
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=4))

@@ -57,6 +57,16 @@ def share(core: int, *terms: Any, uuid: str = "GPU-0") -> GpuShare:
             ),
             [share(30, "weighted", 100, 5, 2)],
         ),
+        (
+            annotated(core="30", latency="low"),
+            [share(30, "fixed", 30, 30, 0, False, "low")],
+        ),
+        (
+            with_env("VCUDA_CORE=30", "VCUDA_POLICY=weighted", "VCUDA_LATENCY=low"),
+            [share(30, "weighted", 100, 100, 0, False, "low")],
+        ),
+        (annotated(core="30", latency="normal"), [share(30, "fixed", 30, 30, 0)]),
+        (annotated(core="100", latency="low"), [WHOLE]),
         # A whole GPU has one owner: the policy is the fraction's.
         (annotated(core="100", policy="best-effort"), [WHOLE]),
         (annotated(core="100", policy="elastic", core_limit="100"), [WHOLE]),
@@ -119,6 +129,13 @@ RANGE = "annotations: {} cannot be '{}'; write a whole number from {} to {}"
             annotated(core="1", policy="elastic", priority="1001"),
             RANGE.format("priority", "1001", 0, 1000),
         ),
+        *(
+            (
+                annotated(core="1", latency=text),
+                f"annotations: latency cannot be '{text}'; use normal or low",
+            )
+            for text in ("", "LOW", "0", "5ms")
+        ),
         (
             with_env("VCUDA_CORE=1", "VCUDA_WEIGHT=2"),
             "env: weight means nothing with policy fixed; leave it out, or use weighted",
@@ -135,6 +152,7 @@ def test_the_limits_page_has_the_policy_and_grants_the_reserved_share() -> None:
         share(30, "elastic", 60, 30, 7),
         share(20, "weighted", 100, 500, 0),
         share(10, "best-effort", 100, 10, 0),
+        share(10, "fixed", 10, 10, 0, False, "low"),
     ]
     page = page_reader.read_limits(limits.page_of(record(shares=shares)))
     assert page.rate_until_ns == 0
@@ -146,7 +164,9 @@ def test_the_limits_page_has_the_policy_and_grants_the_reserved_share() -> None:
         (30, 60, layout.POLICY_ELASTIC, 300_000, 30),
         (20, 100, layout.POLICY_WEIGHTED, 200_000, 500),
         (10, 100, layout.POLICY_BEST_EFFORT, 100_000, 10),
+        (10, 10, layout.POLICY_FIXED, 100_000, 10),
     ]
+    assert [gpu.latency for gpu in page.gpus] == [0, 0, 0, 0, layout.LATENCY_LOW]
 
 
 OLD_RECORD = (
@@ -177,6 +197,8 @@ def test_a_request_under_another_policy_is_another_request() -> None:
         as_json(policy="weighted"),
         as_json(policy="weighted", weight="7"),
         as_json(policy="best-effort"),
+        as_json(latency="low"),
     ]
+    assert as_json(latency="normal") == as_json()
     assert all(asked[i] != asked[j] for i in range(len(asked)) for j in range(i))
     assert as_json(policy="elastic", core_limit="100", priority="0") == as_json(policy="elastic")

@@ -66,6 +66,7 @@ def test_what_the_annotations_say_of_gpus_orders_and_policies() -> None:
         "hami.io/gpu-scheduler-policy": "topology-aware",
         "tencent.com/vcuda-core-limit": "60",
         "vcuda.io/priority": "5",
+        "vcuda.io/latency": "low",
     }
     found = ask(container(core=30), annotations=annotations)
     assert found == PodAsk(
@@ -79,7 +80,12 @@ def test_what_the_annotations_say_of_gpus_orders_and_policies() -> None:
         "topology",
         "spread",
     )
-    assert dict(found.words) == {"policy": "elastic", "core-limit": "60", "priority": "5"}
+    assert dict(found.words) == {
+        "policy": "elastic",
+        "core-limit": "60",
+        "priority": "5",
+        "latency": "low",
+    }
 
 
 def test_a_part_that_reserves_no_compute_may_have_what_others_leave() -> None:
@@ -107,6 +113,7 @@ def test_a_part_that_reserves_no_compute_may_have_what_others_leave() -> None:
         ({"core": 30}, {"vcuda.io/placement": "left"}, "placement 'left' is not offered"),
         ({"core": 30}, {"vcuda.io/policy": "mine"}, "policy 'mine' is not offered"),
         ({"core": 30}, {"tencent.com/vcuda-core-limit": "20"}, "core-limit cannot be '20'"),
+        ({"core": 30}, {"vcuda.io/latency": "10ms"}, "latency cannot be '10ms'"),
     ],
 )
 def test_nonsense_is_refused_in_one_line(resources: Any, annotations: Any, line: str) -> None:

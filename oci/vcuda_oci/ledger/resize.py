@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TURN_SECONDS = 5.0
-_WORDS = (policies.CORE_LIMIT, policies.WEIGHT, policies.PRIORITY)
+_WORDS = (policies.CORE_LIMIT, policies.WEIGHT, policies.PRIORITY, policies.LATENCY)
 
 
 def wanted(
@@ -129,6 +129,7 @@ def _larger(old: GpuShare, new: GpuShare) -> GpuShare:
         old.weight,
         old.priority,
         old.managed,
+        old.latency,
     )
 
 
@@ -156,7 +157,8 @@ def _terms(words: Mapping[str, str], share: GpuShare, core: int) -> policies.Ter
         policies.WEIGHT: share.weight,
         policies.PRIORITY: share.priority,
     }
+    latency = {policies.LATENCY: share.latency}
     both = set(policies.WORDS.get(policy, ())) & set(policies.WORDS[share.policy])
     given = {word: words[word] for word in _WORDS if word in words}
-    given = {**{word: str(kept[word]) for word in both}, **given, "policy": policy}
+    given = {**latency, **{word: str(kept[word]) for word in both}, **given, "policy": policy}
     return policies.parse(given, core, "--policy" if "policy" in words else share.uuid)

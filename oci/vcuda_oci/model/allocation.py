@@ -19,7 +19,7 @@ class GpuShare(Record):
 
     __slots__ = (  # noqa: RUF023 - the order in a record's file
         "uuid", "memory_bytes", "core_percent", "policy",
-        "core_ceiling_percent", "weight", "priority", "managed",
+        "core_ceiling_percent", "weight", "priority", "managed", "latency",
     )  # fmt: skip
 
     def __init__(
@@ -32,6 +32,7 @@ class GpuShare(Record):
         weight: int | None = None,
         priority: int = 0,
         managed: bool = False,
+        latency: str = policies.NORMAL,
     ) -> None:
         self.uuid = uuid  # as NVML prints it: "GPU-5f1c…"
         self.memory_bytes = memory_bytes  # hard limit
@@ -44,14 +45,22 @@ class GpuShare(Record):
         self.weight = core_percent if weight is None else weight
         self.priority = priority
         self.managed = managed  # promised under overcommit: the driver may move it to the host
+        self.latency = latency
 
     @property
     def amounts(self) -> str:
         return f"{self.core_percent} % and {gib(self.memory_bytes)} of {self.uuid}"
 
+    def as_json(self) -> dict[str, Any]:
+        """Without a normal latency, which an earlier version does not know."""
+        fields = self.fields()
+        if self.latency == policies.NORMAL:
+            del fields["latency"]
+        return fields
+
     def __str__(self) -> str:
         terms = policies.describe(
-            self.policy, self.core_ceiling_percent, self.weight, self.priority
+            self.policy, self.core_ceiling_percent, self.weight, self.priority, self.latency
         )
         return f"{self.amounts}, {terms}"
 
@@ -99,7 +108,7 @@ class Allocation(Record):
     def as_json(self) -> dict[str, Any]:
         fields = self.fields()
         for key in ("shares", "becoming"):
-            fields[key] = [share.fields() for share in fields[key] or ()]
+            fields[key] = [share.as_json() for share in fields[key] or ()]
         for key in ("becoming", "engine"):
             if not fields[key]:
                 del fields[key]
@@ -141,6 +150,7 @@ def _share(**fields: Any) -> GpuShare:
         and 0 < share.weight <= policies.MOST_WEIGHT
         and 0 <= share.priority <= policies.MOST_PRIORITY
         and type(share.managed) is bool
+        and share.latency in (policies.NORMAL, policies.LOW)
     )
     if not right:
         raise ValueError("invalid share")

@@ -1,4 +1,4 @@
-"""Compute policies: which shares may use more of a GPU's time than they reserve."""
+"""Compute policies: which shares may use more of a GPU's time than they reserve, and how soon."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ WEIGHTED = "weighted"
 BEST_EFFORT = "best-effort"
 
 CORE_LIMIT, WEIGHT, PRIORITY = "core-limit", "weight", "priority"
+# Every policy takes this one.
+LATENCY = "latency"
+NORMAL, LOW = "normal", "low"
 DEFAULT_WEIGHT = 100
 MOST_WEIGHT = 10_000
 MOST_PRIORITY = 1000
@@ -32,10 +35,10 @@ class Terms(Record):
     """A policy and its settings; a setting that the policy does not take has its default.
 
     core_limit: percent of one GPU, the most that elastic gets. weight: 1..10000, of weighted.
-    priority: 0..1000, the higher is served first.
+    priority: 0..1000, the higher is served first. latency: LOW cuts into the turns of others.
     """
 
-    __slots__ = ("core_limit", "policy", "priority", "weight")
+    __slots__ = ("core_limit", "latency", "policy", "priority", "weight")
 
     def __init__(
         self,
@@ -43,21 +46,29 @@ class Terms(Record):
         core_limit: int = 100,
         weight: int = DEFAULT_WEIGHT,
         priority: int = 0,
+        latency: str = NORMAL,
     ) -> None:
         self.policy, self.core_limit = policy, core_limit
-        self.weight, self.priority = weight, priority
+        self.weight, self.priority, self.latency = weight, priority, latency
 
     def as_json(self) -> dict[str, object]:
-        """The settings that the policy takes; none for fixed, as in records of version 0.1."""
+        """The settings that the policy takes; none for fixed, as in records of version 0.1. The
+        latency, unless it is normal.
+        """
         values = {CORE_LIMIT: self.core_limit, WEIGHT: self.weight, PRIORITY: self.priority}
-        taken = {word.replace("-", "_"): values[word] for word in WORDS[self.policy]}
+        taken: dict[str, object] = {
+            word.replace("-", "_"): values[word] for word in WORDS[self.policy]
+        }
+        if self.latency != NORMAL:
+            taken[LATENCY] = self.latency
         return {"policy": self.policy, **taken}
 
 
 def parse(words: Mapping[str, str], core: int, where: str) -> Terms:
     """Read the policy from `words`, for `core` percent (150: one GPU and half of another).
 
-    Raises VcudaError: unknown policy, a setting that it does not take, a number out of range.
+    Raises VcudaError: unknown policy or latency, a setting that the policy does not take, a number
+    out of range.
     """
     policy = words.get("policy", FIXED)
     if policy not in WORDS:
@@ -77,13 +88,24 @@ def parse(words: Mapping[str, str], core: int, where: str) -> Terms:
         _number(words, CORE_LIMIT, where, least, 100, 100),
         _number(words, WEIGHT, where, 1, MOST_WEIGHT, DEFAULT_WEIGHT),
         _number(words, PRIORITY, where, 0, MOST_PRIORITY, 0),
+        _latency(words, where),
     )
 
 
-def describe(policy: str, core_limit: int, weight: int, priority: int) -> str:
-    """Such as "elastic to 80 %, priority 5"."""
+def describe(
+    policy: str, core_limit: int, weight: int, priority: int, latency: str = NORMAL
+) -> str:
+    """Such as "elastic to 80 %, priority 5, low latency"."""
     detail = {ELASTIC: f" to {core_limit} %", WEIGHTED: f" {weight}"}.get(policy, "")
-    return policy + detail + (f", priority {priority}" if priority else "")
+    detail += f", priority {priority}" if priority else ""
+    return policy + detail + (f", {latency} latency" if latency != NORMAL else "")
+
+
+def _latency(words: Mapping[str, str], where: str) -> str:
+    text = words.get(LATENCY, NORMAL)
+    if text not in (NORMAL, LOW):
+        raise VcudaError(f"{LATENCY} cannot be '{text}'", where, f"use {NORMAL} or {LOW}")
+    return text
 
 
 def _number(

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
         @property
         def weight(self) -> int: ...
         @property
+        def latency(self) -> int: ...  # LATENCY_…
+        @property
         def managed_memory(self) -> int: ...  # 1: cuMemAlloc returns managed memory
         @property
         def context_bytes(self) -> int: ...  # charged for each context
@@ -55,6 +57,9 @@ POLICY_FIXED = 0
 POLICY_ELASTIC = 1
 POLICY_WEIGHTED = 2
 POLICY_BEST_EFFORT = 3
+
+LATENCY_NORMAL = 0
+LATENCY_LOW = 1
 
 # Field name and struct code, in order and without gaps.
 FIELDS = {
@@ -82,7 +87,8 @@ FIELDS = {
         ("turn_lease_ns", "Q"),
         ("turn_held_ns", "Q"),
         ("turn_waited_ns", "Q"),
-        ("reserved", "4s"),
+        ("latency", "B"),
+        ("reserved", "3s"),
         ("managed_memory", "I"),
         ("context_bytes", "Q"),
     ),
@@ -170,6 +176,7 @@ class LimitsGpu:
         "context_bytes",
         "core_ceiling_percent",
         "core_percent",
+        "latency",
         "managed_memory",
         "memory_bytes",
         "policy",
@@ -195,6 +202,7 @@ class LimitsGpu:
         turn: int = 0,
         turn_held_ns: int = 0,
         turn_waited_ns: int = 0,
+        latency: int = LATENCY_NORMAL,
     ) -> None:
         self.uuid = uuid
         self.memory_bytes = memory_bytes
@@ -205,6 +213,7 @@ class LimitsGpu:
         self.weight = weight
         self.managed_memory = managed_memory
         self.context_bytes = context_bytes
+        self.latency = latency
         self.turn = turn  # the rest is the turn keeper's, and not written by limits_page
         self.turn_held_ns = turn_held_ns
         self.turn_waited_ns = turn_waited_ns
@@ -242,6 +251,7 @@ def limits_page(
             gpu.rate_ppm,
             gpu.weight,
             *_NO_TURN,
+            gpu.latency,
             b"",
             gpu.managed_memory,
             gpu.context_bytes,

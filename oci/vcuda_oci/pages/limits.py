@@ -14,6 +14,7 @@ _POLICY = {
     policies.WEIGHTED: layout.POLICY_WEIGHTED,
     policies.BEST_EFFORT: layout.POLICY_BEST_EFFORT,
 }
+_LATENCY = {policies.NORMAL: layout.LATENCY_NORMAL, policies.LOW: layout.LATENCY_LOW}
 
 
 def page_of(allocation: Allocation, context_bytes: int = 0, meter_copies: bool = False) -> bytes:
@@ -40,4 +41,5 @@ def entry_of(share: GpuShare, context_bytes: int) -> layout.LimitsGpu:
         share.weight,
         int(share.managed),
         context_bytes,
+        latency=_LATENCY[share.latency],
     )

@@ -34,6 +34,7 @@ _PLACES = {
     for table in ("limits", "limits_gpu")
     for name, code in layout.FIELDS[table]
 }
+_SHARED = ("core_percent", "core_ceiling_percent", "policy", "weight", "rate_ppm", "latency")
 _SEQUENCE_AT, _, _SEQUENCE = _PLACES["limits.sequence"]
 
 
@@ -109,7 +110,7 @@ class OpenPage:
         for gpu, share in enumerate(shares):
             entry = limits.entry_of(share, 0)
             self.put("limits_gpu.memory_bytes", entry.memory_bytes, gpu)
-            for name in ("core_percent", "core_ceiling_percent", "policy", "weight", "rate_ppm"):
+            for name in _SHARED:
                 self.put(f"limits_gpu.{name}", getattr(entry, name), gpu)
         # Last, because 0 makes the rates valid for ever: they must be the new ones by then.
         self.put("limits.rate_until_ns", 0)

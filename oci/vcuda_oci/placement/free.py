@@ -55,9 +55,11 @@ def free_memory(gpu: Gpu, taken: Sequence[GpuShare], overcommit: float) -> int:
 
 
 def share_of(uuid: str, memory: int, core: int, terms: Terms, managed: bool) -> GpuShare:
-    """A share under a policy; the policy does not apply to a whole GPU."""
-    if terms.policy == FIXED or core == 100:
+    """A share under a policy; neither policy nor latency apply to a whole GPU."""
+    if core == 100:
         return GpuShare(uuid, memory, core, managed=managed)
+    if terms.policy == FIXED:
+        return GpuShare(uuid, memory, core, managed=managed, latency=terms.latency)
     weight = terms.weight if terms.policy == WEIGHTED else core
     return GpuShare(
         uuid,
@@ -68,6 +70,7 @@ def share_of(uuid: str, memory: int, core: int, terms: Terms, managed: bool) -> 
         weight,
         terms.priority,
         managed,
+        terms.latency,
     )
 
 

@@ -15,7 +15,7 @@ from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, table, usage
 
-WORDS = ("core", "memory", "policy", "core-limit", "weight", "priority")
+WORDS = ("core", "memory", "policy", "core-limit", "weight", "priority", "latency")
 
 
 def limit(arguments: argparse.Namespace, settings: Config) -> int:

@@ -98,3 +98,9 @@ def policy_options(parser: argparse.ArgumentParser, live: bool = False) -> None:
         metavar="N",
         help=f"elastic, weighted: 0 to 1000, higher is served first; {kept}0",
     )
+    add(
+        "--latency",
+        metavar="NAME",
+        help="normal, or low: short requests cut into the turns of other containers; "
+        f"default{': unchanged' if live else ' normal'}",
+    )

@@ -86,6 +86,7 @@ def tenant_entries(
             "policy": share.policy,
             "weight": share.weight,
             "priority": share.priority,
+            "latency": share.latency,
             "created": allocation.created,
         }
         for share, use in zip(allocation.shares, used)
@@ -130,8 +131,8 @@ def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
 
 
 def policy(entry: Mapping[str, Any]) -> str:
-    """The policy as text, such as "elastic to 80 %, priority 5"."""
-    counters = ("policy", "core_ceiling_percent", "weight", "priority")
+    """The policy as text, such as "elastic to 80 %, priority 5, low latency"."""
+    counters = ("policy", "core_ceiling_percent", "weight", "priority", "latency")
     return policies.describe(*(entry[key] for key in counters))
 
 

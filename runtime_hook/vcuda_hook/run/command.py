@@ -26,7 +26,10 @@ from vcuda_oci.system import settings_file
 from ..live import low_level
 from . import overlay, program, spec, watch
 
-REQUEST_WORDS = ("core", "memory", "placement", "policy", "core-limit", "weight", "priority")
+REQUEST_WORDS = (
+    "core", "memory", "placement",
+    "policy", "core-limit", "weight", "priority", "latency",
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: settings_file.Config) -> NoReturn:

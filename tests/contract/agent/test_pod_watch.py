@@ -26,6 +26,7 @@ def test_each_requesting_pod_of_the_node_has_a_decision_file(
         "vcuda.io/policy": "weighted",
         "vcuda.io/weight": "300",
         "vcuda.io/placement": "spread",
+        "vcuda.io/latency": "low",
     }
     full = pods.api.create("full", ASKS, init={"init": {CORE: 50}}, annotations=annotations)
     sidecar = {"proxy": {CORE: 10}}
@@ -42,7 +43,12 @@ def test_each_requesting_pod_of_the_node_has_a_decision_file(
                 "main": [{"uuid": "GPU-1", "core_percent": 30, "memory_bytes": GIB}],
                 "init": [{"uuid": "GPU-0", "core_percent": 50, "memory_bytes": GIB}],
             },
-            "words": {"policy": "weighted", "weight": "300", "placement": "spread"},
+            "words": {
+                "policy": "weighted",
+                "weight": "300",
+                "placement": "spread",
+                "latency": "low",
+            },
             "init": ["init"],
         },
         plain: {

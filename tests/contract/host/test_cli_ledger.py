@@ -140,23 +140,31 @@ def test_ps_and_inspect_show_the_policy(node: Node, capsys: Any) -> None:
         ("b", "weighted", 100, 500, 0),
         ("c", "best-effort", 100, 10, 0),
     ]:
-        share = GpuShare("GPU-0", GIB, 10, policy, limit, weight, priority)
+        latency = "low" if id == "b" else "normal"
+        share = GpuShare("GPU-0", GIB, 10, policy, limit, weight, priority, False, latency)
         node.add_record(record(id, shares=[share]))
     assert node.vcuda("ps", "--wide") == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     assert [line.split("running")[0].split("  0  ")[-1].strip() for line in lines] == [
         "elastic to 60 %, priority 7",
-        "weighted 500",
+        "weighted 500, low latency",
         "best-effort",
     ]
     assert node.vcuda("ps", "--json") == 0
     assert [
-        (e["policy"], e["core_percent"], e["core_ceiling_percent"], e["weight"], e["priority"])
+        (
+            e["policy"],
+            e["core_percent"],
+            e["core_ceiling_percent"],
+            e["weight"],
+            e["priority"],
+            e["latency"],
+        )
         for e in json.loads(capsys.readouterr().out)
     ] == [
-        ("elastic", 10, 60, 30, 7),
-        ("weighted", 10, 100, 500, 0),
-        ("best-effort", 10, 100, 10, 0),
+        ("elastic", 10, 60, 30, 7, "normal"),
+        ("weighted", 10, 100, 500, 0, "low"),
+        ("best-effort", 10, 100, 10, 0, "normal"),
     ]
     assert node.vcuda("inspect", "a", "--json") == 0
     printed = json.loads(capsys.readouterr().out)

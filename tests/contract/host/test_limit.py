@@ -92,6 +92,7 @@ def node(tmp_path: Any) -> Node:
 
 
 ELASTIC = ("elastic", 60, 30, 5)
+LOW = (*ELASTIC, False, "low")
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,10 @@ ELASTIC = ("elastic", 60, 30, 5)
         (ELASTIC, "--policy weighted", (4, 30, "weighted", 100, 100, 5)),
         (ELASTIC, "--policy fixed", (4, 30)),
         ((), "--core 100", (4, 100)),
+        ((), "--latency low", (4, 30, "fixed", 30, 30, 0, False, "low")),
+        (LOW, "--latency normal", (4, 30, "elastic", 60, 30, 5)),
+        (LOW, "--policy fixed --core 20", (4, 20, "fixed", 20, 20, 0, False, "low")),
+        (LOW, "--core 100", (4, 100)),
     ],
 )
 def test_a_share_becomes_what_is_asked_and_the_rest_of_it_stays(
@@ -171,6 +176,7 @@ AT_MOST = "box: at most 50 % and 10.0 GiB of GPU-0 can be its own; "
             "--policy kind",
             "--policy: policy 'kind' is not offered; use fixed, elastic, weighted or best-effort",
         ),
+        ("--latency none", "GPU-0: latency cannot be 'none'; use normal or low"),
         (
             "--policy elastic --core-limit 20",
             "--policy: core-limit cannot be '20'; write a whole number from 30 to 100",

@@ -28,7 +28,9 @@ FIELDS = {
     "coreLimit": policies.CORE_LIMIT,
     "weight": policies.WEIGHT,
     "priority": policies.PRIORITY,
+    "latency": policies.LATENCY,
 }
+_TEXTS = ("policy", policies.LATENCY)
 
 Object = dict[str, Any]
 
@@ -145,7 +147,7 @@ def _words(parameters: Any, where: str) -> dict[str, str]:
             continue
         if key not in FIELDS:
             raise VcudaError(f"its parameters have an unknown field '{key}'"[:200], where, hint)
-        if type(value) is not (str if key == "policy" else int):
+        if type(value) is not (str if key in _TEXTS else int):
             raise VcudaError(f"{key} cannot be {value!r}"[:200], where, hint)
         words[FIELDS[key]] = str(value)
     return words

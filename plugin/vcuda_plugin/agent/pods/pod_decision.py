@@ -28,6 +28,7 @@ _WORDS = {
     "policy": "vcuda.io/policy",
     policies.WEIGHT: "vcuda.io/weight",
     policies.PRIORITY: "vcuda.io/priority",
+    policies.LATENCY: "vcuda.io/latency",
     "placement": "vcuda.io/placement",
     policies.CORE_LIMIT: _CORE_LIMIT,
 }

@@ -18,6 +18,7 @@ POLICY_WORDS = {
     "vcuda.io/policy": "policy",
     "vcuda.io/weight": policies.WEIGHT,
     "vcuda.io/priority": policies.PRIORITY,
+    "vcuda.io/latency": policies.LATENCY,
     "tencent.com/vcuda-core-limit": policies.CORE_LIMIT,
 }
 

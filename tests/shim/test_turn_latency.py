@@ -1,0 +1,219 @@
+"""Low latency: a container that has rested cuts into the turns of others, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from shim.test_turn_upgrade import UPGRADE
+from support.shares import loads
+from support.shares.false_pages import (
+    BUSY_FOR_EVER,
+    FLIPS,
+    NEVER_BUSY,
+    PAGE,
+    RANDOM,
+    RINGING,
+    TRUNCATED,
+    WANTS_FOR_EVER,
+)
+from support.shares.judge import MODELS, Outcome, Tenant, judge
+from support.shares.loads import Load
+
+pytestmark = pytest.mark.usefixtures("built")
+
+LOW = (("latency", "low"),)
+REQUESTS = loads.REQUESTS
+
+
+def p99_ms(outcome: Outcome) -> float:
+    """Of the first container's requests, without their own work."""
+    return float(outcome.tenants[0].report["p99_us"] - REQUESTS.kernel_us) / 1e3
+
+
+def beside(model: str, load: Load, words: Sequence[tuple[str, str]] = LOW) -> Outcome:
+    tenants = [Tenant(30, REQUESTS, tuple(words)), Tenant(70, load)]
+    return judge(MODELS[model], tenants, window_s=20)
+
+
+@pytest.mark.parametrize("model", ["default", "slice 0.5 ms", "switch 500 us"])
+@pytest.mark.parametrize(
+    "load", [loads.AHEAD, loads.MS_25, loads.MS_300], ids=lambda load: load.name
+)
+def test_a_request_of_low_latency_cuts_into_a_neighbours_turn(model: str, load: Load) -> None:
+    outcome = beside(model, load)
+    assert p99_ms(outcome) <= 10
+    assert 100 * outcome.tenants[1].share == pytest.approx(70, abs=2)
+
+
+def test_a_request_of_normal_latency_waits_for_a_long_kernel() -> None:
+    assert p99_ms(beside("default", loads.MS_300, ())) > 200
+
+
+@pytest.mark.parametrize(
+    ("model", "bound_ms"), [("no preemption", 305), ("slice 30 ms", 35)], ids=["rest", "slice"]
+)
+def test_where_a_kernel_cannot_be_cut_a_request_waits_for_the_driver(
+    model: str, bound_ms: float
+) -> None:
+    outcome = beside(model, loads.MS_300)
+    assert p99_ms(outcome) <= bound_ms
+    assert outcome.tenants[1].work >= 0.68
+
+
+def test_without_preemption_the_neighbour_pays_for_its_own_kernels() -> None:
+    """Nothing of them is divided, once cutting in has been of no use."""
+    outcome = beside("no preemption", loads.MS_300)
+    assert 100 * outcome.tenants[1].share == pytest.approx(70, abs=1)
+    assert outcome.tenants[0].held <= 0.05
+
+
+@pytest.mark.parametrize("model", ["default", "slice 30 ms", "no preemption"])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (loads.AHEAD, loads.AHEAD),
+        (loads.AHEAD, loads.MS_25),
+        (loads.MS_25, loads.AHEAD),
+        (loads.WAITED, loads.MS_300),
+    ],
+    ids=lambda load: load.name,
+)
+def test_a_container_always_at_work_takes_turns_in_spite_of_low_latency(
+    model: str, one: Load, other: Load
+) -> None:
+    outcome = judge(MODELS[model], [Tenant(30, one, LOW), Tenant(70, other)])
+    assert 100 * outcome.tenants[0].share == pytest.approx(30, abs=2)
+    assert 100 * outcome.tenants[1].share == pytest.approx(70, abs=2)
+    assert outcome.lost(1) <= 0.03
+
+
+def test_one_of_low_latency_does_not_cut_into_the_turn_of_another() -> None:
+    tenants = [Tenant(30, REQUESTS, LOW), Tenant(70, loads.MS_300, LOW)]
+    outcome = judge(MODELS["default"], tenants, window_s=20)
+    assert 200 < p99_ms(outcome) <= 305
+
+
+def test_requests_of_several_low_latency_containers_all_cut_in() -> None:
+    tenants = [Tenant(20, REQUESTS, LOW)] * 3 + [Tenant(40, loads.MS_300)]
+    outcome = judge(MODELS["default"], tenants, window_s=20)
+    waits = [got.report["p99_us"] / 1e3 for got in outcome.tenants[:3]]
+    assert max(waits) <= 15
+    assert 100 * outcome.tenants[3].share == pytest.approx(40, abs=2)
+
+
+def test_two_neighbours_keep_their_shares_beside_low_latency() -> None:
+    tenants = [Tenant(30, REQUESTS, LOW), Tenant(40, loads.MS_25), Tenant(30, loads.AHEAD)]
+    outcome = judge(MODELS["default"], tenants, window_s=20)
+    assert p99_ms(outcome) <= 10
+    assert [100 * got.share for got in outcome.tenants[1:]] == [
+        pytest.approx(40, abs=2),
+        pytest.approx(30, abs=2),
+    ]
+
+
+CHANGED = """
+import json, sys, time
+from vcuda_oci.ledger import resize
+from vcuda_oci.ledger.ledger import Ledger
+time.sleep(0.1)
+with Ledger(json.loads(sys.argv[1])["state"]) as ledger:
+    for allocation in ledger.read()[0]:
+        if allocation.id == "c0":
+            shares = [share.replaced(latency="low") for share in allocation.shares]
+            resize.change(ledger, allocation, shares)
+time.sleep(3600)
+"""
+
+
+def test_a_change_to_low_latency_counts_while_the_container_runs() -> None:
+    tenants = [Tenant(30, REQUESTS), Tenant(70, loads.MS_300)]
+    outcome = judge(MODELS["default"], tenants, window_s=60, scripts=[CHANGED])
+    assert p99_ms(outcome) <= 10
+
+
+@pytest.mark.parametrize(
+    ("script", "load"),
+    [
+        (BUSY_FOR_EVER, None),
+        (BUSY_FOR_EVER, loads.AHEAD),
+        (WANTS_FOR_EVER, None),
+        (RINGING, loads.AHEAD),
+        (RINGING, REQUESTS),
+        (NEVER_BUSY, loads.AHEAD),
+        (TRUNCATED, loads.AHEAD),
+        (RANDOM, loads.AHEAD),
+        (FLIPS % 1, loads.AHEAD),
+    ],
+    ids=[
+        "busy",
+        "busy beside work",
+        "wants",
+        "rings",
+        "rings between requests",
+        "never busy",
+        "cut",
+        "random",
+        "flips",
+    ],
+)
+@pytest.mark.parametrize("other", [loads.AHEAD, loads.MS_300], ids=lambda load: load.name)
+def test_a_false_page_with_low_latency_takes_no_work_from_a_neighbour(
+    script: str, load: Load | None, other: Load
+) -> None:
+    tenants = [Tenant(30, load, LOW), Tenant(70, other)]
+    outcome = judge(MODELS["default"], tenants, scripts=[PAGE + script])
+    assert 100 * outcome.tenants[1].work == pytest.approx(70, abs=2)
+    assert outcome.keeper_survived
+
+
+RESTS_AND_WANTS = """
+claim(5)
+while True:
+    mark(5, 4); ring()
+    time.sleep(0.0005)
+    mark(5, 0); ring()
+    time.sleep(0.002)
+"""
+
+
+def test_a_container_that_cuts_in_for_nothing_takes_no_work_from_others() -> None:
+    """What it pays beside a long kernel, that kernel's container gains."""
+    tenants = [Tenant(30, None, LOW), Tenant(40, loads.MS_25), Tenant(30, loads.AHEAD)]
+    outcome = judge(MODELS["default"], tenants, scripts=[PAGE + RESTS_AND_WANTS])
+    assert [got.work > core / 100 - 0.02 for got, core in zip(outcome.tenants[1:], (40, 30))] == [
+        True,
+        True,
+    ]
+    assert outcome.tenants[0].held <= 0.32
+
+
+@pytest.mark.parametrize("moment_s", ["4.0512", "4.1009", "4.2503"])
+def test_a_keeper_killed_while_a_request_cuts_in_leaves_no_container_stuck(
+    moment_s: str,
+) -> None:
+    killed = UPGRADE.replace("SIGTERM", "SIGKILL").replace("4.005", moment_s) % {"away": 0.01}
+    tenants = [Tenant(30, REQUESTS, LOW), Tenant(70, loads.MS_300)]
+    outcome = judge(MODELS["default"], tenants, scripts=[killed], keepers=2)
+    assert (outcome.said, outcome.errors, outcome.keeper_survived) == (["true\n"], "", True)
+    assert [100 * got.work for got in outcome.tenants] == [
+        pytest.approx(2, abs=0.2),
+        pytest.approx(70, abs=2),
+    ]
+    assert max(got.report["longest_us"] for got in outcome.tenants) <= 1_000_000
+
+
+def test_a_holder_killed_while_another_cuts_into_its_turn_holds_up_none() -> None:
+    """Its kernel ends with it; the others go on."""
+    script = """
+import json, os, sys, time
+time.sleep(4.0515)
+os.kill(json.loads(sys.argv[1])["pids"][1], 9)
+print("true")
+"""
+    tenants = [Tenant(30, REQUESTS, LOW), Tenant(40, loads.MS_300), Tenant(30, loads.MS_5)]
+    outcome = judge(MODELS["default"], tenants, scripts=[script], warming_s=5)
+    assert (outcome.said, outcome.keeper_survived) == (["true\n"], True)
+    assert p99_ms(outcome) <= 10
+    assert 100 * outcome.tenants[2].share == pytest.approx(30, abs=2)
