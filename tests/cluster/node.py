@@ -101,6 +101,30 @@ class Node:
             "agent": {"driverRoot": self.product.driver_root, "softwareGpu": True},
         }
 
+    def offer(self, how: str) -> None:
+        """Offer the node's GPUs by the "plugin" or by "dra"."""
+        values = self.values()
+        values["settings"]["gpu-offer"] = how
+        values["agent"]["endsClaims"] = how == "plugin"
+        self.chart.install(values)
+        self.wait_rollout(AGENT)
+
+    def roll_out_amid_pods(self, create: Callable[[str], None], count: int = 60) -> list[str]:
+        """Create pods in a row, from before a rollout of the agent begins to after its end."""
+        names = [f"row-{number}" for number in range(count)]
+        self.kubectl("rollout", "restart", AGENT, "--namespace", NAMESPACE)
+        for name in names:
+            create(name)
+            time.sleep(0.2)
+        self.wait_rollout(AGENT)
+        return names
+
+    def wait_ended(self, names: list[str]) -> None:
+        self.wait(
+            lambda: all(self.phase(name) in ("Succeeded", "Failed") for name in names),
+            "the end of the pods",
+        )
+
     def restart_kubelet(self) -> None:
         """Kill it, start it, and wait until the agent has registered both resources again."""
         before = self.registrations()
@@ -303,6 +327,9 @@ class Node:
         for folder in (root, "/run"):
             self.host.check(["mount", "--make-shared", folder])
         self.product.configure(self.engine)
+        # Where a chart's agent and the programs that it names to the engine have their settings.
+        self.host.check(["mkdir", "-p", "/etc/vcuda"])
+        self.host.check(["cp", self.product.config, "/etc/vcuda/config.toml"])
         self.engine.use(self.product.runtime)
         command = [self.product.prefix + "/bin/vcuda", "--config", self.product.config]
         command += ["configure", "containerd", "--config", self.engine.config()]

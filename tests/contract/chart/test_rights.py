@@ -45,10 +45,11 @@ def test_the_agent_may_follow_pods_write_events_and_patch_nodes_and_no_more() ->
     }
 
 
-def test_an_agent_with_dra_may_write_slices_and_read_claims_too() -> None:
+@pytest.mark.parametrize("values", [DRA, {"agent": {"endsClaims": True}}])
+def test_an_agent_with_dra_may_write_slices_and_read_claims_too(values: dict[str, Any]) -> None:
     resource = {"apiGroups": ["resource.k8s.io"]}
     writes = ["list", "watch", "create", "patch", "delete"]
-    without, found = (rights(rendering.objects(each), AGENT)[f"/{AGENT}"] for each in ({}, DRA))
+    without, found = (rights(rendering.objects(each), AGENT)[f"/{AGENT}"] for each in ({}, values))
     assert found == [
         *without,
         {**resource, "resources": ["resourceslices"], "verbs": writes},

@@ -29,13 +29,19 @@ _log = logging.getLogger(__name__)
 
 class DraPlugin:
     """The services. endpoint: the path of its socket for claims. read: the claim of a namespace and
-    name from the API; raises ApiError.
+    name from the API; raises ApiError. registered: called each time the kubelet has registered the
+    driver.
     """
 
     def __init__(
-        self, endpoint: str, claims: PreparedClaims, read: Callable[[str, str], Object]
+        self,
+        endpoint: str,
+        claims: PreparedClaims,
+        read: Callable[[str, str], Object],
+        registered: Callable[[], None],
     ) -> None:
         self._endpoint, self._claims, self._read = endpoint, claims, read
+        self._registered_now = registered
         # A claim's files have one writer at a time.
         self.lock = threading.Lock()
 
@@ -70,6 +76,7 @@ class DraPlugin:
     def _registered(self, status: Any, context: Any) -> Any:
         if status.plugin_registered:
             _log.info("%s: registered with the kubelet", api.DRIVER)
+            self._registered_now()
         else:
             _log.warning("%s: the kubelet refuses it: %s", api.DRIVER, status.error)
         return api.message("RegistrationStatusResponse")()
