@@ -125,8 +125,12 @@ class Node:
             "the end of the pods",
         )
 
-    def restart_kubelet(self) -> None:
-        """Kill it, start it, and wait until the agent has registered both resources again."""
+    def restart_kubelet(self, **changes: Any) -> None:
+        """Kill it, start it, and wait until the agent has registered both resources again.
+
+        changes: of its configuration.
+        """
+        self._kubelet_config(**changes)
         before = self.registrations()
         self.kubelet.end(signal.SIGKILL)
         self.kubelet.start()
@@ -158,9 +162,21 @@ class Node:
 
     def kill_agent(self) -> None:
         """Kill the agent's container and wait until the kubelet runs it again."""
-        (pid,) = self.agent_pids()
-        os.kill(pid, signal.SIGKILL)
+        pid = self.signal_agent(signal.SIGKILL)
         self.wait(lambda: self.agent_pids() not in ([], [pid]), "the agent's next container")
+
+    def wait_agent_ready(self) -> None:
+        self.wait(lambda: bool(self._agent_status().get("numberReady")), "the agent's readiness")
+
+    def _agent_status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.get(AGENT, "--namespace", NAMESPACE)["status"]
+        return found
+
+    def signal_agent(self, number: int) -> int:
+        """Send a signal to the agent; return its pid."""
+        (pid,) = self.agent_pids()
+        os.kill(pid, number)
+        return pid
 
     def kubectl(self, *words: str, check: bool = True) -> str:
         done = self.cluster.kubectl(*words)
@@ -302,9 +318,10 @@ class Node:
         conditions = node["status"].get("conditions", []) if node else []
         return ("Ready", "True") in [(each["type"], each["status"]) for each in conditions]
 
-    def _kubelet_config(self) -> str:
+    def _kubelet_config(self, **changes: Any) -> str:
         values = {
             **KUBELET,
+            **changes,
             "cgroupRoot": self.host.cgroup_parent,
             "containerRuntimeEndpoint": "unix://" + self.engine.socket,
         }

@@ -6,6 +6,7 @@ from typing import Any
 
 from support.fake_api_objects import (
     CLAIMS,
+    LEASES,
     NODES,
     PODS,
     SLICES,
@@ -35,6 +36,13 @@ class FakeApiCalls(FakeApiObjects):
         with self.lock:
             if method == "GET" and path in self.objects:
                 return self.list(path, query)
+            # Those of extenders have no labels, and no watch.
+            labelled = method == "POST" and "labels" in body["metadata"]
+            if path.startswith(LEASES) and (labelled or method == "PATCH"):
+                name = path[len(LEASES) + 1 :] or body["metadata"]["name"]
+                if method == "POST":
+                    self.set(LEASES, name, body)
+                return self._named(method, LEASES, name, body)
             if "/leases" in path:
                 return self.lease(method, path, body)
             if "/events" in path:

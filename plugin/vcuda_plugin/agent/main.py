@@ -242,6 +242,7 @@ async def _run(
                 *([] if arguments.no_door else [lambda: _run_claim_socket(settings, opened)]),
                 lambda: bypass_child.follow(settings),
                 api.run,
+                lambda: _beat(api, arbiter),
                 lambda: sweep.run(settings.state_dir),
                 lambda: shortage_watch.run(settings.state_dir),
                 lambda: _notify_systemd(opened, gpus_known, arbiter),
@@ -287,7 +288,7 @@ def _driver(
 async def _run_driver(driver: DraChild, offer: Offer, settings: Config) -> None:
     """Run the DRA driver; where the device plugin offers the GPUs, only until no claim is left.
 
-    The kubelet cannot end a pod whose claim is not unprepared.
+    The kubelet cannot end a pod with a claim that is not unprepared.
     """
     if settings.by_dra:
         await driver.run()
@@ -382,6 +383,15 @@ async def _run_claim_socket(settings: Config, opened: asyncio.Event) -> None:
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
+async def _beat(api: pod_watch_child.Cluster, arbiter: Arbiter) -> None:
+    await api.beat(lambda: _is_alive(arbiter))
+    await asyncio.Event().wait()
+
+
+def _is_alive(arbiter: Arbiter) -> bool:
+    return time.monotonic() - arbiter.sampled_at < _STUCK_SECONDS
+
+
 async def _notify_systemd(
     opened: asyncio.Event, gpus_known: asyncio.Event, arbiter: Arbiter
 ) -> None:
@@ -401,5 +411,5 @@ async def _notify_systemd(
     period = systemd.watchdog_seconds() / 3
     while True:
         await asyncio.sleep(period or 3600)
-        if time.monotonic() - arbiter.sampled_at < _STUCK_SECONDS:
+        if _is_alive(arbiter):
             systemd.notify("WATCHDOG=1")

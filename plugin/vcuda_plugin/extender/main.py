@@ -89,6 +89,13 @@ def _parser() -> argparse.ArgumentParser:
         "for one extender",
     )
     parser.add_argument(
+        "--agents",
+        metavar="NAMESPACE",
+        default="",
+        help="namespace of the node agents' pods and Leases: a node gets no pod while its agent is "
+        "away; default: only the kubelet's report counts",
+    )
+    parser.add_argument(
         "--restart-after-outage",
         metavar="PROGRAM",
         default="",

@@ -25,6 +25,7 @@ from ..kube.api import KubeApi
 from .bind.bind import Binder
 from .bind.leader import Leader
 from .cluster.cluster import Cluster
+from .follow.agents import Agents
 from .follow.async_api import AsyncApi
 from .follow.follow import BOUND, Follower, followers
 from .follow.outage import Outage, end_processes
@@ -53,8 +54,9 @@ def run(arguments: argparse.Namespace) -> None:
     listening = _listen(arguments.listen)
     host, port = listening.getsockname()[:2]
     cluster = Cluster(settings.placement)
-    nodes, pods = followers(api, cluster, settings, place)
-    following = [nodes, pods, QuotaFollower(api, cluster, place)]
+    agents = Agents(cluster, arguments.agents)
+    nodes, pods, *leases = followers(api, cluster, settings, place, agents)
+    following = [nodes, pods, *leases, QuotaFollower(api, cluster, place)]
 
     def catch_up() -> None:
         pods.catch_up(fieldSelector=BOUND)
@@ -79,6 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
         nodes.on_failure = outage.began
     for follower in following:
         follower.start()
+    agents.start()
     if leader:
         leader.start()
     gc.set_threshold(*_WHILE_READING)

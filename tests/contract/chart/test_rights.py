@@ -41,8 +41,10 @@ def test_the_agent_may_follow_pods_write_events_and_patch_nodes_and_no_more() ->
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
             {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]},
             {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-        ]
+        ],
+        f"vcuda/{AGENT}": [{**LEASES, "verbs": ["create", "patch"]}],
     }
+    assert f"vcuda/{AGENT}" not in rights(rendering.objects(DRA), AGENT)
 
 
 @pytest.mark.parametrize("values", [DRA, {"agent": {"endsClaims": True}}])
@@ -81,6 +83,7 @@ def test_the_extender_may_read_and_bind_and_beside_a_scheduler_what_that_may() -
         **own,
         f"vcuda/{EXTENDER}": [
             {**LEASES, "verbs": ["create"]},
+            {**LEASES, "verbs": ["list", "watch"]},
             {**LEASES, "resourceNames": [EXTENDER], "verbs": ["get", "update"]},
         ],
     }
@@ -91,6 +94,7 @@ def test_the_extender_may_read_and_bind_and_beside_a_scheduler_what_that_may() -
         "kube-system/extension-apiserver-authentication-reader": None,
         f"vcuda/{EXTENDER}": [
             {**LEASES, "verbs": ["create"]},
+            {**LEASES, "verbs": ["list", "watch"]},
             {**LEASES, "resourceNames": ["vcuda-scheduler"], "verbs": ["get", "update"]},
         ],
     }
@@ -133,11 +137,12 @@ def test_the_extender_asks_its_scheduler_for_a_certificate() -> None:
     extender = spec["containers"][0]
     tls = ["--tls-cert", "--tls-key", "--tls-client-ca"]
     words = [word.partition("=")[0] for word in extender["command"]]
-    assert words == [EXTENDER, "--listen", "--restart-after-outage", "--quota-config", *tls]
+    more = ["--restart-after-outage", "--quota-config"]
+    assert words == [EXTENDER, "--listen", "--agents", *more, *tls]
     assert extender["command"][1] == "--listen=127.0.0.1:3456"
     kinds = {each["kind"] for each in found if each["metadata"]["name"] == EXTENDER}
     assert "Service" not in kinds
     assert rendering.one(found, "NetworkPolicy", EXTENDER)["spec"]["ingress"] == []
     words = rendering.pod_spec(rendering.objects(CLUSTER), EXTENDER)["containers"][0]["command"]
-    flags = ["--listen", "--quota-config", "--lease", *["--allowed-host"] * 3, *tls]
+    flags = ["--listen", "--quota-config", "--lease", "--agents", *["--allowed-host"] * 3, *tls]
     assert [word.partition("=")[0] for word in words] == [EXTENDER, *flags]

@@ -42,10 +42,15 @@ def prepare() -> None:
 
 
 def main(
-    state_dir: str, node: str, kubeconfig: str, resources: str, gpu_resource: str = ""
+    state_dir: str,
+    node: str,
+    kubeconfig: str,
+    resources: str,
+    gpu_resource: str = "",
+    namespace: str = "",
 ) -> None:
     """Run until the agent ends. resources: a JSON list of names; gpu_resource: the one of GPUs, or
-    "".
+    "". namespace: of the agent's Lease, or "".
 
     Prints "known" after each complete list.
     """
@@ -57,7 +62,7 @@ def main(
         asked = (json.loads(resources), gpu_resource)
         watch = PodWatch(DecisionFolder(state_dir), state_dir, node, *asked)
         for task, arguments in (
-            (node_metadata.run, (kubeconfig, node, sys.stdin.fileno())),
+            (node_metadata.run, (kubeconfig, node, sys.stdin.fileno(), namespace)),
             (pod_events.run, (kubeconfig, state_dir, node)),
             (pod_lookup.run, (kubeconfig, state_dir, node, watch.add)),
         ):
