@@ -14,8 +14,6 @@ from support.product import MIB
 @pytest.fixture(scope="module")
 def offering(started: Node) -> Iterator[Node]:
     """The node with its GPUs offered by DRA."""
-    if not started.engine.injects_cdi:
-        pytest.skip("containerd 1.6 injects no CDI devices: name another by CONTAINERD")
     started.offer("dra")
     started.wait(lambda: len(claims.devices(started)) == 2, "the node's devices")
     yield started

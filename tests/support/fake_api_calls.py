@@ -63,6 +63,8 @@ class FakeApiCalls(FakeApiObjects):
                 key = f"{words[4]}/{words[6]}"
                 if words[7:] == ["binding"] and method == "POST":
                     return self._bind(key, body)
+                if words[7:] == ["eviction"] and method == "POST":
+                    return self._evict(key, body)
                 return self._named(method, PODS, key, body)
         return status(404, f"the server could not find the requested resource: {path}")
 
@@ -108,6 +110,16 @@ class FakeApiCalls(FakeApiObjects):
         if method == "PATCH":
             self.set(kind, key, merged(known, body))
         return 200, self.objects[kind][key]
+
+    def _evict(self, key: str, eviction: Any) -> Answer:
+        """The pod ends at once."""
+        pod, uid = self.objects[PODS].get(key), eviction["deleteOptions"]["preconditions"]["uid"]
+        if pod is None:
+            return status(404, f'pods "{key.partition("/")[2]}" not found')
+        if pod["metadata"]["uid"] != uid:
+            return status(409, f"Precondition failed: UID in precondition: {uid}")
+        FakeApiObjects.delete(self, key)
+        return 201, {"kind": "Status", "status": "Success"}
 
     def _bind(self, key: str, binding: Any) -> Answer:
         pod = self.objects[PODS].get(key)

@@ -23,6 +23,7 @@ from vcuda_oci.system import settings_file
 
 from ..kube.api import KubeApi
 from .bind.bind import Binder
+from .bind.evict import Evictions
 from .bind.leader import Leader
 from .cluster.cluster import Cluster
 from .follow.agents import Agents
@@ -69,8 +70,10 @@ def run(arguments: argparse.Namespace) -> None:
     # is set when the lock is created.
     loop = Loop()
     asyncio.set_event_loop(loop)
-    binder = Binder(cluster, AsyncApi(api), settings, why_not)
-    server = Server(cluster, binder, following, settings, why_not or str)
+    calls = AsyncApi(api)
+    binder = Binder(cluster, calls, settings, why_not)
+    evictions = Evictions(cluster, calls) if arguments.evict else None
+    server = Server(cluster, binder, following, settings, why_not or str, evictions)
     server.app.hosts = _hosts(arguments.allowed_host, host)
     if arguments.restart_after_outage:
         outage = Outage(

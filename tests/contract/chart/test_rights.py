@@ -78,9 +78,11 @@ QUOTA_RULES = [
 
 
 def test_the_extender_may_read_and_bind_and_beside_a_scheduler_what_that_may() -> None:
-    own = {f"/{EXTENDER}": EXTENDERS_RULES, f"kube-system/{EXTENDER}-quota": QUOTA_RULES}
+    own = {f"kube-system/{EXTENDER}-quota": QUOTA_RULES}
+    evict = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
     assert rights(rendering.objects(CLUSTER), EXTENDER) == {
         **own,
+        f"/{EXTENDER}": EXTENDERS_RULES,
         f"vcuda/{EXTENDER}": [
             {**LEASES, "verbs": ["create"]},
             {**LEASES, "verbs": ["list", "watch"]},
@@ -89,6 +91,7 @@ def test_the_extender_may_read_and_bind_and_beside_a_scheduler_what_that_may() -
     }
     assert rights(rendering.objects(), EXTENDER) == {
         **own,
+        f"/{EXTENDER}": [*EXTENDERS_RULES, evict],
         "/system:kube-scheduler": None,
         "/system:volume-scheduler": None,
         "kube-system/extension-apiserver-authentication-reader": None,
@@ -138,7 +141,7 @@ def test_the_extender_asks_its_scheduler_for_a_certificate() -> None:
     tls = ["--tls-cert", "--tls-key", "--tls-client-ca"]
     words = [word.partition("=")[0] for word in extender["command"]]
     more = ["--restart-after-outage", "--quota-config"]
-    assert words == [EXTENDER, "--listen", "--agents", *more, *tls]
+    assert words == [EXTENDER, "--listen", "--agents", "--evict", *more, *tls]
     assert extender["command"][1] == "--listen=127.0.0.1:3456"
     kinds = {each["kind"] for each in found if each["metadata"]["name"] == EXTENDER}
     assert "Service" not in kinds

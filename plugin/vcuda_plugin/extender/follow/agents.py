@@ -1,8 +1,8 @@
-"""Which nodes' agents are away: a pod that is bound to such a node is rejected by its kubelet.
+"""Which nodes' agents are away. The kubelet of such a node rejects pods with a share.
 
-A kubelet reports an agent's end with its next status, up to 10 s later. The agent's pod tells it
-within a second or two; its Lease tells of one that hangs. A node whose agent has neither is not
-judged: it may be a service of the host.
+A kubelet reports an agent's end with its next status, up to 10 s later. The state of the agent's
+pod shows that end within a second or two; its Lease shows an agent that hangs. A node without
+either is not judged: its agent may be a service of the host.
 """
 
 from __future__ import annotations
