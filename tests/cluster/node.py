@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.chart import NAMESPACE, Chart
-from cluster.control_plane import ADDRESS, NODE, ControlPlane, Service
+from cluster.control_plane import ADDRESS, NODE, SERVER, ControlPlane, Service
 from cluster.engine import NodeEngine
 from support import cgroups
 from support.engines.base import IMAGE, Files
@@ -21,6 +21,7 @@ from vcuda_oci.model import names
 
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 SCHEDULER = "vcuda-scheduler"
+LABEL = "app.kubernetes.io/name=vcuda-node-agent"
 AGENT, EXTENDER = "daemonset/vcuda-node-agent", "deployment/vcuda-scheduler-extender"
 SECONDS = 120
 
@@ -171,6 +172,21 @@ class Node:
     def _agent_status(self) -> dict[str, Any]:
         found: dict[str, Any] = self.get(AGENT, "--namespace", NAMESPACE)["status"]
         return found
+
+    def as_agent(self, *words: str, stdin: str) -> str:
+        """What kubectl says on standard error with the running agent's own token."""
+        (pod,) = self.get("pods", "--namespace", NAMESPACE, "-l", LABEL)["items"]
+        metadata = {key: pod["metadata"][key] for key in ("name", "uid")}
+        spec = {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", **metadata}}
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/vcuda-node-agent/token"
+        done = self.cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(request))
+        assert done.returncode == 0, done.stderr
+        token = json.loads(done.stdout)["status"]["token"]
+        # A certificate, as that of the administrator, would come before a token.
+        about = ("--kubeconfig", "/dev/null", "--server", SERVER)
+        trusted = ("--certificate-authority", self.cluster.pki + "/ca.crt", "--token", token)
+        return self.cluster.kubectl(*words, *about, *trusted, stdin=stdin).stderr
 
     def signal_agent(self, number: int) -> int:
         """Send a signal to the agent; return its pid."""

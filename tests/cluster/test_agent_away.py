@@ -1,4 +1,4 @@
-"""The node agent is killed or hangs: its node gets no pod until it is back."""
+"""The node agent is killed: its node gets no pod until it is back."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import time
 
 import pytest
 
+from cluster.chart import NAMESPACE
+from cluster.control_plane import NODE
 from cluster.node import CORE, Node
-from vcuda_plugin.kube.agent_lease import LEASE_SECONDS
 
 # From the agent's end to the report of its pod, and to the extender.
 NOTICED_SECONDS = 4.0
 AWAY_SECONDS = 8.0
 AWAY = "the node agent is away: "
+LEASE = """{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-2"},
+"spec": {"holderIdentity": "node-2", "leaseDurationSeconds": 40}}"""
 
 
 def reasons(node: Node, names: list[str]) -> str:
@@ -50,16 +53,18 @@ def test_pods_wait_soon_after_the_agent_is_killed(slowly_reporting: Node) -> Non
     assert {name for name in rejected if rejected[name] > NOTICED_SECONDS} == set(), rejected
 
 
-def test_pod_waits_while_the_agent_hangs(node: Node) -> None:
+def test_agents_lease_is_renewed_by_its_own_node_alone(node: Node) -> None:
     node.wait_agent_ready()
-    stopped = node.signal_agent(signal.SIGSTOP)
-    try:
-        # Its pod is ready until a probe fails three times; its Lease tells as soon.
-        time.sleep(LEASE_SECONDS + 5)
-        node.run("first", 30, 4)
-        node.wait(lambda: AWAY in reasons(node, ["first"]), "the refusal")
-        assert node.phase("first") == "Pending"
-    finally:
-        node.signal_agent(signal.SIGCONT)
-    node.wait_running("first")
-    assert stopped in node.agent_pids() or node.agent_pids()
+
+    def renewed(name: str) -> str:
+        lease = node.get("lease", name, "--namespace", NAMESPACE)
+        return str(lease["spec"]["renewTime"]) if lease else ""
+
+    node.wait(lambda: renewed(NODE) != "", "the Lease")
+    before = renewed(NODE)
+    node.wait(lambda: renewed(NODE) != before, "the renewal")
+    (owner,) = node.get("lease", NODE, "--namespace", NAMESPACE)["metadata"]["ownerReferences"]
+    assert owner["uid"] == node.get("node", NODE)["metadata"]["uid"]
+    refused = node.as_agent("create", "-f", "-", "--namespace", NAMESPACE, stdin=LEASE)
+    assert "a node agent may write the Lease of its own node alone" in refused
+    assert renewed("node-2") == ""

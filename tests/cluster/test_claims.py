@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from cluster import claims
+from cluster.control_plane import NODE
 from cluster.node import CORE, Node
 from support.product import MIB
 
@@ -30,8 +32,22 @@ def test_pods_share_a_gpu_by_claims(claiming: Node) -> None:
         claims.run(claiming, name, 40, "1Gi")
         claiming.wait_running(name)
     assert claiming.held() == dict.fromkeys(("first", "second"), (40, 1024 * MIB))
-    (one,), (other,) = claiming.gpus_held().values()
+    one, other = claiming.gpus_held().values()
     assert one == other
+
+    def claim() -> dict[str, Any]:
+        (found,) = [
+            each
+            for each in claiming.get("resourceclaims")["items"]
+            if each["metadata"]["ownerReferences"][0]["name"] == "first"
+        ]
+        return dict(found)
+
+    claiming.wait(lambda: bool(claim()["status"].get("devices")), "the claim's status")
+    (device,) = claim()["status"]["devices"]
+    (condition,) = device["conditions"]
+    assert condition["message"] == f"40 % of the time and 1024 MiB of {one[0]} on node {NODE}"
+    assert (condition["type"], condition["status"]) == ("Ready", "True")
 
 
 def test_rollout_of_the_agent_loses_no_pod_with_a_claim(claiming: Node) -> None:

@@ -17,6 +17,7 @@ from support.fake_api_objects import (
 )
 
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 
 
 class FakeApiCalls(FakeApiObjects):
@@ -31,7 +32,7 @@ class FakeApiCalls(FakeApiObjects):
         self, method: str, path: str, query: dict[str, str], body: Any, kind: str = JSON
     ) -> Answer:
         """Apply one call completely or not at all. kind: the body's content type."""
-        if kind not in ((MERGE_PATCH,) if method == "PATCH" else (JSON, "")):
+        if kind not in ((MERGE_PATCH, APPLY_PATCH) if method == "PATCH" else (JSON, "")):
             return status(415, f"the body of the request was in an unknown format: {kind}")
         with self.lock:
             if method == "GET" and path in self.objects:

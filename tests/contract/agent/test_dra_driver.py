@@ -79,6 +79,11 @@ class DraNode:
         self.api.set(CLAIMS, f"{SPACE}/claim-{uid}", claim(uid, result(uuid, cores)))
         return SPACE, f"claim-{uid}", uid
 
+    def status(self, uid: str) -> dict[str, Any]:
+        with self.api.lock:
+            found: dict[str, Any] = self.api.objects[CLAIMS][f"{SPACE}/claim-{uid}"]["status"]
+        return found
+
     def held(self) -> list[str]:
         return sorted(name[:-5] for name in os.listdir(f"{self.node.state_dir}/allocations"))
 
@@ -195,6 +200,55 @@ def test_a_claim_that_cannot_be_trusted_is_refused(dra: DraNode, case: str, erro
         answer = dra.kubelet.prepare(mine)["a"]
         assert error in answer.error
         assert (list(answer.devices), dra.held()) == ([], [])
+
+
+def test_claim_says_in_its_status_what_its_containers_got(dra: DraNode) -> None:
+    with dra.agent():
+        until(lambda: len(dra.devices()) == 2)
+        dra.kubelet.register()
+        uuid = dra.uuids()[0]
+        mine = dra.allocate("a", uuid)
+        assert dra.kubelet.prepare(mine)["a"].error == ""
+        until(lambda: bool(dra.status("a").get("devices")))
+        (device,) = dra.status("a")["devices"]
+        (condition,) = device["conditions"]
+        assert (condition["type"], condition["status"], condition["reason"]) == (
+            "Ready",
+            "True",
+            "Prepared",
+        )
+        assert condition["message"] == f"30 % of the time and 4096 MiB of {uuid} on node {NODE}"
+        assert device["data"] == {
+            "uuid": uuid,
+            "cores": 30,
+            "memoryBytes": 4 * GIB,
+            "node": NODE,
+        }
+        (place,) = dra.status("a")["allocation"]["devices"]["results"]
+        assert {key: device[key] for key in ("driver", "pool", "device", "shareID")} == {
+            key: place[key] for key in ("driver", "pool", "device", "shareID")
+        }
+        # The kubelet repeats its call: nothing more is written.
+        count = len([1 for method, path, _ in dra.api.requests if path.endswith("/status")])
+        assert dra.kubelet.prepare(mine)["a"].error == ""
+        other = dra.allocate("b", uuid)
+        assert dra.kubelet.prepare(other)["b"].error == ""
+        until(lambda: bool(dra.status("b").get("devices")))
+        assert [path for _, path, _ in dra.api.requests if path.endswith("/status")][count:] == [
+            f"/apis/resource.k8s.io/v1/namespaces/{SPACE}/resourceclaims/claim-b/status"
+        ]
+
+
+def test_status_that_cannot_be_written_delays_no_claim(dra: DraNode) -> None:
+    dra.api.before = lambda method, path, _: status(403, "no") if path.endswith("/status") else None
+    with dra.agent() as agent:
+        until(lambda: len(dra.devices()) == 2)
+        dra.kubelet.register()
+        for uid in ("a", "b"):
+            assert dra.kubelet.prepare(dra.allocate(uid, dra.uuids()[0]))[uid].error == ""
+        line = f"vcuda-node-agent: status of claim {SPACE}/claim-a: 403 no"
+        until(lambda: line in agent.log())
+        assert dra.held() == ["dra@a", "dra@b"]
 
 
 def test_one_refused_claim_does_not_stop_the_others(dra: DraNode) -> None:

@@ -57,6 +57,13 @@ def test_an_agent_with_dra_may_write_slices_and_read_claims_too(values: dict[str
         {**resource, "resources": ["resourceslices"], "verbs": writes},
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
         {**resource, "resources": ["resourceclaims"], "verbs": ["get"]},
+        {**resource, "resources": ["resourceclaims/status"], "verbs": ["patch"]},
+        {
+            **resource,
+            "resources": ["resourceclaims/driver"],
+            "resourceNames": ["gpu.vcuda.io"],
+            "verbs": ["associated-node:patch"],
+        },
     ]
 
 

@@ -26,6 +26,7 @@ from ...kube.connect import connect
 from ..gpus.inventory import Inventory
 from . import devices, sockets
 from .claim_request import Object
+from .claim_status import Reports, path_of
 from .plugin import DraPlugin
 from .prepared import PreparedClaims
 from .publisher import Publisher
@@ -51,7 +52,7 @@ def main(
     signal.signal(signal.SIGTERM, _end)
     prepare()  # import now: two threads would do it at once
     api = connect(kubeconfig, names.AGENT_PROGRAM)
-    publisher = Publisher(node)
+    publisher, reports = Publisher(node), Reports(node)
     claims = PreparedClaims(config, cdi_folder, node, node_root)
     try:
         paths = sockets.free_pair(kubelet)
@@ -62,10 +63,12 @@ def main(
         claims,
         lambda space, name: api.get(path_of(space, name)),
         lambda: print("registered", flush=True),
+        reports.add,
     )
     tasks: tuple[Any, ...] = (
         lambda: publisher.follow(connect(kubeconfig, names.AGENT_PROGRAM)),
         lambda: publisher.write(connect(kubeconfig, names.AGENT_PROGRAM)),
+        lambda: reports.write(connect(kubeconfig, names.AGENT_PROGRAM)),
         lambda: _forget_ended(api, claims, plugin.lock),
     )
     try:
@@ -93,10 +96,6 @@ def inventory_of(line: str) -> Inventory:
     """The inventory that `dra_child` wrote."""
     fields = json.loads(line)
     return Inventory(**{**fields, "gpus": [Gpu(**gpu) for gpu in fields["gpus"]]})
-
-
-def path_of(namespace: str, name: str) -> str:
-    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
 
 
 def pcie_roots(gpus: list[Gpu], folder: str = _PCI_DEVICES) -> dict[str, str]:
