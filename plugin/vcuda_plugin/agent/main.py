@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import functools
+import hashlib
 import logging
 import os
 import signal
@@ -20,7 +21,7 @@ from vcuda_oci.ledger import events
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import claim_socket
-from vcuda_oci.system import settings_file, systemd
+from vcuda_oci.system import files, settings_file, systemd
 from vcuda_oci.system.settings_file import Config
 
 from .bypass import bypass_child
@@ -43,6 +44,7 @@ from .process import child, confine, rights
 # Time limit for the parts to end; the agent then exits without waiting for the rest.
 _END_SECONDS = 5
 _OPEN_SECONDS = 10
+_SETTINGS_SECONDS, _SETTINGS_CHECK_SECONDS = 50, 0.5
 _PAUSE_SECONDS = 5
 # Claims that were allocated before the node's ResourceSlices went are prepared by then.
 _LAST_CLAIMS_SECONDS = 30
@@ -61,6 +63,7 @@ def command() -> int:
 def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     try:
+        _await_settings(arguments.config, arguments.config_digest)
         settings = settings_file.load_named(arguments.config)
         offered = resources.offered(settings)
         listen_address.check(settings.listen, settings.path)
@@ -79,6 +82,23 @@ def main(argv: Sequence[str]) -> int:
         print(f"{names.AGENT_PROGRAM}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _await_settings(path: str, digest: str) -> None:
+    """Wait until the file has this digest: a kubelet may mount an older ConfigMap in a new pod.
+
+    Raises VcudaError: it has not, in time. digest: the beginning of a SHA-256; "": any.
+    """
+    deadline = time.monotonic() + _SETTINGS_SECONDS
+    while digest:
+        with contextlib.suppress(OSError):
+            found = hashlib.sha256(files.read_settings(path).strip()).hexdigest()
+            if found.startswith(digest):
+                return
+        if time.monotonic() > deadline:
+            hint = "the kubelet brings them within minutes"
+            raise VcudaError(f"older settings than those with the digest {digest}", path, hint)
+        time.sleep(_SETTINGS_CHECK_SECONDS)
 
 
 def _modules(settings: Config, arguments: argparse.Namespace) -> list[str]:
@@ -125,6 +145,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         default=names.DEFAULT_CONFIG,
         help="settings; default: %(default)s",
+    )
+    parser.add_argument(
+        "--config-digest",
+        metavar="SHA256",
+        default="",
+        help="wait until the settings, without white space around them, have this SHA-256, or one "
+        "that begins so; default: take them as they are",
     )
     parser.add_argument(
         "--no-door",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -101,6 +102,27 @@ def test_agent_in_a_pod_renews_its_nodes_lease_while_it_runs(
         os.kill(agent.process.pid, signal.SIGCONT)
         agent.kill()
         api.stop()
+
+
+def test_agent_waits_for_the_settings_of_its_digest(node: AgentNode) -> None:
+    with open(node.config) as file:
+        older = file.read()
+    node.configure(core_resource="example.com/core")
+    with open(node.config) as file:
+        newer = file.read()
+    digest = hashlib.sha256(newer.strip().encode()).hexdigest()[:16]
+    with open(node.config, "w") as file:
+        file.write(older)
+    agent = Agent([*_words(node), "--config-digest", digest])
+    try:
+        time.sleep(1)
+        assert node.kubelet.registrations == []
+        with open(node.config, "w") as file:
+            file.write(newer)
+        agent.await_ready()
+        until(lambda: bool(node.kubelet.healthy("example.com/core")))
+    finally:
+        agent.end()
 
 
 @pytest.mark.parametrize("uid", ["", "node-uid"])
