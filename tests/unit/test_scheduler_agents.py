@@ -43,11 +43,10 @@ def followed() -> Followed:
 def pod(uid: str, node: str, ready: bool, **metadata: Any) -> dict[str, Any]:
     about = {"uid": uid, "namespace": "vcuda", "name": uid}
     labels = {"app.kubernetes.io/name": "vcuda-node-agent"}
-    conditions = [{"type": "Ready", "status": str(ready)}]
     return {
         "metadata": {**about, "labels": labels, **metadata},
         "spec": {"nodeName": node},
-        "status": {"conditions": conditions},
+        "status": {"containerStatuses": [{"name": "agent", "ready": ready}]},
     }
 
 
@@ -70,6 +69,15 @@ def test_what_is_known_of_the_node_comes_back_with_its_agent(followed: Followed)
     assert followed.away() == {"a": NOT_READY}
     followed.agents.put_pod(pod("one", "a", True))
     assert len(followed.cluster.nodes["a"].facts.usable) == 2
+
+
+def test_agents_pod_is_ready_as_its_kubelet_says(followed: Followed) -> None:
+    unheard = pod("one", "a", True)
+    unheard["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    followed.agents.put_pod(unheard)
+    assert followed.away() == {}
+    followed.agents.put_pod({**unheard, "status": {}})  # the kubelet has not started it
+    assert followed.away() == {"a": NOT_READY}
 
 
 @pytest.mark.parametrize(

@@ -46,21 +46,22 @@ def test_node_gets_no_pod_while_its_agents_pod_is_not_ready(
     agent = pod("agent", container(), node="a", namespace="vcuda")
     agent["metadata"]["labels"] = {"app.kubernetes.io/name": "vcuda-node-agent"}
 
-    def become(ready: str) -> None:
+    def become(is_ready: bool) -> None:
         again = json.loads(json.dumps(agent))
-        again["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}
+        statuses = [{"name": "agent", "ready": is_ready}]
+        again["status"] = {"phase": "Running", "containerStatuses": statuses}
         api.put(again)
 
-    become("False")
+    become(False)
     with ready(api, tmp_path, "--agents", "vcuda") as running:
         asking = ask(api)
         found = running.filter(asking, "a", "b")
         why = "the node agent is away: its pod is not ready"
         assert found["NodeNames"] == ["b"]
         assert found["FailedAndUnresolvableNodes"] == {"a": why}
-        become("True")
+        become(True)
         running.wait(lambda: running.filter(asking, "a", "b")["NodeNames"] == ["a", "b"])
-        become("False")
+        become(False)
         running.wait(lambda: running.filter(asking, "a", "b")["NodeNames"] == ["b"])
         # It watches the agents' Leases, too.
         queries = [query for _, path, query in api.requests if path == LEASES]

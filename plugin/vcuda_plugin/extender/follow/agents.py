@@ -70,8 +70,10 @@ class Agents:
         ):
             return False
         node = str(spec.get("nodeName") or "")
-        conditions = (pod.get("status") or {}).get("conditions") or ()
-        ready = ("Ready", "True") in [(each.get("type"), each.get("status")) for each in conditions]
+        # Only the kubelet writes these; the pod's condition is false, too, while the API server does
+        # not hear of the node.
+        statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+        ready = bool(statuses) and all(each.get("ready") is True for each in statuses)
         with self._cluster.lock:
             self._pods[str(metadata["uid"])] = node, ready
             self._ready.setdefault(node, {})[str(metadata["uid"])] = ready
