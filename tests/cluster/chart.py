@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import shutil
 import sys
 from typing import Any
 
@@ -32,6 +33,8 @@ class Chart:
 
     def __init__(self, host: PrivateHost, kubeconfig: str, product: Product, programs: str) -> None:
         self._host, self._kubeconfig = host, kubeconfig
+        # Of the moment at which the product was installed.
+        self._folder = shutil.copytree(CHART, host.path("chart"))
         (packages,) = glob.glob(ROOT + "/build/venv/lib/python3*/site-packages")
         os.mkdir(host.path("image-bin"))
         library = product.prefix + "/lib/vcuda/python"
@@ -56,7 +59,7 @@ class Chart:
             "upgrade",
             "--install",
             "vcuda",
-            CHART,
+            self._folder,
             "--values=" + file,
             "--post-renderer=" + sys.executable,
             *words,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster import binaries
+from cluster import binaries, engine
 from cluster.engine import NodeEngine
 from cluster.node import Node
 from engines.conftest import files, host_is_left_as_it_was, session_folder
@@ -19,13 +19,17 @@ __all__ = ["files", "host_is_left_as_it_was", "session_folder"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip these tests where no Kubernetes is given. A mark on all gives one line a file, not
-    one a test; unlike a missing engine it is no failure in CI."""
-    if not binaries.given():
-        here = os.path.dirname(os.path.abspath(__file__))
-        for item in items:
-            if os.path.dirname(item.path) == here:
-                item.add_marker(pytest.mark.skip(reason=binaries.NOT_GIVEN))
+    """Skip these tests where no Kubernetes is given, and those of claims where no containerd is
+    that injects CDI devices. A mark on all gives one line a file, not one a test; unlike a missing
+    engine it is no failure in CI."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    for item in items:
+        if os.path.dirname(item.path) != here:
+            continue
+        if not binaries.given():
+            item.add_marker(pytest.mark.skip(reason=binaries.NOT_GIVEN))
+        elif item.path.name == "test_claims.py" and not engine.given():
+            item.add_marker(pytest.mark.skip(reason=engine.NOT_GIVEN))
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,20 @@
-"""containerd as a node has it: pods with a network, and the handler that `vcuda configure` adds."""
+"""containerd as a node has it: pods with a network, and the handler that `vcuda configure` adds.
+
+CONTAINERD names a folder with another containerd than the system's, of version 2 or later.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 
 from support.engines.base import IMAGE
+from support.engines.containerd import CONFIG
 from support.engines.cri import Cri
+from support.private_host import PATH
 
+VARIABLE = "CONTAINERD"
+NOT_GIVEN = f"containerd 1.6 injects no CDI devices: set {VARIABLE} to a folder with a newer one"
 # Pods reach their host and nothing else.
 NETWORK = {
     "cniVersion": "0.4.0",
@@ -22,30 +30,46 @@ NETWORK = {
         }
     ],
 }
-CONFIG = """version = 2
+OF_NODES = """
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "/usr/lib/cni"
+conf_dir = "/etc/cni/net.d"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+"""
+# The same as containerd 2 has it.
+CONFIG_3 = """version = 3
 root = "{folder}/root"
 state = "{folder}/state"
 
 [grpc]
 address = "{socket}"
 
-[plugins."io.containerd.grpc.v1.cri"]
-sandbox_image = "{image}"
-# Without CAP_SYS_RESOURCE a negative oom_score_adj fails the pod.
-restrict_oom_score_adj = true
-disable_tcp_service = true
+[plugins."io.containerd.cri.v1.images"]
+snapshotter = "{snapshotter}"
 
-[plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "/usr/lib/cni"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "{image}"
+
+[plugins."io.containerd.cri.v1.runtime"]
+restrict_oom_score_adj = true
+
+[plugins."io.containerd.cri.v1.runtime".cni]
+bin_dirs = ["/usr/lib/cni"]
 conf_dir = "/etc/cni/net.d"
 
-[plugins."io.containerd.grpc.v1.cri".containerd]
-snapshotter = "{snapshotter}"
-default_runtime_name = "runc"
+[plugins."io.containerd.cri.v1.runtime".containerd]
+default_runtime_name = "{default}"
 
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 """
+
+
+def given() -> str:
+    """The folder of another containerd, or ""."""
+    return os.environ.get(VARIABLE, "")
 
 
 class NodeEngine(Cri):
@@ -62,14 +86,14 @@ class NodeEngine(Cri):
 
     def config(self) -> str:
         if not self._config:
-            text = CONFIG.format(
-                folder=self.host.folder,
-                socket=self.socket,
-                image=IMAGE,
-                snapshotter=self.snapshotter,
-            )
-            self._config = self.host.write("config.toml", text)
+            text = CONFIG_3 if given() else CONFIG + OF_NODES
+            self._config = self.host.write("config.toml", self.filled(text, default="runc"))
         return self._config
+
+    def daemon_command(self) -> list[str]:
+        # It looks for its shim in PATH.
+        path = f"PATH={given()}:{PATH}" if given() else f"PATH={PATH}"
+        return ["env", path, *super().daemon_command()]
 
     def name_image(self, name: str) -> None:
         """Give the tests' image another name."""

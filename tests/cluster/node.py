@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.chart import NAMESPACE, Chart
-from cluster.control_plane import ADDRESS, NODE, ControlPlane, Service
+from cluster.control_plane import ADDRESS, NODE, SERVER, ControlPlane, Service
 from cluster.engine import NodeEngine
 from support import cgroups
 from support.engines.base import IMAGE, Files
@@ -21,6 +21,7 @@ from vcuda_oci.model import names
 
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 SCHEDULER = "vcuda-scheduler"
+LABEL = "app.kubernetes.io/name=vcuda-node-agent"
 AGENT, EXTENDER = "daemonset/vcuda-node-agent", "deployment/vcuda-scheduler-extender"
 SECONDS = 120
 
@@ -101,8 +102,36 @@ class Node:
             "agent": {"driverRoot": self.product.driver_root, "softwareGpu": True},
         }
 
-    def restart_kubelet(self) -> None:
-        """Kill it, start it, and wait until the agent has registered both resources again."""
+    def offer(self, how: str) -> None:
+        """Offer the node's GPUs by the "plugin" or by "dra"."""
+        values = self.values()
+        values["settings"]["gpu-offer"] = how
+        values["agent"]["endsClaims"] = how == "plugin"
+        self.chart.install(values)
+        self.wait_rollout(AGENT)
+
+    def roll_out_amid_pods(self, create: Callable[[str], None], count: int = 60) -> list[str]:
+        """Create pods in a row, from before a rollout of the agent begins to after its end."""
+        names = [f"row-{number}" for number in range(count)]
+        self.kubectl("rollout", "restart", AGENT, "--namespace", NAMESPACE)
+        for name in names:
+            create(name)
+            time.sleep(0.2)
+        self.wait_rollout(AGENT)
+        return names
+
+    def wait_ended(self, names: list[str]) -> None:
+        self.wait(
+            lambda: all(self.phase(name) in ("Succeeded", "Failed") for name in names),
+            "the end of the pods",
+        )
+
+    def restart_kubelet(self, **changes: Any) -> None:
+        """Kill it, start it, and wait until the agent has registered both resources again.
+
+        changes: of its configuration.
+        """
+        self._kubelet_config(**changes)
         before = self.registrations()
         self.kubelet.end(signal.SIGKILL)
         self.kubelet.start()
@@ -134,9 +163,36 @@ class Node:
 
     def kill_agent(self) -> None:
         """Kill the agent's container and wait until the kubelet runs it again."""
-        (pid,) = self.agent_pids()
-        os.kill(pid, signal.SIGKILL)
+        pid = self.signal_agent(signal.SIGKILL)
         self.wait(lambda: self.agent_pids() not in ([], [pid]), "the agent's next container")
+
+    def wait_agent_ready(self) -> None:
+        self.wait(lambda: bool(self._agent_status().get("numberReady")), "the agent's readiness")
+
+    def _agent_status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.get(AGENT, "--namespace", NAMESPACE)["status"]
+        return found
+
+    def as_agent(self, *words: str, stdin: str) -> str:
+        """What kubectl says on standard error with the running agent's own token."""
+        (pod,) = self.get("pods", "--namespace", NAMESPACE, "-l", LABEL)["items"]
+        metadata = {key: pod["metadata"][key] for key in ("name", "uid")}
+        spec = {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", **metadata}}
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/vcuda-node-agent/token"
+        done = self.cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(request))
+        assert done.returncode == 0, done.stderr
+        token = json.loads(done.stdout)["status"]["token"]
+        # A certificate, as that of the administrator, would come before a token.
+        about = ("--kubeconfig", "/dev/null", "--server", SERVER)
+        trusted = ("--certificate-authority", self.cluster.pki + "/ca.crt", "--token", token)
+        return self.cluster.kubectl(*words, *about, *trusted, stdin=stdin).stderr
+
+    def signal_agent(self, number: int) -> int:
+        """Send a signal to the agent; return its pid."""
+        (pid,) = self.agent_pids()
+        os.kill(pid, number)
+        return pid
 
     def kubectl(self, *words: str, check: bool = True) -> str:
         done = self.cluster.kubectl(*words)
@@ -278,9 +334,10 @@ class Node:
         conditions = node["status"].get("conditions", []) if node else []
         return ("Ready", "True") in [(each["type"], each["status"]) for each in conditions]
 
-    def _kubelet_config(self) -> str:
+    def _kubelet_config(self, **changes: Any) -> str:
         values = {
             **KUBELET,
+            **changes,
             "cgroupRoot": self.host.cgroup_parent,
             "containerRuntimeEndpoint": "unix://" + self.engine.socket,
         }
@@ -303,6 +360,9 @@ class Node:
         for folder in (root, "/run"):
             self.host.check(["mount", "--make-shared", folder])
         self.product.configure(self.engine)
+        # Where a chart's agent and the programs that it names to the engine have their settings.
+        self.host.check(["mkdir", "-p", "/etc/vcuda"])
+        self.host.check(["cp", self.product.config, "/etc/vcuda/config.toml"])
         self.engine.use(self.product.runtime)
         command = [self.product.prefix + "/bin/vcuda", "--config", self.product.config]
         command += ["configure", "containerd", "--config", self.engine.config()]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 
 from cluster.node import CORE, Node
 from support.product import MEMORY_UNIT
 
 # The kubelet's line, at -v=2, for each resource that a plugin registers.
 CONNECTED = "Device plugin connected"
+# The kernel reports the end of a container's first process; the sweep finds it after 15 s.
+FREE_SECONDS = 5.0
 
 
 def total_bytes(node: Node, pod: str) -> list[int]:
@@ -68,3 +71,12 @@ def test_a_killed_agent_is_no_loss_to_running_pods(node: Node) -> None:
     node.run("second", 70, 4)
     node.wait_running("second")
     assert node.held() == dict.fromkeys(("first", "second"), (70, 4 * MEMORY_UNIT))
+
+
+def test_share_of_a_pod_deleted_by_force_is_free_within_seconds(node: Node) -> None:
+    node.run("first", 70, 4)
+    node.wait_running("first")
+    node.kubectl("delete", "pod", "first", "--force", "--grace-period=0")
+    deleted = time.monotonic()
+    node.wait(lambda: node.held() == {}, "the end of the share")
+    assert time.monotonic() - deleted < FREE_SECONDS

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import time
 
 from cluster.chart import NAMESPACE
 from cluster.node import AGENT, CORE, Node
 from support.product import MEMORY_UNIT
 
-PODS = 60
 # The kubelet's line, at -v=2, when a resource's devices become unhealthy: it rejects pods from then
 # on.
 UNHEALTHY = "Endpoint became unhealthy"
-
-
-def create_pods_until_rolled_out(node: Node) -> list[str]:
-    """Pods in a row, from before the rollout begins to after its end."""
-    names = []
-    node.kubectl("rollout", "restart", AGENT, "--namespace", NAMESPACE)
-    for number in itertools.count():
-        names.append(f"row-{number}")
-        node.run(names[-1], 1, 1, ["true"], restart="Never")
-        if number >= PODS:
-            break
-        time.sleep(0.2)
-    node.wait_rollout(AGENT)
-    return names
 
 
 def test_rollout_of_the_agent_rejects_no_pod(node: Node) -> None:
@@ -35,11 +18,9 @@ def test_rollout_of_the_agent_rejects_no_pod(node: Node) -> None:
     node.wait_running("before")
     (former,) = node.agent_pids()
     unhealthy = node.kubelet.log().count(UNHEALTHY)
-    names = create_pods_until_rolled_out(node)
+    names = node.roll_out_amid_pods(lambda name: node.run(name, 1, 1, ["true"], restart="Never"))
     assert former not in node.agent_pids()
-    node.wait(
-        lambda: all(node.phase(name) in ("Succeeded", "Failed") for name in names), "the row's end"
-    )
+    node.wait_ended(names)
     assert {name: node.phase(name) for name in names} == dict.fromkeys(names, "Succeeded")
     assert node.held() == {"before": (30, 4 * MEMORY_UNIT)}
     assert node.kubelet.log().count(UNHEALTHY) == unhealthy
@@ -69,7 +50,5 @@ def test_node_whose_agent_has_ended_gets_no_pod_until_it_is_back(node: Node) -> 
         )
     finally:
         move_agent(node, {"none": None})
-    node.wait(
-        lambda: all(node.phase(name) in ("Succeeded", "Failed") for name in names), "the row's end"
-    )
+    node.wait_ended(names)
     assert [node.phase(name) for name in names] == ["Succeeded"] * 5

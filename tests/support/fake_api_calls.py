@@ -6,6 +6,7 @@ from typing import Any
 
 from support.fake_api_objects import (
     CLAIMS,
+    LEASES,
     NODES,
     PODS,
     SLICES,
@@ -16,6 +17,7 @@ from support.fake_api_objects import (
 )
 
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 
 
 class FakeApiCalls(FakeApiObjects):
@@ -30,11 +32,18 @@ class FakeApiCalls(FakeApiObjects):
         self, method: str, path: str, query: dict[str, str], body: Any, kind: str = JSON
     ) -> Answer:
         """Apply one call completely or not at all. kind: the body's content type."""
-        if kind not in ((MERGE_PATCH,) if method == "PATCH" else (JSON, "")):
+        if kind not in ((MERGE_PATCH, APPLY_PATCH) if method == "PATCH" else (JSON, "")):
             return status(415, f"the body of the request was in an unknown format: {kind}")
         with self.lock:
             if method == "GET" and path in self.objects:
                 return self.list(path, query)
+            # Those of extenders have no labels, and no watch.
+            labelled = method == "POST" and "labels" in body["metadata"]
+            if path.startswith(LEASES) and (labelled or method == "PATCH"):
+                name = path[len(LEASES) + 1 :] or body["metadata"]["name"]
+                if method == "POST":
+                    self.set(LEASES, name, body)
+                return self._named(method, LEASES, name, body)
             if "/leases" in path:
                 return self.lease(method, path, body)
             if "/events" in path:
@@ -55,6 +64,8 @@ class FakeApiCalls(FakeApiObjects):
                 key = f"{words[4]}/{words[6]}"
                 if words[7:] == ["binding"] and method == "POST":
                     return self._bind(key, body)
+                if words[7:] == ["eviction"] and method == "POST":
+                    return self._evict(key, body)
                 return self._named(method, PODS, key, body)
         return status(404, f"the server could not find the requested resource: {path}")
 
@@ -100,6 +111,16 @@ class FakeApiCalls(FakeApiObjects):
         if method == "PATCH":
             self.set(kind, key, merged(known, body))
         return 200, self.objects[kind][key]
+
+    def _evict(self, key: str, eviction: Any) -> Answer:
+        """The pod ends at once."""
+        pod, uid = self.objects[PODS].get(key), eviction["deleteOptions"]["preconditions"]["uid"]
+        if pod is None:
+            return status(404, f'pods "{key.partition("/")[2]}" not found')
+        if pod["metadata"]["uid"] != uid:
+            return status(409, f"Precondition failed: UID in precondition: {uid}")
+        FakeApiObjects.delete(self, key)
+        return 201, {"kind": "Status", "status": "Success"}
 
     def _bind(self, key: str, binding: Any) -> Answer:
         pod = self.objects[PODS].get(key)

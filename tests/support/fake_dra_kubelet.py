@@ -32,10 +32,16 @@ class DraKubelet:
         names = os.listdir(f"{self.root}/plugins_registry")
         return [name for name in names if not name.startswith(".")]
 
-    def register(self) -> Any:
-        """Register the only driver; return its info."""
-        until(lambda: bool(self.sockets()))
-        (name,) = self.sockets()
+    def wait_sockets(self, count: int) -> list[str]:
+        """The names of the registration sockets, once there are so many."""
+        until(lambda: len(self.sockets()) == count)
+        return self.sockets()
+
+    def register(self, name: str = "") -> Any:
+        """Register the driver with this registration socket, or the only one; return its info."""
+        until(lambda: name in self.sockets() if name else bool(self.sockets()))
+        if not name:
+            (name,) = self.sockets()
         with grpc.insecure_channel(
             f"unix:{self.root}/plugins_registry/{name}", options=_OPTIONS
         ) as channel:

@@ -77,7 +77,8 @@ class AgentNode:
 class Agent:
     """A running agent with the environment of a systemd service."""
 
-    def __init__(self, command: list[str], watchdog_seconds: float = 1) -> None:
+    def __init__(self, command: list[str], watchdog_seconds: float = 1, **more: str) -> None:
+        """more: of its environment."""
         self._folder = tempfile.TemporaryDirectory()
         self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._notify.bind(self._folder.name + "/notify")
@@ -86,6 +87,7 @@ class Agent:
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
             "NOTIFY_SOCKET": self._folder.name + "/notify",
             "WATCHDOG_USEC": str(int(watchdog_seconds * 1e6)),
+            **more,
         }
         self._log = open(self._folder.name + "/log", "w+", encoding="utf-8")  # noqa: SIM115
         self.process = subprocess.Popen(command, env=environment, stderr=self._log)

@@ -40,6 +40,11 @@ app.kubernetes.io/version: {{ (last .).Chart.AppVersion | quote }}
 {{ and .Values.agent.enabled (eq (index .Values.settings "gpu-offer" | default "plugin") "dra") | ternary "yes" "" }}
 {{- end }}
 
+{{/* Not empty: the agent can prepare and unprepare claims. */}}
+{{- define "vcuda.hasDra" -}}
+{{- if or (include "vcuda.byDra" .) (and .Values.agent.enabled .Values.agent.endsClaims) }}yes{{ end }}
+{{- end }}
+
 {{- define "vcuda.port" -}}{{ .Values.agent.listen | splitList ":" | last }}{{- end }}
 
 {{/* What a pod may do that needs nothing of its node. */}}

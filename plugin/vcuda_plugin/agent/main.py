@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import functools
+import hashlib
 import logging
 import os
 import signal
@@ -20,13 +21,13 @@ from vcuda_oci.ledger import events
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import claim_socket
-from vcuda_oci.system import settings_file, systemd
+from vcuda_oci.system import files, settings_file, systemd
 from vcuda_oci.system.settings_file import Config
 
 from .bypass import bypass_child
 from .compute import shortage_watch
 from .compute.grants import Arbiter
-from .dra import dra_child, sockets
+from .dra import dra_child, sockets, withheld
 from .dra.dra_child import DraChild
 from .gpus import inventory
 from .gpus.feature_file import FEATURES_DIR, Labelling
@@ -35,13 +36,18 @@ from .http import http_child, listen_address
 from .kubelet import hand_over, registration, resources
 from .kubelet.device_plugin import DevicePlugin
 from .ledger import sweep
+from .ledger.records import Records
+from .offer import Offer
 from .pods import pod_watch_child
 from .process import child, confine, rights
 
 # Time limit for the parts to end; the agent then exits without waiting for the rest.
 _END_SECONDS = 5
 _OPEN_SECONDS = 10
+_SETTINGS_SECONDS, _SETTINGS_CHECK_SECONDS = 50, 0.5
 _PAUSE_SECONDS = 5
+# Claims that were allocated before the node's ResourceSlices went are prepared by then.
+_LAST_CLAIMS_SECONDS = 30
 # An arbiter without a new sample for this time is stuck.
 _STUCK_SECONDS = 5
 
@@ -57,6 +63,7 @@ def command() -> int:
 def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     try:
+        _await_settings(arguments.config, arguments.config_digest)
         settings = settings_file.load_named(arguments.config)
         offered = resources.offered(settings)
         listen_address.check(settings.listen, settings.path)
@@ -77,6 +84,23 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def _await_settings(path: str, digest: str) -> None:
+    """Wait until the file has this digest: a kubelet may mount an older ConfigMap in a new pod.
+
+    Raises VcudaError: it has not, in time. digest: the beginning of a SHA-256; "": any.
+    """
+    deadline = time.monotonic() + _SETTINGS_SECONDS
+    while digest:
+        with contextlib.suppress(OSError):
+            found = hashlib.sha256(files.read_settings(path).strip()).hexdigest()
+            if found.startswith(digest):
+                return
+        if time.monotonic() > deadline:
+            hint = "the kubelet brings them within minutes"
+            raise VcudaError(f"older settings than those with the digest {digest}", path, hint)
+        time.sleep(_SETTINGS_CHECK_SECONDS)
+
+
 def _modules(settings: Config, arguments: argparse.Namespace) -> list[str]:
     """Modules of the child processes that these settings need."""
     return [
@@ -84,7 +108,7 @@ def _modules(settings: Config, arguments: argparse.Namespace) -> list[str]:
         inventory.MODULE,
         bypass_child.MODULE,
         *([http_child.MODULE] if settings.listen else []),
-        *([dra_child.MODULE] if settings.by_dra else []),
+        *([dra_child.MODULE] if _needs_driver(settings, arguments) else []),
         *(
             [pod_watch_child.MODULE]
             if pod_watch_child.is_there(settings, arguments.kubeconfig)
@@ -121,6 +145,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         default=names.DEFAULT_CONFIG,
         help="settings; default: %(default)s",
+    )
+    parser.add_argument(
+        "--config-digest",
+        metavar="SHA256",
+        default="",
+        help="wait until the settings, without white space around them, have this SHA-256, or one "
+        "that begins so; default: take them as they are",
     )
     parser.add_argument(
         "--no-door",
@@ -193,27 +224,42 @@ async def _run(
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     # One of the two offers a GPU: kube-scheduler counts them apart.
     plugins = [] if settings.by_dra else [DevicePlugin(k, settings, api.is_there) for k in offered]
-    driver = _driver(settings, arguments, api.node_name)
     http = http_child.HttpChild(settings, api.node_name, waits=not arbiter.is_only)
+    driver = _driver(settings, arguments, api)
+    offer = Offer(settings, plugins, driver, api, labelling, http)
+    alone, at_once = asyncio.Event(), asyncio.Event()
+    at_once.set()
+    if arbiter.is_only:
+        alone.set()
+    # A running agent that offers the GPUs the other way is not handed over from: its offer ends
+    # before this one begins.
+    by_plugin = registration.is_any_served(arguments.kubelet_dir)
+    is_same = arbiter.is_only or by_plugin != settings.by_dra
+    begun = at_once if is_same else alone
     registrations = [
         registration.Registration(
             arguments.kubelet_dir, offered[p.kind], p, beside=not arbiter.is_only
         )
         for p in plugins
     ]
-    alone = asyncio.Event()
-    if arbiter.is_only:
-        alone.set()
+    handed: list[hand_over.Registered] = [*registrations]
+    if driver and settings.by_dra:
+        handed.append(driver)
+    publishes = alone if settings.by_dra else begun
     parts: list[Coroutine[Any, Any, Any]] = [
         stop.wait(),
         child.watch(),
-        _follow_gpus(settings, plugins, driver, api, labelling, http, gpus_known, alone),
+        _follow_gpus(settings, offer, api, http, gpus_known, alone),
         *([http.run()] if settings.listen else []),
-        *(each.run() for each in registrations),
+        *(_when(begun, each.run) for each in registrations),
+        _when(publishes, offer.follow),
+        *([_when(begun, lambda: _run_driver(driver, offer, settings))] if driver else []),
         *(
             []
             if arbiter.is_only
-            else [hand_over.run(registrations, arbiter.take_place, http.end_wait, alone)]
+            else [
+                hand_over.run(handed if is_same else [], arbiter.take_place, http.end_wait, alone)
+            ]
         ),
         # What only one agent of a node may do.
         *(
@@ -223,16 +269,16 @@ async def _run(
                 *([] if arguments.no_door else [lambda: _run_claim_socket(settings, opened)]),
                 lambda: bypass_child.follow(settings),
                 api.run,
+                lambda: _beat(api, arbiter),
                 lambda: sweep.run(settings.state_dir),
                 lambda: shortage_watch.run(settings.state_dir),
                 lambda: _notify_systemd(opened, gpus_known, arbiter),
-                *([driver.run] if driver else []),
             )
         ),
     ]
     tasks = [asyncio.ensure_future(part) for part in parts]
     done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    if stop.is_set() and not any(each.has_successor for each in registrations):
+    if stop.is_set() and not any(each.has_successor for each in handed):
         await api.publish_end()
     for task in others:
         task.cancel()
@@ -242,14 +288,48 @@ async def _run(
         task.result()
 
 
-def _driver(settings: Config, arguments: argparse.Namespace, node: str) -> DraChild | None:
-    """The DRA driver; without it, remove the sockets of an agent that had it and was killed."""
-    kubelet = os.path.dirname(os.path.normpath(arguments.kubelet_dir))
-    if not settings.by_dra:
-        sockets.remove(kubelet)
+def _kubelet(arguments: argparse.Namespace) -> str:
+    """The kubelet's root folder."""
+    return os.path.dirname(os.path.normpath(str(arguments.kubelet_dir)))
+
+
+def _needs_driver(settings: Config, arguments: argparse.Namespace) -> bool:
+    """Whether the GPUs are offered by DRA, or were before."""
+    if not pod_watch_child.is_there(settings, arguments.kubeconfig):
+        return False
+    records = Records(settings.state_dir).read()[0]
+    was = sockets.are_there(_kubelet(arguments)) or any(map(withheld.is_claim, records))
+    return settings.by_dra or was
+
+
+def _driver(
+    settings: Config, arguments: argparse.Namespace, api: pod_watch_child.Cluster
+) -> DraChild | None:
+    """The DRA driver. Without the setting it runs only where claims are left to unprepare."""
+    if not _needs_driver(settings, arguments):
         return None
-    folders = (kubelet, arguments.cdi_dir, arguments.node_driver_root)
-    return DraChild(settings, node, arguments.kubeconfig, *folders)
+    folders = (_kubelet(arguments), arguments.cdi_dir, arguments.node_driver_root)
+    return DraChild(settings, api.node_name, arguments.kubeconfig, *folders)
+
+
+async def _run_driver(driver: DraChild, offer: Offer, settings: Config) -> None:
+    """Run the DRA driver; where the device plugin offers the GPUs, only until no claim is left.
+
+    The kubelet cannot end a pod with a claim that is not unprepared.
+    """
+    if settings.by_dra:
+        await driver.run()
+    if offer.has_claims:
+        running = asyncio.ensure_future(driver.run())
+        try:
+            await asyncio.sleep(_LAST_CLAIMS_SECONDS)
+            while offer.has_claims:
+                await asyncio.sleep(_PAUSE_SECONDS)
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
+    driver.remove_sockets()
+    await asyncio.Event().wait()
 
 
 async def _when(begun: asyncio.Event, part: Callable[[], Coroutine[Any, Any, Any]]) -> None:
@@ -268,20 +348,14 @@ async def _arbitrate(arbiter: Arbiter) -> None:
 
 async def _follow_gpus(
     settings: Config,
-    plugins: Sequence[DevicePlugin],
-    driver: DraChild | None,
+    offer: Offer,
     api: pod_watch_child.Cluster,
-    labelling: Labelling,
     http: http_child.HttpChild,
     gpus_known: asyncio.Event,
     alone: asyncio.Event,
 ) -> None:
     def changed(seen: Inventory) -> None:
-        _publish(seen, plugins, settings)
-        if driver:
-            driver.publish(seen)
-        api.publish(seen, labelling.update(seen))
-        http.send_gpus(seen)
+        offer.changed(seen)
         gpus_known.set()
 
     def missing(why: str) -> None:
@@ -319,23 +393,6 @@ def _record_missing(state_dir: str, why: str) -> None:
     events.record(state_dir, names.AGENT_PROGRAM, events.NO_GPUS, key, text, **more)
 
 
-def _publish(seen: Inventory, plugins: Sequence[DevicePlugin], settings: Config) -> None:
-    for plugin in plugins:
-        try:
-            devices = resources.devices(
-                plugin.kind,
-                seen.gpus,
-                seen.unhealthy,
-                seen.numa,
-                settings.memory_overcommit,
-                settings.gpu_split,
-            )
-            plugin.publish(devices, seen.gpus, seen.distances)
-        except VcudaError as error:
-            _log.error("%s", error)
-    _log.info("%d GPUs, %d unhealthy", len(seen.gpus), len(seen.unhealthy))
-
-
 async def _run_claim_socket(settings: Config, opened: asyncio.Event) -> None:
     """Run the claim socket's process; run it again unless another process took the socket over."""
     path = f"{settings.state_dir}/{claim_socket.NAME}"
@@ -351,6 +408,15 @@ async def _run_claim_socket(settings: Config, opened: asyncio.Event) -> None:
         await asyncio.sleep(_PAUSE_SECONDS)
         while status == 0 and os.path.exists(path):
             await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _beat(api: pod_watch_child.Cluster, arbiter: Arbiter) -> None:
+    await api.beat(lambda: _is_alive(arbiter))
+    await asyncio.Event().wait()
+
+
+def _is_alive(arbiter: Arbiter) -> bool:
+    return time.monotonic() - arbiter.sampled_at < _STUCK_SECONDS
 
 
 async def _notify_systemd(
@@ -372,5 +438,5 @@ async def _notify_systemd(
     period = systemd.watchdog_seconds() / 3
     while True:
         await asyncio.sleep(period or 3600)
-        if time.monotonic() - arbiter.sampled_at < _STUCK_SECONDS:
+        if _is_alive(arbiter):
             systemd.notify("WATCHDOG=1")

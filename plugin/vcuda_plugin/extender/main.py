@@ -89,6 +89,19 @@ def _parser() -> argparse.ArgumentParser:
         "for one extender",
     )
     parser.add_argument(
+        "--agents",
+        metavar="NAMESPACE",
+        default="",
+        help="namespace of the node agents' pods and Leases: a node gets no pod while its agent is "
+        "away; default: only the kubelet's report counts",
+    )
+    parser.add_argument(
+        "--evict",
+        action="store_true",
+        help="evict pods of lower priority for a pod that fits no single GPU while the node's sums "
+        "suffice, which kube-scheduler does not; default: such a pod waits",
+    )
+    parser.add_argument(
         "--restart-after-outage",
         metavar="PROGRAM",
         default="",

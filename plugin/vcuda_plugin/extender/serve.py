@@ -23,8 +23,10 @@ from vcuda_oci.system import settings_file
 
 from ..kube.api import KubeApi
 from .bind.bind import Binder
+from .bind.evict import Evictions
 from .bind.leader import Leader
 from .cluster.cluster import Cluster
+from .follow.agents import Agents
 from .follow.async_api import AsyncApi
 from .follow.follow import BOUND, Follower, followers
 from .follow.outage import Outage, end_processes
@@ -53,8 +55,9 @@ def run(arguments: argparse.Namespace) -> None:
     listening = _listen(arguments.listen)
     host, port = listening.getsockname()[:2]
     cluster = Cluster(settings.placement)
-    nodes, pods = followers(api, cluster, settings, place)
-    following = [nodes, pods, QuotaFollower(api, cluster, place)]
+    agents = Agents(cluster, arguments.agents)
+    nodes, pods, *leases = followers(api, cluster, settings, place, agents)
+    following = [nodes, pods, *leases, QuotaFollower(api, cluster, place)]
 
     def catch_up() -> None:
         pods.catch_up(fieldSelector=BOUND)
@@ -67,8 +70,10 @@ def run(arguments: argparse.Namespace) -> None:
     # is set when the lock is created.
     loop = Loop()
     asyncio.set_event_loop(loop)
-    binder = Binder(cluster, AsyncApi(api), settings, why_not)
-    server = Server(cluster, binder, following, settings, why_not or str)
+    calls = AsyncApi(api)
+    binder = Binder(cluster, calls, settings, why_not)
+    evictions = Evictions(cluster, calls) if arguments.evict else None
+    server = Server(cluster, binder, following, settings, why_not or str, evictions)
     server.app.hosts = _hosts(arguments.allowed_host, host)
     if arguments.restart_after_outage:
         outage = Outage(
@@ -79,6 +84,7 @@ def run(arguments: argparse.Namespace) -> None:
         nodes.on_failure = outage.began
     for follower in following:
         follower.start()
+    agents.start()
     if leader:
         leader.start()
     gc.set_threshold(*_WHILE_READING)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import signal
+import threading
 import time
+from pathlib import Path
+
+import pytest
 
 from contract.agent.test_device_plugin import CORE
 from support.cluster_api import KubeApi
+from support.fake_api_objects import LEASES
 from support.fake_kubelet import until
 from support.node_agent import Agent, AgentNode
+from vcuda_plugin.agent.pods import node_metadata
+from vcuda_plugin.kube.agent_lease import RENEW_SECONDS
 
 
 def test_a_host_outside_a_cluster_follows_nothing_and_waits_for_nothing(node: AgentNode) -> None:
@@ -66,6 +75,86 @@ def test_the_pod_watch_is_restarted_when_killed_and_ends_with_the_agent(
         agent.end()
         api.stop()
     assert [pid for pid in children if os.path.exists(f"/proc/{pid}")] == []
+
+
+def test_agent_in_a_pod_renews_its_nodes_lease_while_it_runs(
+    node: AgentNode,
+) -> None:
+    api = KubeApi()
+    api.start()
+    path = api.kubeconfig(str(node.gpu.root.parent / "kubeconfig"))
+    words = [*_words(node), "--kubeconfig", path, "--node-name", "node-1"]
+    agent = Agent(words, POD_NAMESPACE="vcuda")
+    try:
+        agent.await_ready()
+        until(lambda: "node-1" in api.objects[LEASES])
+        first = api.objects[LEASES]["node-1"]
+        assert first["spec"]["holderIdentity"] == "node-1"
+        assert first["metadata"]["labels"] == {"app.kubernetes.io/name": "vcuda-node-agent"}
+        version = first["metadata"]["resourceVersion"]
+        until(lambda: api.objects[LEASES]["node-1"]["metadata"]["resourceVersion"] != version)
+        # An agent that hangs renews nothing.
+        os.kill(agent.process.pid, signal.SIGSTOP)
+        version = api.objects[LEASES]["node-1"]["metadata"]["resourceVersion"]
+        time.sleep(RENEW_SECONDS + 1)
+        assert api.objects[LEASES]["node-1"]["metadata"]["resourceVersion"] == version
+    finally:
+        os.kill(agent.process.pid, signal.SIGCONT)
+        agent.kill()
+        api.stop()
+
+
+def test_agent_waits_for_the_settings_of_its_digest(node: AgentNode) -> None:
+    with open(node.config) as file:
+        older = file.read()
+    node.configure(core_resource="example.com/core")
+    with open(node.config) as file:
+        newer = file.read()
+    digest = hashlib.sha256(newer.strip().encode()).hexdigest()[:16]
+    with open(node.config, "w") as file:
+        file.write(older)
+    agent = Agent([*_words(node), "--config-digest", digest])
+    try:
+        time.sleep(1)
+        assert node.kubelet.registrations == []
+        with open(node.config, "w") as file:
+            file.write(newer)
+        agent.await_ready()
+        until(lambda: bool(node.kubelet.healthy("example.com/core")))
+    finally:
+        agent.end()
+
+
+@pytest.mark.parametrize("uid", ["", "node-uid"])
+def test_heartbeats_renew_a_lease_that_the_node_owns(tmp_path: Path, uid: str) -> None:
+    api = KubeApi()
+    api.put({"metadata": {"name": "node-1", **({"uid": uid} if uid else {})}})
+    api.start()
+    source, beats = os.pipe()
+    arguments = (api.kubeconfig(tmp_path / "kubeconfig"), "node-1", source, "vcuda")
+    thread = threading.Thread(target=node_metadata.run, args=arguments)
+    thread.start()
+    try:
+        os.write(beats, b'{"labels": {"a": "b"}}\n')
+        until(lambda: api.labels == {"node-1": {"a": "b"}})
+        os.write(beats, b"\n")
+        until(lambda: "node-1" in api.objects[LEASES])
+        owners = api.objects[LEASES]["node-1"]["metadata"].get("ownerReferences", [])
+        assert [(each["kind"], each["uid"]) for each in owners] == ([("Node", uid)] if uid else [])
+        # An API server that is away for one heartbeat.
+        api.refuse = 503
+        count = len(api.requests)
+        os.write(beats, b"\n")
+        until(lambda: len(api.requests) > count)
+        api.refuse = 0
+        version = api.objects[LEASES]["node-1"]["metadata"]["resourceVersion"]
+        os.write(beats, b"\n")
+        until(lambda: api.objects[LEASES]["node-1"]["metadata"]["resourceVersion"] != version)
+    finally:
+        os.close(beats)
+        thread.join()
+        os.close(source)
+        api.stop()
 
 
 def test_the_kubelet_is_offered_nothing_before_the_decisions_are_known(node: AgentNode) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from contract.agent.test_agent_http import asked, listening
 from support.cluster_api import KubeApi
-from support.fake_kubelet import until
+from support.fake_kubelet import Kubelet, until
 from support.files import ROOT
 from support.node_agent import Agent, AgentNode, children_of
 from vcuda_oci.start.claim_socket import KEEPERS
@@ -64,7 +66,15 @@ def agent_children(server: int) -> set[str]:
 
 
 @pytest.mark.parametrize("offer", ["plugin", "dra"])
-def test_each_process_has_the_rights_of_the_table(node: AgentNode, offer: str) -> None:
+def test_each_process_has_the_rights_of_the_table(
+    node: AgentNode, offer: str, request: pytest.FixtureRequest
+) -> None:
+    # Names of DRA's sockets are long: a short folder.
+    root = tempfile.mkdtemp(prefix="kubelet")
+    request.addfinalizer(lambda: shutil.rmtree(root))
+    node.kubelet.stop()
+    node.kubelet = Kubelet(f"{root}/device-plugins")
+    node.kubelet.start()
     api = KubeApi()
     api.start()
     path = api.kubeconfig(str(node.gpu.root.parent / "kubeconfig"))

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from contract.agent.test_device_plugin import CORE, uuids
 from support.cluster_api import KubeApi
 from support.dra_claims import NODE, SPACE, claim, result
 from support.fake_api_objects import CLAIMS, SLICES
@@ -21,6 +22,9 @@ from support.fake_api_server import status
 from support.fake_dra_kubelet import DraKubelet
 from support.fake_kubelet import Kubelet, until
 from support.node_agent import Agent, AgentNode
+from support.samples import GIB
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation, GpuShare
 
 
 class DraNode:
@@ -40,12 +44,15 @@ class DraNode:
         self.api = KubeApi()
         self.api.add({"metadata": {"name": NODE, "uid": "node-uid"}})
 
-    @contextlib.contextmanager
-    def agent(self) -> Iterator[Agent]:
+    def start(self, *more: str) -> Agent:
         words = ["--config", self.node.config, "--kubelet-dir", self.node.kubelet.folder]
         words += ["--kubeconfig", self.api.kubeconfig(f"{self.folder}/kubeconfig")]
         words += ["--node-name", NODE, "--cdi-dir", self.cdi]
-        agent = Agent([self.node.program, *words])
+        return Agent([self.node.program, *words, *more])
+
+    @contextlib.contextmanager
+    def agent(self) -> Iterator[Agent]:
+        agent = self.start()
         try:
             agent.await_ready()
             yield agent
@@ -72,8 +79,34 @@ class DraNode:
         self.api.set(CLAIMS, f"{SPACE}/claim-{uid}", claim(uid, result(uuid, cores)))
         return SPACE, f"claim-{uid}", uid
 
+    def status(self, uid: str) -> dict[str, Any]:
+        with self.api.lock:
+            found: dict[str, Any] = self.api.objects[CLAIMS][f"{SPACE}/claim-{uid}"]["status"]
+        return found
+
     def held(self) -> list[str]:
         return sorted(name[:-5] for name in os.listdir(f"{self.node.state_dir}/allocations"))
+
+    def hold(self, name: str, uuid: str) -> Allocation:
+        """Write the record of a pod that the device plugin gave a share."""
+        pod = {"namespace": SPACE, "name": name, "container": "main"}
+        share = GpuShare(uuid, GIB, 30)
+        held = Allocation(f"pod-{name}.main", [share], {}, "", [], [1, 1], time.time(), pod)
+        with Ledger(self.node.state_dir) as ledger:
+            ledger.record(held)
+        return held
+
+    def release(self, held: Allocation) -> None:
+        with Ledger(self.node.state_dir) as ledger:
+            ledger.remove(held.id)
+
+    def tainted(self) -> list[str]:
+        """The UUIDs of the devices that get no claim, and the taints' values."""
+        return [
+            f"{device['attributes']['uuid']['string']} {taint['value']}"
+            for device in self.devices()
+            for taint in device.get("taints", ())
+        ]
 
 
 @pytest.fixture
@@ -169,6 +202,55 @@ def test_a_claim_that_cannot_be_trusted_is_refused(dra: DraNode, case: str, erro
         assert (list(answer.devices), dra.held()) == ([], [])
 
 
+def test_claim_says_in_its_status_what_its_containers_got(dra: DraNode) -> None:
+    with dra.agent():
+        until(lambda: len(dra.devices()) == 2)
+        dra.kubelet.register()
+        uuid = dra.uuids()[0]
+        mine = dra.allocate("a", uuid)
+        assert dra.kubelet.prepare(mine)["a"].error == ""
+        until(lambda: bool(dra.status("a").get("devices")))
+        (device,) = dra.status("a")["devices"]
+        (condition,) = device["conditions"]
+        assert (condition["type"], condition["status"], condition["reason"]) == (
+            "Ready",
+            "True",
+            "Prepared",
+        )
+        assert condition["message"] == f"30 % of the time and 4096 MiB of {uuid} on node {NODE}"
+        assert device["data"] == {
+            "uuid": uuid,
+            "cores": 30,
+            "memoryBytes": 4 * GIB,
+            "node": NODE,
+        }
+        (place,) = dra.status("a")["allocation"]["devices"]["results"]
+        assert {key: device[key] for key in ("driver", "pool", "device", "shareID")} == {
+            key: place[key] for key in ("driver", "pool", "device", "shareID")
+        }
+        # The kubelet repeats its call: nothing more is written.
+        count = len([1 for method, path, _ in dra.api.requests if path.endswith("/status")])
+        assert dra.kubelet.prepare(mine)["a"].error == ""
+        other = dra.allocate("b", uuid)
+        assert dra.kubelet.prepare(other)["b"].error == ""
+        until(lambda: bool(dra.status("b").get("devices")))
+        assert [path for _, path, _ in dra.api.requests if path.endswith("/status")][count:] == [
+            f"/apis/resource.k8s.io/v1/namespaces/{SPACE}/resourceclaims/claim-b/status"
+        ]
+
+
+def test_status_that_cannot_be_written_delays_no_claim(dra: DraNode) -> None:
+    dra.api.before = lambda method, path, _: status(403, "no") if path.endswith("/status") else None
+    with dra.agent() as agent:
+        until(lambda: len(dra.devices()) == 2)
+        dra.kubelet.register()
+        for uid in ("a", "b"):
+            assert dra.kubelet.prepare(dra.allocate(uid, dra.uuids()[0]))[uid].error == ""
+        line = f"vcuda-node-agent: status of claim {SPACE}/claim-a: 403 no"
+        until(lambda: line in agent.log())
+        assert dra.held() == ["dra@a", "dra@b"]
+
+
 def test_one_refused_claim_does_not_stop_the_others(dra: DraNode) -> None:
     with dra.agent():
         until(lambda: len(dra.devices()) == 2)
@@ -222,6 +304,83 @@ def test_slices_are_written_once_the_api_is_back(dra: DraNode) -> None:
         dra.api.refuse = 0
         until(lambda: len(dra.devices()) == 2)
         assert dra.generation() == 1
+
+
+def test_next_agents_driver_answers_before_the_former_ends(dra: DraNode) -> None:
+    with dra.agent():
+        until(lambda: len(dra.devices()) == 2)
+        info = dra.kubelet.register()
+        mine = dra.allocate("a", dra.uuids()[0])
+        assert dra.kubelet.prepare(mine)["a"].error == ""
+        before = dra.slices()
+        agent = dra.start("--no-door", "--take-over")
+        (name,) = set(dra.kubelet.wait_sockets(2)) - {"gpu.vcuda.io-reg.sock"}
+        time.sleep(1)
+        assert not any("may end now" in line for line in agent.log())  # the kubelet calls the other
+        assert dra.kubelet.register(name).endpoint != info.endpoint
+        until(lambda: any("may end now" in line for line in agent.log()))
+        assert dra.kubelet.unprepare(mine)["a"].error == ""
+        second = dra.allocate("b", dra.uuids()[0])
+        assert dra.kubelet.prepare(second)["b"].error == ""
+    try:
+        agent.await_ready()
+        assert dra.kubelet.sockets() == [name]
+        assert dra.kubelet.prepare(second)["b"].error == ""
+        assert (dra.slices(), dra.held()) == (before, ["dra@b"])
+    finally:
+        agent.end()
+    assert dra.kubelet.sockets() == []
+
+
+def test_gpu_with_a_pod_of_the_plugin_is_offered_by_dra_once_that_ends(dra: DraNode) -> None:
+    first, _ = uuids(dra.node)
+    held = dra.hold("old", first)
+    with dra.agent() as agent:
+        until(lambda: len(dra.devices()) == 2)
+        assert dra.tainted() == [f"{first} its-shares-by-the-device-plugin-must-end-first"]
+        dra.release(held)
+        until(lambda: dra.tainted() == [])
+        line = f"{first}: not offered: its shares by the device plugin must end first"
+        assert [each for each in agent.log() if ": not offered: " in each] == [
+            f"vcuda-node-agent: {line}"
+        ]
+
+
+def test_gpu_with_a_claim_is_offered_by_the_plugin_once_that_is_unprepared(dra: DraNode) -> None:
+    with dra.agent():
+        until(lambda: len(dra.devices()) == 2)
+        dra.kubelet.register()
+        mine = dra.allocate("a", dra.uuids()[0])
+        assert dra.kubelet.prepare(mine)["a"].error == ""
+    dra.node.configure(gpu_offer="plugin")
+    with dra.agent() as agent:
+        # It answers the kubelet, which could not end the pod, and offers nothing by DRA.
+        dra.kubelet.register()
+        until(lambda: dra.slices() == {})
+        until(lambda: len(dra.node.kubelet.healthy(CORE)) == 100)
+        assert len(dra.node.kubelet.devices(CORE)) == 200
+        assert dra.kubelet.unprepare(mine)["a"].error == ""
+        until(lambda: len(dra.node.kubelet.healthy(CORE)) == 200)
+        assert dra.held() == []
+        until(lambda: dra.kubelet.sockets() == [], 60)
+        assert agent.children("dra_process") == []
+
+
+def test_agent_that_offers_the_other_way_waits_for_the_formers_end(dra: DraNode) -> None:
+    dra.node.configure(gpu_offer="plugin")
+    with dra.agent():
+        until(lambda: bool(dra.node.kubelet.healthy(CORE)))
+        dra.node.configure(gpu_offer="dra")
+        agent = dra.start("--no-door", "--take-over")
+        until(lambda: any("may end now" in line for line in agent.log()))
+        time.sleep(1)
+        assert (dra.kubelet.sockets(), dra.slices()) == ([], {})
+    try:
+        agent.await_ready()
+        until(lambda: len(dra.devices()) == 2)
+        assert dra.kubelet.register().name == "gpu.vcuda.io"
+    finally:
+        agent.end()
 
 
 def test_an_agent_without_dra_removes_the_sockets_of_a_killed_one(dra: DraNode) -> None:

@@ -46,10 +46,24 @@ def denied(
 
     if not all(value(condition["expression"]) for condition in spec["matchConditions"]):
         return []
-    data["variables"] = {each["name"]: value(each["expression"]) for each in spec["variables"]}
+    variables = spec.get("variables", ())
+    data["variables"] = {each["name"]: value(each["expression"]) for each in variables}
     return [
         each["message"] for each in spec["validations"] if value(each["expression"]) is not True
     ]
+
+
+@pytest.mark.parametrize("before", [None, {"metadata": {"name": MINE}}])
+@pytest.mark.parametrize(
+    ("user", "node", "is_denied"),
+    [(ACCOUNT, MINE, False), (ACCOUNT, OTHER, True), (ACCOUNT, "", True), ("other", OTHER, False)],
+)
+def test_an_agent_may_write_the_lease_of_its_own_node_alone(
+    before: Any, user: str, node: str, is_denied: bool
+) -> None:
+    lease = {"metadata": {"name": MINE}, "spec": {}}
+    expected = ["a node agent may write the Lease of its own node alone"] if is_denied else []
+    assert denied(before, lease, user, node, f"{AGENT}-leases") == expected
 
 
 def changed(node: Any, **metadata: Any) -> Any:

@@ -41,19 +41,29 @@ def test_the_agent_may_follow_pods_write_events_and_patch_nodes_and_no_more() ->
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
             {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]},
             {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-        ]
+        ],
+        f"vcuda/{AGENT}": [{**LEASES, "verbs": ["create", "patch"]}],
     }
+    assert f"vcuda/{AGENT}" not in rights(rendering.objects(DRA), AGENT)
 
 
-def test_an_agent_with_dra_may_write_slices_and_read_claims_too() -> None:
+@pytest.mark.parametrize("values", [DRA, {"agent": {"endsClaims": True}}])
+def test_an_agent_with_dra_may_write_slices_and_read_claims_too(values: dict[str, Any]) -> None:
     resource = {"apiGroups": ["resource.k8s.io"]}
     writes = ["list", "watch", "create", "patch", "delete"]
-    without, found = (rights(rendering.objects(each), AGENT)[f"/{AGENT}"] for each in ({}, DRA))
+    without, found = (rights(rendering.objects(each), AGENT)[f"/{AGENT}"] for each in ({}, values))
     assert found == [
         *without,
         {**resource, "resources": ["resourceslices"], "verbs": writes},
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
         {**resource, "resources": ["resourceclaims"], "verbs": ["get"]},
+        {**resource, "resources": ["resourceclaims/status"], "verbs": ["patch"]},
+        {
+            **resource,
+            "resources": ["resourceclaims/driver"],
+            "resourceNames": ["gpu.vcuda.io"],
+            "verbs": ["associated-node:patch"],
+        },
     ]
 
 
@@ -75,21 +85,26 @@ QUOTA_RULES = [
 
 
 def test_the_extender_may_read_and_bind_and_beside_a_scheduler_what_that_may() -> None:
-    own = {f"/{EXTENDER}": EXTENDERS_RULES, f"kube-system/{EXTENDER}-quota": QUOTA_RULES}
+    own = {f"kube-system/{EXTENDER}-quota": QUOTA_RULES}
+    evict = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
     assert rights(rendering.objects(CLUSTER), EXTENDER) == {
         **own,
+        f"/{EXTENDER}": EXTENDERS_RULES,
         f"vcuda/{EXTENDER}": [
             {**LEASES, "verbs": ["create"]},
+            {**LEASES, "verbs": ["list", "watch"]},
             {**LEASES, "resourceNames": [EXTENDER], "verbs": ["get", "update"]},
         ],
     }
     assert rights(rendering.objects(), EXTENDER) == {
         **own,
+        f"/{EXTENDER}": [*EXTENDERS_RULES, evict],
         "/system:kube-scheduler": None,
         "/system:volume-scheduler": None,
         "kube-system/extension-apiserver-authentication-reader": None,
         f"vcuda/{EXTENDER}": [
             {**LEASES, "verbs": ["create"]},
+            {**LEASES, "verbs": ["list", "watch"]},
             {**LEASES, "resourceNames": ["vcuda-scheduler"], "verbs": ["get", "update"]},
         ],
     }
@@ -132,11 +147,12 @@ def test_the_extender_asks_its_scheduler_for_a_certificate() -> None:
     extender = spec["containers"][0]
     tls = ["--tls-cert", "--tls-key", "--tls-client-ca"]
     words = [word.partition("=")[0] for word in extender["command"]]
-    assert words == [EXTENDER, "--listen", "--restart-after-outage", "--quota-config", *tls]
+    more = ["--restart-after-outage", "--quota-config"]
+    assert words == [EXTENDER, "--listen", "--agents", "--evict", *more, *tls]
     assert extender["command"][1] == "--listen=127.0.0.1:3456"
     kinds = {each["kind"] for each in found if each["metadata"]["name"] == EXTENDER}
     assert "Service" not in kinds
     assert rendering.one(found, "NetworkPolicy", EXTENDER)["spec"]["ingress"] == []
     words = rendering.pod_spec(rendering.objects(CLUSTER), EXTENDER)["containers"][0]["command"]
-    flags = ["--listen", "--quota-config", "--lease", *["--allowed-host"] * 3, *tls]
+    flags = ["--listen", "--quota-config", "--lease", "--agents", *["--allowed-host"] * 3, *tls]
     assert [word.partition("=")[0] for word in words] == [EXTENDER, *flags]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any
 
@@ -58,6 +59,17 @@ def test_settings_reach_the_programs_as_they_were_written(text: str) -> None:
     assert (found.core_resource, found.gpu_resource) == ("tencent.com/vcuda-core", "")
 
 
+def test_the_agent_waits_for_the_digest_of_its_settings() -> None:
+    found = rendering.objects({"settings": {"placement": "spread"}})
+    (config,) = (
+        each for each in found if each["kind"] == "ConfigMap" and "config.toml" in each["data"]
+    )
+    digest = hashlib.sha256(config["data"]["config.toml"].strip().encode()).hexdigest()
+    (container,) = rendering.pod_spec(found, AGENT)["containers"]
+    words = container["command"]
+    assert digest.startswith(words[words.index("--config-digest") + 1])
+
+
 def test_the_agent_listens_and_is_asked_at_the_same_port() -> None:
     values = {"agent": {"listen": "[::]:9400"}}
     found = rendering.objects(values)
@@ -81,7 +93,8 @@ def test_the_agent_finds_folders_of_the_host_where_records_name_them(
     }
     spec = rendering.pod_spec(rendering.objects(values), AGENT)
     (container,) = spec["containers"]
-    assert container["command"][-2:] == ["--kubelet-dir", "/data/kubelet/device-plugins"]
+    words = container["command"]
+    assert words[words.index("--kubelet-dir") + 1] == "/data/kubelet/device-plugins"
     paths = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in spec["volumes"]}
     assert {paths[m["name"]]: m["mountPath"] for m in container["volumeMounts"]} == {
         None: "/etc/vcuda",

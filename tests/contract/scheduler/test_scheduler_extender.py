@@ -13,6 +13,7 @@ import pytest
 from support import extender
 from support.clusters import container, gpus_of, node, pod
 from support.extender import Extender, ready
+from support.fake_api_objects import LEASES
 from support.fake_api_server import NODES, PODS, FakeApiServer, status
 from support.samples import GIB
 from vcuda_oci.model import names
@@ -37,6 +38,36 @@ def ask(api: FakeApiServer, **changes: Any) -> dict[str, Any]:
     asking["metadata"] |= changes
     api.put(asking)
     return asking
+
+
+def test_node_gets_no_pod_while_its_agents_pod_is_not_ready(
+    api: FakeApiServer, tmp_path: Any
+) -> None:
+    agent = pod("agent", container(), node="a", namespace="vcuda")
+    agent["metadata"]["labels"] = {"app.kubernetes.io/name": "vcuda-node-agent"}
+
+    def become(is_ready: bool) -> None:
+        again = json.loads(json.dumps(agent))
+        statuses = [{"name": "agent", "ready": is_ready}]
+        again["status"] = {"phase": "Running", "containerStatuses": statuses}
+        api.put(again)
+
+    become(False)
+    with ready(api, tmp_path, "--agents", "vcuda") as running:
+        asking = ask(api)
+        found = running.filter(asking, "a", "b")
+        why = "the node agent is away: its pod is not ready"
+        assert found["NodeNames"] == ["b"]
+        assert found["FailedAndUnresolvableNodes"] == {"a": why}
+        become(True)
+        running.wait(lambda: running.filter(asking, "a", "b")["NodeNames"] == ["a", "b"])
+        become(False)
+        running.wait(lambda: running.filter(asking, "a", "b")["NodeNames"] == ["b"])
+        # It watches the agents' Leases, too.
+        queries = [query for _, path, query in api.requests if path == LEASES]
+        assert {each["labelSelector"] for each in queries} == {
+            "app.kubernetes.io/name=vcuda-node-agent"
+        }
 
 
 def test_a_pod_is_filtered_scored_and_bound_with_its_decision(

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from support.engines.base import IMAGE, Engine, Result, Wanted, wait_until
 
-# Container annotations only: with pod_annotations, a pod's author could write the same keys.
 CONFIG = """version = 2
 root = "{folder}/root"
 state = "{folder}/state"
@@ -27,8 +26,10 @@ disable_cgroup = {disable_cgroup}
 
 [plugins."io.containerd.grpc.v1.cri".containerd]
 snapshotter = "{snapshotter}"
-default_runtime_name = "vcuda"
-
+default_runtime_name = "{default}"
+"""
+# Container annotations only: with pod_annotations, a pod's author could write the same keys.
+HANDLER = """
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.vcuda]
 runtime_type = "io.containerd.runc.v2"
 container_annotations = ["vcuda.io/*", "tencent.com/*"]
@@ -62,15 +63,19 @@ class Containerd(Engine):
 
     def config(self) -> str:
         """The daemon's configuration file."""
-        text = CONFIG.format(
+        text = self.filled(CONFIG, default="vcuda") + HANDLER.format(runtime=self.runtime)
+        return self.host.write("config.toml", text)
+
+    def filled(self, config: str, **values: str) -> str:
+        """CONFIG, or a text with the same fields."""
+        return config.format(
             folder=self.host.folder,
             socket=self.socket,
             image=IMAGE,
-            runtime=self.runtime,
             snapshotter=self.snapshotter,
             disable_cgroup=str(self.disable_cgroup).lower(),
+            **values,
         )
-        return self.host.write("config.toml", text)
 
     def open(self) -> None:
         self.socket = self.host.path("c.sock")
@@ -78,8 +83,11 @@ class Containerd(Engine):
         words = ["images", "import", f"--snapshotter={self.snapshotter}", self.files.image]
         self.host.check(self.command(*words))
 
+    def daemon_command(self) -> list[str]:
+        return ["containerd", "--config", self.config()]
+
     def _start_daemon(self) -> None:
-        self._daemon = self.host.daemon(["containerd", "--config", self.config()], "containerd.log")
+        self._daemon = self.host.daemon(self.daemon_command(), "containerd.log")
         wait_until(lambda: self.ctr("version").rc == 0, "containerd, see containerd.log")
 
     def restart(self) -> None:

@@ -10,6 +10,7 @@ from vcuda_oci.system.settings_file import Config
 
 from ..gpus.inventory import Inventory
 from ..process import child
+from . import sockets
 
 MODULE = "vcuda_plugin.agent.dra.dra_process"
 _PAUSE_SECONDS = 2
@@ -36,6 +37,7 @@ class DraChild:
         self._arguments = (settings.path, node, kubeconfig, kubelet, cdi_folder, node_root)
         self._process: child.Child | None = None
         self._seen = b""
+        self._kubelet, self._registered = kubelet, asyncio.Event()
 
     def publish(self, seen: Inventory) -> None:
         """Send the node's GPUs and their health."""
@@ -43,13 +45,26 @@ class DraChild:
         self._seen = json.dumps({**seen.__dict__, "gpus": gpus}).encode() + b"\n"
         self._write()
 
+    async def detach(self) -> None:
+        """Wait until the kubelet calls this driver instead of the former agent's."""
+        await self._registered.wait()
+
+    def remove_sockets(self) -> None:
+        """Remove what a killed driver left."""
+        sockets.remove(self._kubelet)
+
+    @property
+    def has_successor(self) -> bool:
+        """Whether another agent's driver runs beside this one."""
+        return sockets.served_count(self._kubelet) > 1
+
     async def run(self) -> None:
         """Keep the process running until cancelled."""
         while True:
             async with child.running(MODULE, *self._arguments) as (self._process, output):
                 self._write()
                 while await output.readline():
-                    pass
+                    self._registered.set()
                 await self._process.wait()
             self._process = None
             _log.warning("the DRA driver has ended; starting it again")

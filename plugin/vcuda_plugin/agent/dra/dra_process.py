@@ -1,7 +1,7 @@
 """The DRA driver's process: serves the kubelet and publishes this node's ResourceSlices.
 
-The agent writes its inventory to stdin, one JSON object a line. The process prints one line when
-the kubelet can register the driver.
+The agent writes its inventory to stdin, one JSON object a line. The process prints a line each time
+the kubelet has registered the driver.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from vcuda_oci.system import settings_file
 
 from ...kube import kube_client
 from ...kube.api import ApiError, KubeApi
-from ...kube.retry import Retry
+from ...kube.connect import connect
 from ..gpus.inventory import Inventory
 from . import devices, sockets
 from .claim_request import Object
+from .claim_status import Reports, path_of
 from .plugin import DraPlugin
 from .prepared import PreparedClaims
 from .publisher import Publisher
 
 # A pod is deleted after its claim is unprepared: what the kubelet forgot is found here.
 FORGOTTEN_SECONDS = 60.0
-_LONGEST_PAUSE_SECONDS = 2.0
 _PCI_DEVICES = "/sys/bus/pci/devices"
 
 _log = logging.getLogger(__name__)
@@ -49,27 +49,35 @@ def main(
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
     )
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, _end)
     prepare()  # import now: two threads would do it at once
-    api = _connect(kubeconfig)
-    publisher = Publisher(node)
+    api = connect(kubeconfig, names.AGENT_PROGRAM)
+    publisher, reports = Publisher(node), Reports(node)
     claims = PreparedClaims(config, cdi_folder, node, node_root)
+    try:
+        paths = sockets.free_pair(kubelet)
+    except VcudaError as error:
+        sys.exit(f"{names.AGENT_PROGRAM}: {error}")
     plugin = DraPlugin(
-        sockets.claims_path(kubelet), claims, lambda space, name: api.get(path_of(space, name))
+        paths.claims,
+        claims,
+        lambda space, name: api.get(path_of(space, name)),
+        lambda: print("registered", flush=True),
+        reports.add,
     )
     tasks: tuple[Any, ...] = (
-        lambda: publisher.follow(_connect(kubeconfig)),
-        lambda: publisher.write(_connect(kubeconfig)),
+        lambda: publisher.follow(connect(kubeconfig, names.AGENT_PROGRAM)),
+        lambda: publisher.write(connect(kubeconfig, names.AGENT_PROGRAM)),
+        lambda: reports.write(connect(kubeconfig, names.AGENT_PROGRAM)),
         lambda: _forget_ended(api, claims, plugin.lock),
     )
     try:
         with (
-            sockets.served(sockets.claims_path(kubelet), plugin.service()),
-            sockets.served(sockets.registration_path(kubelet), plugin.registration()),
+            sockets.served(paths.claims, plugin.service()),
+            sockets.served(paths.registration, plugin.registration()),
         ):
             for task in tasks:
                 threading.Thread(target=task, daemon=True).start()
-            print("serving", flush=True)
             overcommit = settings_file.load(config).memory_overcommit
             for line in sys.stdin:
                 seen = inventory_of(line)
@@ -78,14 +86,16 @@ def main(
         sys.exit(f"{names.AGENT_PROGRAM}: {error}")
 
 
+def _end(number: int, frame: Any) -> None:
+    """End once: the agent's end brings the signal a second time."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(0)
+
+
 def inventory_of(line: str) -> Inventory:
     """The inventory that `dra_child` wrote."""
     fields = json.loads(line)
     return Inventory(**{**fields, "gpus": [Gpu(**gpu) for gpu in fields["gpus"]]})
-
-
-def path_of(namespace: str, name: str) -> str:
-    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
 
 
 def pcie_roots(gpus: list[Gpu], folder: str = _PCI_DEVICES) -> dict[str, str]:
@@ -97,15 +107,6 @@ def pcie_roots(gpus: list[Gpu], folder: str = _PCI_DEVICES) -> dict[str, str]:
         if gpu.bus_id and root:
             found[gpu.uuid] = root
     return found
-
-
-def _connect(kubeconfig: str) -> KubeApi:
-    retry = Retry(_log.warning, _LONGEST_PAUSE_SECONDS)
-    while True:
-        try:
-            return KubeApi(kubeconfig, names.AGENT_PROGRAM)
-        except VcudaError as error:
-            time.sleep(retry.after(str(error)))
 
 
 def _forget_ended(api: KubeApi, claims: PreparedClaims, lock: threading.Lock) -> None:

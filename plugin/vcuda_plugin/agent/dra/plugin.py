@@ -18,7 +18,7 @@ from vcuda_oci.model.errors import VcudaError
 
 from ...kube.api import ApiError
 from . import dra_api as api
-from .claim_request import Object
+from .claim_request import ClaimRequest, Object
 from .prepared import PreparedClaims
 
 # Names of objects and namespaces: they become parts of a path.
@@ -29,13 +29,20 @@ _log = logging.getLogger(__name__)
 
 class DraPlugin:
     """The services. endpoint: the path of its socket for claims. read: the claim of a namespace and
-    name from the API; raises ApiError.
+    name from the API; raises ApiError. registered: called each time the kubelet has registered the
+    driver. prepared: called with each prepared claim and what it got; does not wait.
     """
 
     def __init__(
-        self, endpoint: str, claims: PreparedClaims, read: Callable[[str, str], Object]
+        self,
+        endpoint: str,
+        claims: PreparedClaims,
+        read: Callable[[str, str], Object],
+        registered: Callable[[], None],
+        prepared: Callable[[Object, ClaimRequest], None],
     ) -> None:
         self._endpoint, self._claims, self._read = endpoint, claims, read
+        self._registered_now, self._prepared = registered, prepared
         # A claim's files have one writer at a time.
         self.lock = threading.Lock()
 
@@ -70,6 +77,7 @@ class DraPlugin:
     def _registered(self, status: Any, context: Any) -> Any:
         if status.plugin_registered:
             _log.info("%s: registered with the kubelet", api.DRIVER)
+            self._registered_now()
         else:
             _log.warning("%s: the kubelet refuses it: %s", api.DRIVER, status.error)
         return api.message("RegistrationStatusResponse")()
@@ -99,6 +107,7 @@ class DraPlugin:
                 cdi_device_ids=[device],
                 share_id=result.share_id,
             )
+        self._prepared(claim, prepared)
 
     def _unprepare(self, request: Any, context: Any) -> Any:
         response = api.message("NodeUnprepareResourcesResponse")()

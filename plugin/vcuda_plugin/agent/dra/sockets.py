@@ -3,6 +3,9 @@
     <kubelet>/plugins_registry/gpu.vcuda.io-reg.sock   the kubelet watches this folder
     <kubelet>/plugins/gpu.vcuda.io/dra.sock            claims
 
+While another agent's driver serves them, as in a rollout, the names are gpu.vcuda.io-2-reg.sock and
+dra-2.sock. The kubelet calls the driver that registered last, and the other once that has ended.
+
 A server binds a name with a leading dot, which the kubelet ignores, then renames the socket: at its
 end gRPC removes the name that it bound, which must not be the next server's socket. A new socket
 under the same name makes the kubelet register the driver again. The kubelet removes the node's
@@ -16,28 +19,73 @@ import contextlib
 import os
 from collections.abc import Iterator
 from concurrent import futures
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc  # type: ignore[import-untyped]
 
 from vcuda_oci.model.errors import VcudaError
 
+from ..kubelet import socket_file
 from .dra_api import DRIVER
 
 _THREADS = 4
 
 
-def registration_path(kubelet: str) -> str:
-    return f"{kubelet}/plugins_registry/{DRIVER}-reg.sock"
+class Paths(NamedTuple):
+    """Of the registration's socket, and of that for claims."""
+
+    registration: str
+    claims: str
 
 
-def claims_path(kubelet: str) -> str:
-    return f"{kubelet}/plugins/{DRIVER}/dra.sock"
+def pairs(kubelet: str) -> list[Paths]:
+    """The two pairs of names below the kubelet's root folder."""
+    return [
+        Paths(
+            f"{kubelet}/plugins_registry/{DRIVER}{more}-reg.sock",
+            f"{kubelet}/plugins/{DRIVER}/dra{more}.sock",
+        )
+        for more in ("", "-2")
+    ]
+
+
+def free_pair(kubelet: str) -> Paths:
+    """The names for a driver that starts; removes the sockets that another left.
+
+    Raises VcudaError: two drivers run already.
+    """
+    free = [each for each in pairs(kubelet) if not _are_served(each)]
+    for each in free[1:]:
+        _remove(each)
+    if not free:
+        hint = "wait until the former agent has ended"
+        raise VcudaError("two drivers run already", pairs(kubelet)[0].registration, hint)
+    return free[0]
+
+
+def served_count(kubelet: str) -> int:
+    """How many drivers run."""
+    return sum(map(_are_served, pairs(kubelet)))
+
+
+def are_there(kubelet: str) -> bool:
+    """Whether a driver runs, or one that was killed left its sockets."""
+    return any(map(os.path.exists, (path for each in pairs(kubelet) for path in each)))
 
 
 def remove(kubelet: str) -> None:
-    """Remove both sockets, if they exist. The kubelet then removes the node's ResourceSlices."""
-    for path in (registration_path(kubelet), claims_path(kubelet)):
+    """Remove what killed drivers left. The kubelet then removes the node's ResourceSlices."""
+    for each in pairs(kubelet):
+        if not _are_served(each):
+            _remove(each)
+
+
+def _are_served(paths: Paths) -> bool:
+    return any(map(socket_file.is_served, paths))
+
+
+def _remove(paths: Paths) -> None:
+    for path in paths:
         with contextlib.suppress(OSError):
             os.unlink(path)
 

@@ -28,6 +28,9 @@ _log = logging.getLogger(__name__)
 
 
 class Registered(Protocol):
+    @property
+    def has_successor(self) -> bool: ...
+
     async def detach(self) -> None: ...
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
-import socket
 import time
 from typing import Any
 
@@ -16,6 +14,7 @@ import grpc.aio  # type: ignore[import-untyped]
 from vcuda_oci.model.errors import VcudaError
 
 from . import device_plugin_api as api
+from . import socket_file
 from .device_plugin import DevicePlugin
 
 PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
@@ -33,6 +32,14 @@ _SOCKET_CHECK_SECONDS = 0.2
 _log = logging.getLogger(__name__)
 
 
+def is_any_served(folder: str) -> bool:
+    """Whether an agent offers a resource in the kubelet's folder now."""
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return any(
+        socket_file.is_served(f"{folder}/{name}") for name in names if name.startswith("vcuda-")
+    )
+
+
 class Registration:
     """Serves `plugin` at <folder>/<kind>.sock under the resource's name.
 
@@ -46,7 +53,7 @@ class Registration:
         self._folder, self._resource, self._plugin = folder, resource, plugin
         kind = f"vcuda-{plugin.kind.removeprefix('vcuda-')}"
         self._endpoint, other = f"{kind}.sock", f"{kind}-2.sock"
-        if beside and _is_served(f"{folder}/{self._endpoint}"):
+        if beside and socket_file.is_served(f"{folder}/{self._endpoint}"):
             self._endpoint, other = other, self._endpoint
         self._path, self._other = f"{folder}/{self._endpoint}", f"{folder}/{other}"
         self._beside = beside
@@ -67,7 +74,7 @@ class Registration:
         try:
             while True:
                 self._check_other()
-                kubelet = _identity(f"{self._folder}/{api.KUBELET_SOCKET}")
+                kubelet = socket_file.identity(f"{self._folder}/{api.KUBELET_SOCKET}")
                 # Retry a kubelet that refused after growing pauses, a new kubelet at once.
                 if kubelet != failed or time.monotonic() >= again_at:
                     try:
@@ -86,7 +93,7 @@ class Registration:
     async def _ensure_registered(self, kubelet: tuple[int, ...]) -> bool:
         """Register if needed. Returns False if a socket changed meanwhile: try again at once.
 
-        kubelet: identity of the kubelet's socket (see _identity); empty: there is none.
+        kubelet: identity of the kubelet's socket (see socket_file.identity); empty: there is none.
         """
         if not self._plugin.ready:
             return True
@@ -141,12 +148,12 @@ class Registration:
     @property
     def has_successor(self) -> bool:
         """Whether another agent serves the other name."""
-        return _is_served(self._other)
+        return socket_file.is_served(self._other)
 
     def _check_other(self) -> None:
         """Register again once another agent's socket has not been served for two checks: by then
         the kubelet has noticed the end of its stream."""
-        if _is_served(self._other):
+        if socket_file.is_served(self._other):
             self._other_checks = 2
         elif self._other_checks:
             self._other_checks -= 1
@@ -155,7 +162,8 @@ class Registration:
 
     def _is_same(self, kubelet: tuple[int, ...]) -> bool:
         """Whether neither our socket nor the kubelet's was replaced since."""
-        return self._is_ours() and _identity(f"{self._folder}/{api.KUBELET_SOCKET}") == kubelet
+        now = socket_file.identity(f"{self._folder}/{api.KUBELET_SOCKET}")
+        return self._is_ours() and now == kubelet
 
     async def _listen(self) -> None:
         await self._close()
@@ -218,7 +226,7 @@ class Registration:
             await server.stop(None)
 
     def _is_ours(self) -> bool:
-        identity = _identity(self._path)
+        identity = socket_file.identity(self._path)
         return bool(identity) and identity[1] == self._inode
 
     def _complain(self, error: Exception) -> None:
@@ -231,18 +239,3 @@ class Registration:
 
 async def _answer_of(call: Any) -> None:
     await call
-
-
-def _is_served(path: str) -> bool:
-    """Whether a process listens at this socket."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as asking:
-        return asking.connect_ex(path) in (0, errno.EAGAIN)
-
-
-def _identity(path: str) -> tuple[int, ...]:
-    """Values that change when the file at `path` is created again; empty: no file."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return ()
-    return status.st_dev, status.st_ino, status.st_ctime_ns

@@ -13,7 +13,6 @@ import json
 import logging
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,9 +23,8 @@ from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError, with_id
 
 from ...kube import kube_client
-from ...kube.api import KubeApi
+from ...kube.connect import connect
 from ...kube.list_watch import ListWatch
-from ...kube.retry import Retry
 from . import node_metadata, pod_events, pod_lookup, unclaimed
 from .decision_folder import DecisionFolder
 from .pod_decision import PodDecision, of_pod
@@ -35,7 +33,6 @@ _PAGE = 100
 _MOST_REPORTED = 100  # the containers of one pod
 _NO_DECISION = "decision"
 _MOST_ENDED = 1000
-_LONGEST_PAUSE_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -45,10 +42,15 @@ def prepare() -> None:
 
 
 def main(
-    state_dir: str, node: str, kubeconfig: str, resources: str, gpu_resource: str = ""
+    state_dir: str,
+    node: str,
+    kubeconfig: str,
+    resources: str,
+    gpu_resource: str = "",
+    namespace: str = "",
 ) -> None:
     """Run until the agent ends. resources: a JSON list of names; gpu_resource: the one of GPUs, or
-    "".
+    "". namespace: of the agent's Lease, or "".
 
     Prints "known" after each complete list.
     """
@@ -60,23 +62,14 @@ def main(
         asked = (json.loads(resources), gpu_resource)
         watch = PodWatch(DecisionFolder(state_dir), state_dir, node, *asked)
         for task, arguments in (
-            (node_metadata.run, (kubeconfig, node, sys.stdin.fileno())),
+            (node_metadata.run, (kubeconfig, node, sys.stdin.fileno(), namespace)),
             (pod_events.run, (kubeconfig, state_dir, node)),
             (pod_lookup.run, (kubeconfig, state_dir, node, watch.add)),
         ):
             threading.Thread(target=task, args=arguments, daemon=True).start()
-        watch.follow(_connect(kubeconfig))
+        watch.follow(connect(kubeconfig, names.AGENT_PROGRAM))
     except OSError as error:
         sys.exit(f"{names.AGENT_PROGRAM}: {error}")
-
-
-def _connect(kubeconfig: str) -> KubeApi:
-    retry = Retry(_log.warning, _LONGEST_PAUSE_SECONDS)
-    while True:
-        try:
-            return KubeApi(kubeconfig, names.AGENT_PROGRAM)
-        except VcudaError as error:
-            time.sleep(retry.after(str(error)))
 
 
 class PodWatch(ListWatch):

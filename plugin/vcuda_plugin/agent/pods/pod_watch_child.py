@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import sys
+from collections.abc import Callable
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
@@ -18,6 +19,7 @@ from vcuda_oci.system import files, settings_file
 from vcuda_oci.system.settings_file import Config
 
 from ... import dependencies
+from ...kube import agent_lease
 from ...kube.node_gpus import NodeGpus
 from ..gpus.inventory import Inventory
 from ..kubelet import resources
@@ -56,6 +58,8 @@ class Cluster:
         offered = {} if settings.by_dra else resources.offered(settings)
         self._resources = json.dumps(sorted(offered.values()))
         self._gpu_resource = "" if settings.by_dra else settings.gpu_resource
+        # Of the Lease. The extender reads it, and places nothing where DRA offers the GPUs.
+        self._namespace = "" if settings.by_dra else os.environ.get("POD_NAMESPACE", "")
         self._known = asyncio.Event()
         self._process: child.Child | None = None
         self._metadata = ""
@@ -81,7 +85,7 @@ class Cluster:
         while True:
             arguments = (
                 self._state_dir, self.node_name, self._kubeconfig,
-                self._resources, self._gpu_resource,
+                self._resources, self._gpu_resource, self._namespace,
             )  # fmt: skip
             watch = child.running(MODULE, *arguments)
             async with watch as (self._process, reports):
@@ -93,6 +97,13 @@ class Cluster:
             self._process = None
             _log.warning("pods of node %s: the watch has ended; starting it again", self.node_name)
             await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def beat(self, is_alive: Callable[[], bool]) -> None:
+        """Have the node's Lease renewed as long as the agent is alive, until cancelled."""
+        while self.is_there and self._namespace:
+            if self._process is not None and is_alive():
+                self._process.stdin.write(b"\n")
+            await asyncio.sleep(agent_lease.RENEW_SECONDS if self._process else _PAUSE_SECONDS)
 
     async def known(self) -> None:
         """Wait until the decisions of this node's pods are known, at most _KNOWN_SECONDS."""

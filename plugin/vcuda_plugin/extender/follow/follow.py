@@ -10,11 +10,13 @@ from typing import Any
 
 from vcuda_oci.system.settings_file import Config
 
+from ...kube import agent_lease
 from ...kube.api import KubeApi
 from ...kube.list_watch import ListWatch
 from ..cluster.cluster import Cluster
 from ..cluster.objects import is_finished, node_of, pod_of
 from ..quota.quota_limits import QuotaPlace
+from .agents import Agents
 
 Object = dict[str, Any]
 
@@ -99,11 +101,13 @@ class Follower(ListWatch):
 
 
 def followers(
-    api: KubeApi, cluster: Cluster, settings: Config, place: QuotaPlace
+    api: KubeApi, cluster: Cluster, settings: Config, place: QuotaPlace, agents: Agents
 ) -> list[Follower]:
-    """Followers of nodes and pods that update `cluster`."""
+    """Followers of nodes and pods, and of the agents' Leases, that update `cluster`."""
 
     def put_pod(pod: Object) -> None:
+        if agents.put_pod(pod):
+            return
         known = cluster.pods.get(str(pod["metadata"].get("uid")))
         if known and known.node and not is_finished(pod):
             return  # most events: the pod's status changes, its request does not
@@ -111,21 +115,37 @@ def followers(
         if facts:
             cluster.put_pod(facts)
 
-    def keep_nodes(names: set[str], since: float) -> None:
-        cluster.keep_nodes(names)
+    def drop_pod(uid: str) -> None:
+        agents.drop_pod(uid)
+        cluster.end_pod(uid)
+
+    def keep_pods(uids: set[str], since: float) -> None:
+        agents.keep_pods(uids)
+        cluster.keep_pods(uids, since)
 
     def put_node(node: Object) -> None:
-        cluster.put_node(node_of(node, place))
+        agents.put_node(node_of(node, place))
 
+    leases = Follower(
+        api,
+        agent_lease.folder(agents.namespace),
+        "name",
+        agents.put_lease,
+        agents.drop_lease,
+        agents.keep_leases,
+        labelSelector=agent_lease.SELECTOR,
+    )
+    leases.on_failure = agents.missed
     return [
-        Follower(api, "/api/v1/nodes", "name", put_node, cluster.drop_node, keep_nodes),
+        Follower(api, "/api/v1/nodes", "name", put_node, agents.drop_node, agents.keep_nodes),
         Follower(
             api,
             "/api/v1/pods",
             "uid",
             put_pod,
-            cluster.end_pod,
-            cluster.keep_pods,
+            drop_pod,
+            keep_pods,
             fieldSelector=UNFINISHED,
         ),
+        *([leases] if agents.namespace else []),
     ]

@@ -15,6 +15,7 @@ from vcuda_oci.system.settings_file import Config
 
 from ...kube import json_bytes
 from ..bind.bind import Binder
+from ..bind.evict import Evictions
 from ..cluster.cluster import Cluster
 from ..cluster.objects import priority_of
 from ..filter import extender_api
@@ -43,9 +44,11 @@ class Server:
         followers: Sequence[Follower],
         settings: Config,
         why_not: Callable[[], str] = str,
+        evictions: Evictions | None = None,
     ) -> None:
-        """why_not: why this process may not bind now; "": it may."""
-        self._why_not = why_not
+        """why_not: why this process may not bind now; "": it may. evictions: None: it may evict
+        no pod."""
+        self._why_not, self._evictions = why_not, evictions
         self._cluster, self._binder, self._followers = cluster, binder, followers
         self._settings, self._metrics = settings, Metrics(cluster, followers, why_not)
         answers: dict[str, Verb] = {
@@ -109,6 +112,8 @@ class Server:
             self._metrics.failures.labels("predicates").inc()
             return extender_api.filter_error(self._cluster.quota.trouble)
         verdict = fit(self._cluster, ask, asked.names) if ask else Verdict(asked.names)
+        if ask and self._evictions and not verdict.fitting and not self._why_not():
+            self._evictions.refused(asked.pod, ask, list(verdict.refused))
         return extender_api.filter_result(asked, verdict)
 
     def _prioritize(self, body: bytes) -> bytes:

@@ -1,0 +1,47 @@
+"""The Lease by which a node agent says that it runs: the agent renews it, the extender reads it.
+
+It has the node's name, in the namespace of the agents' pods. Period and duration are those of the
+kubelets' own Leases, so that 5,000 nodes bring 500 writes a second, as many as the kubelets bring.
+The times in a Lease are for people only: the extender measures from the moment at which it saw a
+renewal, by its own clock.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from urllib.parse import quote
+
+from .api import ApiError, KubeApi, message_of
+
+RENEW_SECONDS, LEASE_SECONDS = 10.0, 40.0
+# Of the agents' pods and Leases.
+LABEL = ("app.kubernetes.io/name", "vcuda-node-agent")
+SELECTOR = "=".join(LABEL)
+
+
+def folder(namespace: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, '')}/leases"
+
+
+def renew(api: KubeApi, namespace: str, node: str, node_uid: str) -> None:
+    """Renew the node's Lease; create it if there is none. Raises ApiError.
+
+    node_uid: of the node's object, with which the Lease is removed; "": unknown.
+    """
+    spec = {
+        "holderIdentity": node,
+        "leaseDurationSeconds": int(LEASE_SECONDS),
+        "renewTime": time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime()),
+    }
+    path, kind = f"{folder(namespace)}/{quote(node, '')}", "application/merge-patch+json"
+    status, answer = api.call("PATCH", path, {"spec": spec}, kind=kind)
+    if status == 404:
+        metadata: dict[str, Any] = {"name": node, "labels": dict([LABEL])}
+        if node_uid:
+            owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid}
+            metadata["ownerReferences"] = [owner]
+        tree = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+        status, answer = api.call("POST", folder(namespace), {**tree, "spec": spec})
+    if status >= 400:
+        raise ApiError(status, f"{path}: {status} {message_of(answer)}")

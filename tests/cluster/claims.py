@@ -1,0 +1,65 @@
+"""Pods with shares by DRA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.control_plane import NODE
+from cluster.node import Node
+from support.engines.base import IMAGE
+
+DRIVER = "gpu.vcuda.io"
+API = "resource.k8s.io/v1"
+
+
+def template(name: str, cores: int, memory: str) -> dict[str, Any]:
+    requests = {"cores": str(cores), "memory": memory}
+    exactly = {"deviceClassName": DRIVER, "capacity": {"requests": requests}}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    return {
+        "apiVersion": API,
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"spec": spec},
+    }
+
+
+def pod(name: str, of_template: str, command: list[str], restart: str) -> dict[str, Any]:
+    main = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": command,
+        "resources": {"claims": [{"name": "share"}]},
+    }
+    spec = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 0,
+        "restartPolicy": restart,
+        "containers": [main],
+        "resourceClaims": [{"name": "share", "resourceClaimTemplateName": of_template}],
+    }
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def run(
+    node: Node,
+    name: str,
+    cores: int,
+    memory: str,
+    command: list[str] | None = None,
+    restart: str = "Always",
+) -> None:
+    """Create a pod with a claim: percent of a GPU, and memory as Kubernetes writes it."""
+    of_template = f"share-{cores}-{memory.lower()}"
+    if node.get("resourceclaimtemplate", of_template) is None:
+        node.apply(template(of_template, cores, memory))
+    node.apply(pod(name, of_template, command or ["sleep", "10000"], restart))
+
+
+def devices(node: Node) -> list[str]:
+    """The names of the node's devices that kube-scheduler sees."""
+    items = node.get("resourceslices", f"--field-selector=spec.nodeName={NODE}")["items"]
+    return sorted(device["name"] for item in items for device in item["spec"].get("devices", ()))

@@ -1,0 +1,70 @@
+"""The node agent is killed: its node gets no pod until it is back."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from cluster.chart import NAMESPACE
+from cluster.control_plane import NODE
+from cluster.node import CORE, Node
+
+# From the agent's end to the report of its pod, and to the extender.
+NOTICED_SECONDS = 4.0
+AWAY_SECONDS = 8.0
+AWAY = "the node agent is away: "
+LEASE = """{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-2"},
+"spec": {"holderIdentity": "node-2", "leaseDurationSeconds": 40}}"""
+
+
+def reasons(node: Node, names: list[str]) -> str:
+    return str([node.events(name, "FailedScheduling") for name in names])
+
+
+@pytest.fixture
+def slowly_reporting(node: Node) -> Node:
+    """A node of which the kubelet reports as seldom as by default."""
+    node.restart_kubelet(nodeStatusUpdateFrequency="10s")
+    node.wait(lambda: node.allocatable(CORE) == 200, "the GPUs of the restarted kubelet")
+    return node
+
+
+def test_pods_wait_soon_after_the_agent_is_killed(slowly_reporting: Node) -> None:
+    node = slowly_reporting
+    # A container that ends a second time is started again after ten seconds.
+    node.kill_agent()
+    node.wait_agent_ready()
+    node.wait(lambda: node.allocatable(CORE) == 200, "the agent's GPUs")
+    killed = time.monotonic()
+    node.signal_agent(signal.SIGKILL)
+    created: dict[str, float] = {}
+    while (since := time.monotonic() - killed) < AWAY_SECONDS:
+        name = f"row-{len(created)}"
+        node.run(name, 1, 1, ["true"], restart="Never")
+        created[name] = since
+        time.sleep(0.2)
+    later = [name for name, since in created.items() if since > NOTICED_SECONDS]
+    assert [node.phase(name) for name in later] == ["Pending"] * len(later)
+    assert AWAY + "its pod is not ready" in reasons(node, later)
+    node.wait_ended(list(created))
+    rejected = {name: since for name, since in created.items() if node.phase(name) == "Failed"}
+    assert {name for name in rejected if rejected[name] > NOTICED_SECONDS} == set(), rejected
+
+
+def test_agents_lease_is_renewed_by_its_own_node_alone(node: Node) -> None:
+    node.wait_agent_ready()
+
+    def renewed(name: str) -> str:
+        lease = node.get("lease", name, "--namespace", NAMESPACE)
+        return str(lease["spec"]["renewTime"]) if lease else ""
+
+    node.wait(lambda: renewed(NODE) != "", "the Lease")
+    before = renewed(NODE)
+    node.wait(lambda: renewed(NODE) != before, "the renewal")
+    (owner,) = node.get("lease", NODE, "--namespace", NAMESPACE)["metadata"]["ownerReferences"]
+    assert owner["uid"] == node.get("node", NODE)["metadata"]["uid"]
+    refused = node.as_agent("create", "-f", "-", "--namespace", NAMESPACE, stdin=LEASE)
+    assert "a node agent may write the Lease of its own node alone" in refused
+    assert renewed("node-2") == ""

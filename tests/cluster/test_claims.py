@@ -1,0 +1,90 @@
+"""Shares by DRA: claims allocated by a real kube-scheduler, prepared for a real kubelet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cluster import claims
+from cluster.control_plane import NODE
+from cluster.node import CORE, Node
+from support.product import MIB
+
+
+@pytest.fixture(scope="module")
+def offering(started: Node) -> Iterator[Node]:
+    """The node with its GPUs offered by DRA."""
+    started.offer("dra")
+    started.wait(lambda: len(claims.devices(started)) == 2, "the node's devices")
+    yield started
+    started.offer("plugin")
+
+
+@pytest.fixture
+def claiming(offering: Node, node: Node) -> Node:
+    return node
+
+
+def test_pods_share_a_gpu_by_claims(claiming: Node) -> None:
+    for name in ("first", "second"):
+        claims.run(claiming, name, 40, "1Gi")
+        claiming.wait_running(name)
+    assert claiming.held() == dict.fromkeys(("first", "second"), (40, 1024 * MIB))
+    one, other = claiming.gpus_held().values()
+    assert one == other
+
+    def claim() -> dict[str, Any]:
+        (found,) = [
+            each
+            for each in claiming.get("resourceclaims")["items"]
+            if each["metadata"]["ownerReferences"][0]["name"] == "first"
+        ]
+        return dict(found)
+
+    claiming.wait(lambda: bool(claim()["status"].get("devices")), "the claim's status")
+    (device,) = claim()["status"]["devices"]
+    (condition,) = device["conditions"]
+    assert condition["message"] == f"40 % of the time and 1024 MiB of {one[0]} on node {NODE}"
+    assert (condition["type"], condition["status"]) == ("Ready", "True")
+
+
+def test_rollout_of_the_agent_loses_no_pod_with_a_claim(claiming: Node) -> None:
+    claims.run(claiming, "before", 30, "1Gi")
+    claiming.wait_running("before")
+    (former,) = claiming.agent_pids()
+    names = claiming.roll_out_amid_pods(
+        lambda name: claims.run(claiming, name, 1, "16Mi", ["true"], "Never")
+    )
+    assert former not in claiming.agent_pids()
+    claiming.wait_ended(names)
+    assert {name: claiming.phase(name) for name in names} == dict.fromkeys(names, "Succeeded")
+    # None waited for the driver: the next one answered before the former ended.
+    waited = claiming.get("events", "--field-selector=reason=FailedPrepareDynamicResources")
+    assert [each["message"] for each in waited["items"]] == []
+    assert claiming.held() == {"before": (30, 1024 * MIB)}
+
+
+def test_switch_to_the_plugin_offers_a_gpu_once_its_claims_have_ended(claiming: Node) -> None:
+    claims.run(claiming, "claimed", 30, "1Gi")
+    claiming.wait_running("claimed")
+    claiming.offer("plugin")
+    claiming.wait(lambda: claims.devices(claiming) == [], "the end of the devices")
+    claiming.wait(lambda: claiming.allocatable(CORE) == 100, "the other GPU")
+    claiming.run("other", 60, 4)
+    claiming.wait_running("other")
+    (one,), (other,) = (claiming.gpus_held()[name] for name in ("claimed", "other"))
+    assert one != other
+    claiming.delete("claimed")
+    claiming.wait(lambda: claiming.allocatable(CORE) == 200, "both GPUs")
+    # And back.
+    claiming.offer("dra")
+    claiming.wait(lambda: len(claims.devices(claiming)) == 2, "the devices")
+    claims.run(claiming, "new", 60, "1Gi")
+    claiming.wait_running("new")
+    assert claiming.gpus_held() == {"other": [other], "new": [one]}
+    claiming.delete("other")
+    claims.run(claiming, "last", 100, "16Gi")
+    claiming.wait_running("last")
+    assert claiming.gpus_held() == {"new": [one], "last": [other]}
