@@ -70,8 +70,8 @@ class Agents:
         ):
             return False
         node = str(spec.get("nodeName") or "")
-        # Only the kubelet writes these; the pod's condition is false, too, while the API server does
-        # not hear of the node.
+        # Only the kubelet writes these; the condition of the pod is false, too, while the API server
+        # does not hear of the node.
         statuses = (pod.get("status") or {}).get("containerStatuses") or ()
         ready = bool(statuses) and all(each.get("ready") is True for each in statuses)
         with self._cluster.lock:
