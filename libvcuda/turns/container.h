@@ -52,10 +52,10 @@ bool container_is_live (const struct container *container);
 bool container_signals (const struct container *container, unsigned gpu, bool live,
                         struct signals *signals);
 
-/* Its rate now: the arbiter's grant while that is valid, its reserved share otherwise. FIXED:
-   whether its policy never gives it more.  */
+/* Its rate now: the arbiter's grant while that is valid, its reserved share otherwise.
+   RESERVED_PPM: that share. FIXED: whether its policy never gives it more.  */
 uint32_t container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now,
-                             bool *fixed);
+                             uint32_t *reserved_ppm, bool *fixed);
 
 /* Writes a field of GPU's entry of the limits page.  */
 /* What an earlier keeper has counted.  */

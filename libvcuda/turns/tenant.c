@@ -12,15 +12,19 @@
 /* How long others wait for a queue that does not end, beyond twice its estimate.  */
 #define PATIENCE_NS (1000 * MS)
 #define LONGEST_PATIENCE_NS (3000 * MS)
+/* Nor longer than the container's share pays for in five seconds, less its debt.  */
+#define SHORTEST_PATIENCE_NS (500 * MS)
+#define PATIENCE_NS_A_PPM (5000 * MS / 1000000)
 /* A launch marks BUSY before it learns that it has no turn; then its thread may be kept off a CPU.
  */
 #define WITHOUT_TURN_NS (50 * MS)
 /* The queue of one that is not believed: the shim queues less than that ahead. What begins later,
    or lasts longer, the driver slices.  */
 #define BLIND_DRAIN_NS (2 * MS)
-/* Each turn excuses so many.  */
-#define EXCUSED_LIES 2
-#define MOST_LIES 32
+/* All such waits together; each counts for LIE_NS more, and a turn excuses some of them.  */
+#define MOST_LIES_NS (100 * MS)
+#define LIE_NS (5 * MS)
+#define EXCUSED_LIES_NS (2 * MS)
 #define SHORTEST_DISTRUST_NS (5000 * MS)
 #define LONGEST_DISTRUST_NS (60000 * MS)
 #define CHECK_NS (2 * MS)
@@ -42,7 +46,10 @@ patience_of (const struct tenant *tenant)
   uint64_t left = until > tenant->blocks_ns ? until - tenant->blocks_ns : 0;
   left = left < LONGEST_PATIENCE_NS ? left : LONGEST_PATIENCE_NS;
   uint64_t patience = PATIENCE_NS + 2 * left;
-  return patience < LONGEST_PATIENCE_NS ? patience : LONGEST_PATIENCE_NS;
+  int64_t most = tenant->claim.reserved_ppm * PATIENCE_NS_A_PPM - tenant->blocks_debt_ns;
+  most = most > SHORTEST_PATIENCE_NS ? most : SHORTEST_PATIENCE_NS;
+  most = most < LONGEST_PATIENCE_NS ? most : LONGEST_PATIENCE_NS;
+  return patience < (uint64_t) most ? patience : (uint64_t) most;
 }
 
 /* WHAT it does, as told to people.  */
@@ -53,7 +60,7 @@ distrust (struct tenant *tenant, uint64_t now, const char *what)
   longer = longer > SHORTEST_DISTRUST_NS ? longer : SHORTEST_DISTRUST_NS;
   tenant->distrust_ns = longer < LONGEST_DISTRUST_NS ? longer : LONGEST_DISTRUST_NS;
   tenant->distrusted_until_ns = now + tenant->distrust_ns;
-  tenant->lies = 0;
+  tenant->lies_ns = 0;
   fprintf (stderr, "vcuda-turn-keeper: container %s %s; others go on without waiting for it\n",
            tenant->container->id, what);
   char text[160];
@@ -63,14 +70,19 @@ distrust (struct tenant *tenant, uint64_t now, const char *what)
 }
 
 /* It was idle, its threads wait for a turn, and now it says that it uses the GPU. A launch does so
-   for a moment, before it learns that it has no turn.  */
+   for a moment, before it learns that it has no turn. Others may have waited since the last
+   reading. LIVE: the marks are none of processes that have died.  */
 static void
-count_lies (struct tenant *tenant, const struct signals *before, uint64_t now)
+count_lies (struct tenant *tenant, bool live, uint64_t now)
 {
-  if ((tenant->word & VCUDA_TURN_STATE) != VCUDA_TURN_WAIT || tenant->allowed
-      || before->marks & VCUDA_TURN_BUSY || !(tenant->signals.marks & VCUDA_TURN_BUSY))
-    return;
-  if (++tenant->lies > MOST_LIES)
+  bool says = (tenant->word & VCUDA_TURN_STATE) == VCUDA_TURN_WAIT && !tenant->allowed
+              && tenant->signals.marks & VCUDA_TURN_BUSY;
+  if (tenant->lied && tenant->blocks_ns)
+    tenant->lies_ns += now - tenant->read_ns;
+  if (live && says && !tenant->lied)
+    tenant->lies_ns += LIE_NS;
+  tenant->lied = says && (live || tenant->lied);
+  if (tenant->lies_ns > MOST_LIES_NS)
     distrust (tenant, now, "says again and again that it uses the GPU without a turn");
 }
 
@@ -126,7 +138,7 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
   if (now >= tenant->distrusted_until_ns && !tenant->readable)
     distrust (tenant, now, "has cut its usage page short");
   else if (now >= tenant->distrusted_until_ns)
-    count_lies (tenant, &before, now);
+    count_lies (tenant, live, now);
   tenant->rang = tenant->signals.bell != before.bell;
   bool first = !tenant->read_ns;
   uint64_t paid = now - tenant->read_ns;
@@ -134,8 +146,8 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
   tenant->ring_debt_ns = tenant->ring_debt_ns > paid ? tenant->ring_debt_ns - paid : 0;
   if (tenant->rang)
     tenant_woke (tenant);
-  tenant->claim.rate_ppm
-      = container_rate_ppm (tenant->container, tenant->gpu, now, &tenant->claim.fixed);
+  tenant->claim.rate_ppm = container_rate_ppm (tenant->container, tenant->gpu, now,
+                                               &tenant->claim.reserved_ppm, &tenant->claim.fixed);
   if (!tenant->claim.turn_ns)
     tenant->claim.turn_ns = TURN_NS;
   if (first)
@@ -176,8 +188,10 @@ tenant_is_muted (const struct tenant *tenant)
 void
 tenant_blocks (struct tenant *tenant, uint64_t now)
 {
-  if (tenant->busy && !tenant->blocks_ns)
-    tenant->blocks_ns = now;
+  if (!tenant->busy || tenant->blocks_ns)
+    return;
+  tenant->blocks_ns = now;
+  tenant->blocks_debt_ns = tenant->claim.debt_ns;
 }
 
 uint64_t
@@ -200,7 +214,7 @@ void
 tenant_write_word (struct tenant *tenant, uint32_t state, uint64_t until_ns)
 {
   if (state == VCUDA_TURN_WAIT)
-    tenant->lies -= tenant->lies < EXCUSED_LIES ? tenant->lies : EXCUSED_LIES;
+    tenant->lies_ns -= tenant->lies_ns < EXCUSED_LIES_NS ? tenant->lies_ns : EXCUSED_LIES_NS;
   else if (state != VCUDA_TURN_NONE)
     container_put_u64 (tenant->container, tenant->gpu, FIELD (turn_until_ns), until_ns);
   tenant->word = ((tenant->word | VCUDA_TURN_STATE) + 1) | state;
@@ -222,13 +236,13 @@ tenant_open (struct tenant *tenant)
 }
 
 void
-tenant_take_over_bucket (struct tenant *tenant, uint64_t now)
+tenant_take_over_bucket (struct tenant *tenant, uint64_t alone_ns, uint64_t now)
 {
   /* Where no thread took the budget over, the bucket holds something older.  */
   if (tenant->signals.turn_taken != tenant->open_word)
     return;
   int64_t since = (int64_t) (now - tenant->signals.filled_ns);
-  queue_take_over (&tenant->claim, tenant->signals.bucket_ns, since);
+  queue_take_over (&tenant->claim, tenant->signals.bucket_ns, since, (int64_t) alone_ns);
 }
 
 void

@@ -87,18 +87,19 @@ pass_time (struct gpu *gpu, uint64_t now)
       bool holds = tenant == gpu->holder;
       claimants[i] = &tenant->claim;
       /* A queue that holds up the others is paid for, too.  */
-      tenant->claim.holds = holds ? gpu->pays : tenant->blocks_ns != 0;
-      /* Alone it pays for its work by its own bucket.  */
-      if (holds && !gpu->pays)
+      tenant->claim.holds = holds ? gpu->pays || gpu->revoked : tenant->blocks_ns != 0;
+      /* Alone it pays for its work by its own bucket, and for what others wait by both.  */
+      if (holds && !tenant->claim.holds)
         continue;
       bool waits = !holds && tenant->claim.wants;
       bool for_share = waits && !gpu->holder && !queue_is_ready (&tenant->claim);
       queue_pass_time (&tenant->claim, ns);
-      tenant->held_ns += holds ? (uint64_t) ns : 0;
+      tenant->held_ns += holds && gpu->pays ? (uint64_t) ns : 0;
       tenant->waited_ns += waits ? (uint64_t) ns : 0;
       tenant->waited_for_share_ns += for_share ? (uint64_t) ns : 0;
       gpu->new_figures |= holds || waits;
     }
+  queue_pass_debts (claimants, gpu->count, ns);
   queue_level (claimants, gpu->count);
 }
 
@@ -133,16 +134,19 @@ end_turn (struct gpu *gpu, uint64_t now)
   uint64_t worked = holder->signals.busy_ns - holder->granted_busy_ns;
   uint64_t lost = held > worked ? held - worked : 0;
   holder->lost_ns += lost;
-  learn_pass (gpu, lost, now);
   gpu->lost_ns += lost;
   if (gpu->pays)
-    together_note_turn (holder, held, worked, gpu->yields, now);
+    {
+      learn_pass (gpu, lost, now);
+      together_note_turn (holder, held, worked, gpu->yields, now);
+    }
   begin_turn (holder);
 }
 
 static void
 revoke_turn (struct gpu *gpu)
 {
+  gpu->alone_ns = gpu->open ? gpu->passed_ns - gpu->opened_ns : 0;
   gpu->revoked = true;
   gpu->open = false;
   tenant_write_word (gpu->holder, VCUDA_TURN_WAIT, 0);
@@ -169,6 +173,7 @@ open_gpu (struct gpu *gpu, struct tenant *tenant, uint64_t now)
   if (gpu->holder == tenant)
     end_turn (gpu, now);
   gpu->holder = tenant;
+  gpu->opened_ns = now;
   gpu->open = true;
   gpu->revoked = gpu->pays = false;
   tenant_open (tenant);
@@ -215,11 +220,14 @@ is_blocked (struct gpu *gpu, uint64_t now)
 {
   bool blocked = false;
   for (int i = 0; i < gpu->count; i++)
-    if (gpu->tenants[i]->busy)
-      {
-        tenant_blocks (gpu->tenants[i], now);
-        blocked = true;
-      }
+    {
+      struct tenant *tenant = gpu->tenants[i];
+      /* The processes may have died that marked it.  */
+      if (tenant->busy && !tenant->blocks_ns)
+        tenant_read (tenant, now, true);
+      tenant_blocks (tenant, now);
+      blocked |= tenant->busy;
+    }
   return blocked;
 }
 
@@ -248,7 +256,8 @@ grant (struct gpu *gpu, uint64_t now)
   int next = queue_next (claimants, gpu->count);
   if (next >= 0)
     {
-      queue_raise (claimants, gpu->count, claimants[next]);
+      queue_raise (claimants, gpu->count, claimants[next], (int64_t) (now - gpu->given_ns));
+      gpu->given_ns = now;
       give_turn (gpu, gpu->tenants[next], now);
     }
 }
@@ -329,7 +338,7 @@ turns_poll (struct gpu *gpu, bool timed)
         {
           end_turn (gpu, now);
           if (!gpu->pays)
-            tenant_take_over_bucket (gpu->holder, now);
+            tenant_take_over_bucket (gpu->holder, gpu->alone_ns, now);
           tenant_publish (gpu->holder);
           gpu->holder = NULL;
         }

@@ -26,8 +26,10 @@ struct gpu
   uint64_t together_ns, checked_ns;  /* since when; when that was last checked */
   uint64_t apart_ns, apart_until_ns; /* not again before; and how long that was */
   uint64_t until_ns;
-  uint64_t passed_ns; /* until when time is accounted for */
-  uint64_t lost_ns;   /* of all its tenants, ended ones too */
+  uint64_t given_ns;            /* when the last turn began */
+  uint64_t opened_ns, alone_ns; /* since when the holder was alone; for how long it was */
+  uint64_t passed_ns;           /* until when time is accounted for */
+  uint64_t lost_ns;             /* of all its tenants, ended ones too */
   uint64_t figures_ns;
   bool new_figures; /* since then */
 };
