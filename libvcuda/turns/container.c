@@ -12,7 +12,8 @@
 
 #define PPM_PER_PERCENT 10000u
 #define MILLION 1000000u
-/* Of locks in one reading: a container may take thousands, and every query walks them.  */
+/* Of locks in one reading, and one more for all other slots: a container may take thousands, and
+   every query walks them.  */
 #define MOST_QUERIES 16
 #define GPU_AT(gpu)                                                                                \
   (sizeof (struct vcuda_limits) - sizeof ((struct vcuda_limits *) 0)->gpu                          \
@@ -174,9 +175,11 @@ container_signals (const struct container *container, unsigned gpu, bool live,
       /* A query walks all locks of the page: only for what changes the result.  */
       if (!fresh && !(clears && !signals->will_clear))
         continue;
-      bool ask = live && queries < MOST_QUERIES;
-      queries += ask;
-      if (ask && !has_lock (container, i, 1))
+      bool last = live && queries++ == MOST_QUERIES;
+      if (last && !has_lock (container, i, VCUDA_MAX_PROCESSES - i))
+        break;
+      live &= !last;
+      if (live && !has_lock (container, i, 1))
         continue;
       signals->marks |= (uint32_t) marks;
       signals->will_clear |= clears;
@@ -185,15 +188,16 @@ container_signals (const struct container *container, unsigned gpu, bool live,
 }
 
 uint32_t
-container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now, bool *fixed,
-                    bool *low)
+container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now,
+                    uint32_t *reserved_ppm, bool *fixed, bool *low)
 {
   const struct vcuda_limits_gpu *share = &container->limits_at->gpu[gpu];
   uint64_t until = __atomic_load_n (&container->limits_at->rate_until_ns, __ATOMIC_RELAXED);
   *fixed = __atomic_load_n (&share->policy, __ATOMIC_RELAXED) == VCUDA_POLICY_FIXED;
   *low = __atomic_load_n (&share->latency, __ATOMIC_RELAXED) == VCUDA_LATENCY_LOW;
+  *reserved_ppm = PPM_PER_PERCENT * __atomic_load_n (&share->core_percent, __ATOMIC_RELAXED);
   uint32_t rate = until && until - now > VCUDA_LONGEST_LEASE_NS
-                      ? PPM_PER_PERCENT * __atomic_load_n (&share->core_percent, __ATOMIC_RELAXED)
+                      ? *reserved_ppm
                       : __atomic_load_n (&share->rate_ppm, __ATOMIC_RELAXED);
   return rate < MILLION ? rate : MILLION;
 }

@@ -52,10 +52,11 @@ bool container_is_live (const struct container *container);
 bool container_signals (const struct container *container, unsigned gpu, bool live,
                         struct signals *signals);
 
-/* Its rate now: the arbiter's grant while that is valid, its reserved share otherwise. FIXED:
-   whether its policy never gives it more. LOW: whether it has low latency.  */
+/* Its rate now: the arbiter's grant while that is valid, its reserved share otherwise.
+   RESERVED_PPM: that share. FIXED: whether its policy never gives it more. LOW: whether it has low
+   latency.  */
 uint32_t container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now,
-                             bool *fixed, bool *low);
+                             uint32_t *reserved_ppm, bool *fixed, bool *low);
 
 /* Whether an earlier keeper gave it a word.  */
 bool container_was_kept (const struct container *container, unsigned gpu);

@@ -221,7 +221,7 @@ cut_in_judge (struct gpu *gpu, uint64_t now)
       tenant->cut = false;
       if (tenant->bucket_pays)
         {
-          tenant_take_over_bucket (tenant, now);
+          tenant_take_over_bucket (tenant, now - gpu->opened_ns, now);
           /* Its event pairs contain the slices of the others.  */
           tenant->claim.budget_ns += tenant->others_paid_ns;
         }

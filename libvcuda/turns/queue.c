@@ -31,6 +31,62 @@ void
 queue_start (struct claimant *claimant)
 {
   claimant->budget_ns = LONGEST_TURN_NS - earned (claimant->rate_ppm, LONGEST_TURN_NS);
+  claimant->debt_ns = 0;
+}
+
+static int64_t
+reserved_of (const struct claimant *claimant)
+{
+  return claimant->rate_ppm < claimant->reserved_ppm ? claimant->rate_ppm : claimant->reserved_ppm;
+}
+
+static bool
+is_active (const struct claimant *claimant)
+{
+  return claimant->wants || claimant->holds;
+}
+
+/* A resting one has no part of what is granted beyond the reserved shares.  */
+static int64_t
+part_of (const struct claimant *claimant, int64_t left, int64_t more)
+{
+  int64_t part = reserved_of (claimant), granted = claimant->rate_ppm - part;
+  if (granted && is_active (claimant))
+    part += more <= left ? granted : granted * left / more;
+  return part;
+}
+
+void
+queue_pass_debts (struct claimant *const *claimants, int count, int64_t ns)
+{
+  int64_t reserved = 0, more = 0, credit = INT64_MAX;
+  bool waits = false;
+  for (int i = 0; i < count; i++)
+    if (is_active (claimants[i]))
+      {
+        reserved += reserved_of (claimants[i]);
+        more += claimants[i]->rate_ppm - reserved_of (claimants[i]);
+        waits |= !claimants[i]->holds;
+      }
+  int64_t left = reserved < MILLION ? MILLION - reserved : 0;
+  for (int i = 0; i < count; i++)
+    {
+      struct claimant *claimant = claimants[i];
+      int64_t part = part_of (claimant, left, more);
+      int64_t debt = claimant->debt_ns - earned ((uint32_t) part, ns);
+      debt += claimant->holds && waits ? ns : 0;
+      if (!is_active (claimant))
+        debt = debt > 0 ? debt : 0;
+      else if (part)
+        {
+          int64_t span = debt < 0 ? (int64_t) ((__int128) -debt * MILLION / part) : 0;
+          credit = span < credit ? span : credit;
+        }
+      claimant->debt_ns = debt < DEEPEST_DEBT_NS ? debt : DEEPEST_DEBT_NS;
+    }
+  for (int i = 0; i < count && credit != INT64_MAX; i++)
+    if (is_active (claimants[i]))
+      claimants[i]->debt_ns += earned ((uint32_t) part_of (claimants[i], left, more), credit);
 }
 
 void
@@ -47,16 +103,24 @@ queue_level (struct claimant *const *claimants, int count)
   if (least == INT64_MAX || least <= MOST_SPAN_NS)
     return;
   for (int i = 0; i < count; i++)
-    claimants[i]->budget_ns -= earned (claimants[i]->rate_ppm, least - MOST_SPAN_NS);
+    {
+      struct claimant *claimant = claimants[i];
+      int64_t budget = claimant->budget_ns - earned (claimant->rate_ppm, least - MOST_SPAN_NS);
+      int64_t owed = -claimant->debt_ns;
+      owed = owed < claimant->budget_ns ? owed : claimant->budget_ns;
+      claimant->budget_ns = budget > owed ? budget : owed;
+    }
 }
 
 void
-queue_raise (struct claimant *const *claimants, int count, const struct claimant *claimant)
+queue_raise (struct claimant *const *claimants, int count, const struct claimant *claimant,
+             int64_t since_ns)
 {
+  since_ns = since_ns < TURN_NS ? since_ns : TURN_NS;
   if (claimant->turn_ns <= TURN_NS || queue_turn_ns (claimant) >= claimant->turn_ns)
     return;
   for (int i = 0; i < count; i++)
-    claimants[i]->budget_ns += earned (claimants[i]->rate_ppm, TURN_NS / 100);
+    claimants[i]->budget_ns += earned (claimants[i]->rate_ppm, since_ns / 100);
 }
 
 void
@@ -72,13 +136,15 @@ queue_pass_time (struct claimant *claimant, int64_t ns)
 }
 
 void
-queue_take_over (struct claimant *claimant, int64_t bucket_ns, int64_t since_ns)
+queue_take_over (struct claimant *claimant, int64_t bucket_ns, int64_t since_ns, int64_t alone_ns)
 {
+  int64_t most = claimant->budget_ns + earned (claimant->rate_ppm, alone_ns);
+  most = most < BUCKET_NS ? most : BUCKET_NS;
   since_ns = since_ns < 0 || since_ns > DEEPEST_DEBT_NS ? DEEPEST_DEBT_NS : since_ns;
   bucket_ns = bucket_ns > -DEEPEST_DEBT_NS ? bucket_ns : -DEEPEST_DEBT_NS;
   bucket_ns = bucket_ns < BUCKET_NS ? bucket_ns : BUCKET_NS;
   int64_t budget = bucket_ns + earned (claimant->rate_ppm, since_ns);
-  claimant->budget_ns = budget < BUCKET_NS ? budget : BUCKET_NS;
+  claimant->budget_ns = budget < most ? budget : most;
 }
 
 bool
@@ -90,15 +156,19 @@ queue_is_ready (const struct claimant *claimant)
 bool
 queue_may_be_alone (const struct claimant *claimant)
 {
-  return claimant->wants && (!claimant->fixed || claimant->budget_ns >= 0);
+  return claimant->wants && claimant->budget_ns >= (claimant->fixed ? 0 : -MOST_AHEAD_NS);
 }
 
 int
 queue_next (struct claimant *const *claimants, int count)
 {
   int next = -1;
+  int64_t least = INT64_MAX;
   for (int i = 0; i < count; i++)
-    if (queue_is_ready (claimants[i])
+    if (queue_is_ready (claimants[i]) && claimants[i]->debt_ns < least)
+      least = claimants[i]->debt_ns;
+  for (int i = 0; i < count; i++)
+    if (queue_is_ready (claimants[i]) && claimants[i]->debt_ns - least <= MOST_AHEAD_NS
         && (next < 0 || claimants[i]->since_ns > claimants[next]->since_ns))
       next = i;
   return next;

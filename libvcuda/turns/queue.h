@@ -4,7 +4,8 @@
    A budget is GPU time in nanoseconds. It grows by the container's rate; a turn is paid from it,
    from grant to release, whatever the container did with it. A container that waits saves without a
    bound, so it gets back what a long kernel of a neighbour took; one that rests saves up a little.
-   Of those that have enough for a turn, the one that had its last turn longest ago is next.
+   Of those that have enough for a turn, the one that had its last turn longest ago is next. One
+   with a debt of MOST_AHEAD_NS more than another's comes after that.
 
    What holders pay is what all earn, where the rates add up to the whole. So the sum of the budgets
    stays, but for time in which no claimant holds the GPU: it is earned and not paid. queue_level
@@ -36,14 +37,18 @@
 /* What a bucket saves (shim/compute/throttle.c), and the deepest debt that is taken over.  */
 #define BUCKET_NS (10 * MS)
 #define DEEPEST_DEBT_NS (2000 * MS)
+/* One with that much more debt than another has its turn after that.  */
+#define MOST_AHEAD_NS (2 * LONGEST_TURN_NS)
 /* Saved while resting: a request after a pause does not wait for its budget.  */
 #define MOST_SAVED_NS (30 * MS)
 
 struct claimant
 {
-  uint32_t rate_ppm; /* its part of the GPU's time */
-  bool fixed;        /* and never more of it, also where no other wants the GPU */
+  uint32_t rate_ppm;     /* its part of the GPU's time */
+  uint32_t reserved_ppm; /* what of the rate no other container takes */
+  bool fixed;            /* and never more of it, also where no other wants the GPU */
   int64_t budget_ns;
+  int64_t debt_ns;  /* how long it held while others waited, less its part of the whole */
   int64_t turn_ns;  /* how long its turns are */
   int64_t since_ns; /* since its last turn */
   bool wants;       /* waits for a turn */
@@ -59,16 +64,26 @@ void queue_start (struct claimant *claimant);
 /* NS pass.  */
 void queue_pass_time (struct claimant *claimant, int64_t ns);
 
-/* The container was alone, and its own bucket paid: it had BUCKET_NS, as it says itself, SINCE_NS
-   ago. The queue takes that over, but for more than the bucket saves.  */
-void queue_take_over (struct claimant *claimant, int64_t bucket_ns, int64_t since_ns);
+/* NS pass, for the debts. The arbiter grants to one what another seems to leave, so rates may add
+   up to more than the whole. Here they are cut to that where more than one wants or holds, but not
+   below what is reserved. What all are owed, none is owed.  */
+void queue_pass_debts (struct claimant *const *claimants, int count, int64_t ns);
 
-/* Takes from the budgets, by rate, what every claimant that wants has beyond MOST_SPAN_NS.  */
+/* The container was alone for ALONE_NS, and its own bucket paid: it had BUCKET_NS, as it says
+   itself, SINCE_NS ago. The queue takes that over, but for more than the bucket saves, and for more
+   than a container that did not work meanwhile would have.  */
+void queue_take_over (struct claimant *claimant, int64_t bucket_ns, int64_t since_ns,
+                      int64_t alone_ns);
+
+/* Takes from the budgets, by rate, what every claimant that wants has beyond MOST_SPAN_NS,
+   but not what is owed to one.  */
 void queue_level (struct claimant *const *claimants, int count);
 
-/* CLAIMANT begins a turn that its budget makes shorter than a pass of the GPU is worth. Adds to all
-   what they earn in a hundredth of TURN_NS, so that little by little turns get longer.  */
-void queue_raise (struct claimant *const *claimants, int count, const struct claimant *claimant);
+/* CLAIMANT begins a turn, SINCE_NS after the last one began, that its budget makes shorter than a
+   pass of the GPU is worth. Adds to all what they earn in a hundredth of that time, and of TURN_NS
+   at most, so that little by little turns get longer.  */
+void queue_raise (struct claimant *const *claimants, int count, const struct claimant *claimant,
+                  int64_t since_ns);
 
 /* Whether it may begin a turn.  */
 bool queue_is_ready (const struct claimant *claimant);

@@ -12,15 +12,19 @@
 /* How long others wait for a queue that does not end, beyond twice its estimate.  */
 #define PATIENCE_NS (1000 * MS)
 #define LONGEST_PATIENCE_NS (3000 * MS)
+/* Nor longer than the container's share pays for in five seconds, less its debt.  */
+#define SHORTEST_PATIENCE_NS (500 * MS)
+#define PATIENCE_NS_A_PPM (5000 * MS / 1000000)
 /* A launch marks BUSY before it learns that it has no turn; then its thread may be kept off a CPU.
  */
 #define WITHOUT_TURN_NS (50 * MS)
 /* The queue of one that is not believed: the shim queues less than that ahead. What begins later,
    or lasts longer, the driver slices.  */
 #define BLIND_DRAIN_NS (5 * MS)
-/* Each turn excuses so many.  */
-#define EXCUSED_LIES 2
-#define MOST_LIES 32
+/* All such waits together; each counts for LIE_NS more, and a turn excuses some of them.  */
+#define MOST_LIES_NS (100 * MS)
+#define LIE_NS (5 * MS)
+#define EXCUSED_LIES_NS (10 * MS)
 #define SHORTEST_DISTRUST_NS (5000 * MS)
 #define LONGEST_DISTRUST_NS (60000 * MS)
 #define CHECK_NS (2 * MS)
@@ -42,7 +46,10 @@ patience_of (const struct tenant *tenant)
   uint64_t left = until > tenant->blocks_ns ? until - tenant->blocks_ns : 0;
   left = left < LONGEST_PATIENCE_NS ? left : LONGEST_PATIENCE_NS;
   uint64_t patience = PATIENCE_NS + 2 * left;
-  return patience < LONGEST_PATIENCE_NS ? patience : LONGEST_PATIENCE_NS;
+  int64_t most = tenant->claim.reserved_ppm * PATIENCE_NS_A_PPM - tenant->blocks_debt_ns;
+  most = most > SHORTEST_PATIENCE_NS ? most : SHORTEST_PATIENCE_NS;
+  most = most < LONGEST_PATIENCE_NS ? most : LONGEST_PATIENCE_NS;
+  return patience < (uint64_t) most ? patience : (uint64_t) most;
 }
 
 /* WHAT it does, as told to people.  */
@@ -53,7 +60,7 @@ distrust (struct tenant *tenant, uint64_t now, const char *what)
   longer = longer > SHORTEST_DISTRUST_NS ? longer : SHORTEST_DISTRUST_NS;
   tenant->distrust_ns = longer < LONGEST_DISTRUST_NS ? longer : LONGEST_DISTRUST_NS;
   tenant->distrusted_until_ns = now + tenant->distrust_ns;
-  tenant->lies = 0;
+  tenant->lies_ns = 0;
   fprintf (stderr, "vcuda-turn-keeper: container %s %s; others go on without waiting for it\n",
            tenant->container->id, what);
   char text[160];
@@ -83,27 +90,30 @@ bound_queries (struct tenant *tenant, uint64_t began)
 
 /* What it says while it has no turn, and was idle: that it uses the GPU, as a launch does for a
    moment before it learns that there is no turn; or that it wants one and yet did not begin to use
-   the idle GPU, as every launch does.  */
+   the idle GPU, as every launch does. Others may have waited since the last reading.  */
 static void
 count_lies (struct tenant *tenant, const struct signals *before, uint64_t now)
 {
   struct signals again = tenant->signals;
+  bool idle = (tenant->word & VCUDA_TURN_STATE) == VCUDA_TURN_WAIT && !tenant->allowed;
   uint32_t risen = again.marks & ~before->marks & (VCUDA_TURN_BUSY | VCUDA_TURN_WANTS);
-  if ((tenant->word & VCUDA_TURN_STATE) != VCUDA_TURN_WAIT || tenant->allowed || !risen)
-    return;
+  if (tenant->lied && tenant->blocks_ns)
+    tenant->lies_ns += now - tenant->read_ns;
   /* Of a process that has ended the marks remain; and a launch may have come between the readings
      of counter and marks.  */
-  if (now >= tenant->live_due_ns)
+  if (idle && risen && now >= tenant->live_due_ns)
     {
       container_signals (tenant->container, tenant->gpu, true, &again);
       bound_queries (tenant, now);
     }
-  risen &= again.marks;
-  tenant->lies += (risen & VCUDA_TURN_BUSY) != 0;
+  risen &= idle ? again.marks : 0;
+  if (risen & VCUDA_TURN_BUSY)
+    tenant->lies_ns += LIE_NS;
   if (risen & VCUDA_TURN_WANTS && !(before->marks & VCUDA_TURN_BUSY)
       && again.work_begun == before->work_begun)
-    tenant->lies += MOST_LIES / 2;
-  if (tenant->lies > MOST_LIES)
+    tenant->lies_ns += MOST_LIES_NS / 2;
+  tenant->lied = idle && again.marks & VCUDA_TURN_BUSY && (tenant->lied || risen & VCUDA_TURN_BUSY);
+  if (tenant->lies_ns > MOST_LIES_NS)
     distrust_marks (tenant, now, "gives false signals of its GPU queue again and again");
 }
 
@@ -160,8 +170,9 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
   tenant->ring_debt_ns = tenant->ring_debt_ns > paid ? tenant->ring_debt_ns - paid : 0;
   if (tenant->rang)
     tenant_woke (tenant);
-  tenant->claim.rate_ppm = container_rate_ppm (tenant->container, tenant->gpu, now,
-                                               &tenant->claim.fixed, &tenant->low);
+  tenant->claim.rate_ppm
+      = container_rate_ppm (tenant->container, tenant->gpu, now, &tenant->claim.reserved_ppm,
+                            &tenant->claim.fixed, &tenant->low);
   if (!tenant->claim.turn_ns)
     tenant->claim.turn_ns = TURN_NS;
   if (first)
@@ -205,8 +216,10 @@ tenant_is_muted (const struct tenant *tenant)
 void
 tenant_blocks (struct tenant *tenant, uint64_t now)
 {
-  if (tenant->busy && !tenant->blocks_ns)
-    tenant->blocks_ns = now;
+  if (!tenant->busy || tenant->blocks_ns)
+    return;
+  tenant->blocks_ns = now;
+  tenant->blocks_debt_ns = tenant->claim.debt_ns;
 }
 
 uint64_t
@@ -229,7 +242,7 @@ void
 tenant_write_word (struct tenant *tenant, uint32_t state, uint64_t until_ns)
 {
   if (state == VCUDA_TURN_WAIT)
-    tenant->lies -= tenant->lies < EXCUSED_LIES ? tenant->lies : EXCUSED_LIES;
+    tenant->lies_ns -= tenant->lies_ns < EXCUSED_LIES_NS ? tenant->lies_ns : EXCUSED_LIES_NS;
   else if (state != VCUDA_TURN_NONE)
     container_put_u64 (tenant->container, tenant->gpu, FIELD (turn_until_ns), until_ns);
   tenant->word = ((tenant->word | VCUDA_TURN_STATE) + 1) | state;
@@ -251,13 +264,13 @@ tenant_open (struct tenant *tenant)
 }
 
 void
-tenant_take_over_bucket (struct tenant *tenant, uint64_t now)
+tenant_take_over_bucket (struct tenant *tenant, uint64_t alone_ns, uint64_t now)
 {
   /* Where no thread took the budget over, the bucket holds something older.  */
   if (tenant->signals.turn_taken != tenant->open_word)
     return;
   int64_t since = (int64_t) (now - tenant->signals.filled_ns);
-  queue_take_over (&tenant->claim, tenant->signals.bucket_ns, since);
+  queue_take_over (&tenant->claim, tenant->signals.bucket_ns, since, (int64_t) alone_ns);
 }
 
 void

@@ -31,9 +31,11 @@ struct tenant
   uint64_t active_ns;     /* when it last wanted or used the GPU */
   uint64_t idle_ns;       /* when it was found idle, in its turn; 0: it was not */
   uint64_t blocks_ns;     /* since when others wait for its queue; 0: none does */
+  int64_t blocks_debt_ns; /* claim.debt_ns then */
   uint64_t distrusted_until_ns, distrust_ns;
-  bool forged;   /* until then its marks say nothing */
-  unsigned lies; /* how often it said lately that it uses the GPU without a turn */
+  bool forged;      /* until then its marks say nothing */
+  bool lied;        /* it says that it uses the GPU without a turn */
+  uint64_t lies_ns; /* how long it made others wait lately by that */
   uint64_t ring_debt_ns, read_ns;
   uint64_t live_due_ns; /* when its locks may be queried again */
   /* Totals. It waits for its share while no container has the GPU and its own budget is used up,
@@ -86,8 +88,8 @@ void tenant_write_word (struct tenant *tenant, uint32_t state, uint64_t until_ns
 /* Lets it use the GPU by its own bucket, which takes over its budget.  */
 void tenant_open (struct tenant *tenant);
 
-/* After that: the budget takes the bucket over.  */
-void tenant_take_over_bucket (struct tenant *tenant, uint64_t now);
+/* After that, when it had the GPU alone for ALONE_NS: the budget takes the bucket over.  */
+void tenant_take_over_bucket (struct tenant *tenant, uint64_t alone_ns, uint64_t now);
 
 /* It takes part in turns no more, for now: its bucket pays, and nothing of its past counts later.
  */

@@ -148,7 +148,7 @@ end (struct gpu *gpu, uint64_t now, bool failed)
         tenant->joined = false;
         tenant->yielded = failed ? 0 : tenant->yielded;
         tenant_write_word (tenant, VCUDA_TURN_WAIT, 0);
-        tenant_take_over_bucket (tenant, now);
+        tenant_take_over_bucket (tenant, 0, now);
         tenant_blocks (tenant, now);
       }
   if (!failed)

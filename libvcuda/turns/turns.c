@@ -91,11 +91,12 @@ pass_time (struct gpu *gpu, uint64_t now)
       claimants[i] = &tenant->claim;
       /* A queue that holds up the others is paid for, too.  */
       int64_t part = cut_in_part_ns (gpu, tenant, ns);
-      tenant->claim.holds = part && (holds ? gpu->pays : tenant->blocks_ns != 0);
-      /* Alone it pays for its work by its own bucket.  */
+      bool pays = holds && (gpu->pays || gpu->revoked);
+      tenant->claim.holds = part && (holds ? pays : tenant->blocks_ns != 0);
+      /* Alone it pays for its work by its own bucket, and for what others wait by both.  */
       if (tenant->bucket_pays)
         tenant->others_paid_ns += ns - part;
-      if ((holds && !gpu->pays) || tenant->bucket_pays)
+      if ((holds && !pays) || tenant->bucket_pays)
         continue;
       bool waits = !holds && tenant->claim.wants;
       bool for_share = waits && !gpu->holder && !queue_is_ready (&tenant->claim);
@@ -105,11 +106,12 @@ pass_time (struct gpu *gpu, uint64_t now)
       cut_in_pass_time (tenant, ns, tenant->claim.holds ? part : 0, waits);
       if (holds && part < ns)
         gpu->divided_ns += part;
-      tenant->held_ns += holds || tenant->cut ? (uint64_t) part : 0;
+      tenant->held_ns += (holds && gpu->pays) || tenant->cut ? (uint64_t) part : 0;
       tenant->waited_ns += waits ? (uint64_t) ns : 0;
       tenant->waited_for_share_ns += for_share ? (uint64_t) ns : 0;
       gpu->new_figures |= holds || waits;
     }
+  queue_pass_debts (claimants, gpu->count, ns);
   queue_level (claimants, gpu->count);
 }
 
@@ -144,16 +146,19 @@ end_turn (struct gpu *gpu, uint64_t now)
   uint64_t worked = holder->signals.busy_ns - holder->granted_busy_ns;
   uint64_t lost = held > worked ? held - worked : 0;
   holder->lost_ns += lost;
-  learn_pass (gpu, lost, now);
   gpu->lost_ns += lost;
   if (gpu->pays)
-    together_note_turn (holder, held, worked, gpu->yields, now);
+    {
+      learn_pass (gpu, lost, now);
+      together_note_turn (holder, held, worked, gpu->yields, now);
+    }
   begin_turn (holder);
 }
 
 static void
 revoke_turn (struct gpu *gpu)
 {
+  gpu->alone_ns = gpu->open ? gpu->passed_ns - gpu->opened_ns : 0;
   gpu->revoked = true;
   gpu->open = false;
   tenant_write_word (gpu->holder, VCUDA_TURN_WAIT, 0);
@@ -180,6 +185,7 @@ open_gpu (struct gpu *gpu, struct tenant *tenant, uint64_t now)
   if (gpu->holder == tenant)
     end_turn (gpu, now);
   gpu->holder = tenant;
+  gpu->opened_ns = now;
   gpu->open = true;
   gpu->revoked = gpu->pays = false;
   tenant_open (tenant);
@@ -240,11 +246,14 @@ is_blocked (struct gpu *gpu, uint64_t now)
 {
   bool blocked = false;
   for (int i = 0; i < gpu->count; i++)
-    if (gpu->tenants[i]->busy)
-      {
-        tenant_blocks (gpu->tenants[i], now);
-        blocked = true;
-      }
+    {
+      struct tenant *tenant = gpu->tenants[i];
+      /* The processes may have died that marked it.  */
+      if (tenant->busy && !tenant->blocks_ns)
+        tenant_read (tenant, now, true);
+      tenant_blocks (tenant, now);
+      blocked |= tenant->busy;
+    }
   return blocked;
 }
 
@@ -276,7 +285,8 @@ grant (struct gpu *gpu, uint64_t now)
     cut_in (gpu, urgent, now);
   else if (next >= 0)
     {
-      queue_raise (claimants, gpu->count, claimants[next]);
+      queue_raise (claimants, gpu->count, claimants[next], (int64_t) (now - gpu->given_ns));
+      gpu->given_ns = now;
       give_turn (gpu, gpu->tenants[next], queue_turn_ns (claimants[next]), now);
     }
 }
@@ -363,7 +373,7 @@ turns_poll (struct gpu *gpu, bool timed)
         {
           end_turn (gpu, now);
           if (!gpu->pays)
-            tenant_take_over_bucket (gpu->holder, now);
+            tenant_take_over_bucket (gpu->holder, gpu->alone_ns, now);
           tenant_publish (gpu->holder);
           gpu->holder = NULL;
         }

@@ -32,8 +32,10 @@ struct gpu
   unsigned cuts_useless;             /* how often in a row it was not */
   uint64_t cuts_useless_until_ns, cuts_pause_ns;
   uint64_t until_ns;
-  uint64_t passed_ns; /* until when time is accounted for */
-  uint64_t lost_ns;   /* of all its tenants, ended ones too */
+  uint64_t given_ns;            /* when the last turn began */
+  uint64_t opened_ns, alone_ns; /* since when the holder was alone; for how long it was */
+  uint64_t passed_ns;           /* until when time is accounted for */
+  uint64_t lost_ns;             /* of all its tenants, ended ones too */
   uint64_t figures_ns;
   bool new_figures; /* since then */
 };

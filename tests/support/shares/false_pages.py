@@ -90,3 +90,87 @@ while True:
     mark(5, 0); busy_until((1 << 64) - 1); ring()
     time.sleep(0.01)
 """
+# What the limits page tells the container, and what a keeper takes over from its bucket.
+TURNS = """
+WAIT, HELD, OPEN = 2, 3, 1
+limits = os.open(given["limits"][0], os.O_RDONLY)
+SWITCH, BEGUN = GPU + at["usage_gpu.switch_ns"], GPU + at["usage_gpu.work_begun"]
+def limit(field, kind):
+    size = struct.calcsize(kind)
+    return struct.unpack(kind, os.pread(limits, size, at["limits.gpu"] + at[field]))[0]
+def word():
+    return limit("limits_gpu.turn", "I")
+def state():
+    return word() & 3
+def now():
+    return time.monotonic_ns()
+def wait(wanted, seconds=3600, step=0.001):
+    until = now() + int(seconds * 1e9)
+    while (state() == WAIT) == wanted and now() < until:
+        time.sleep(step)
+def full_bucket(word):
+    put(GPU + at["usage_gpu.turn_taken"], word, 4)
+    put(GPU + at["usage_gpu.balance_ns"], 10**7, 8)
+    put(GPU + at["usage_gpu.refilled_ns"], now(), 8)
+claim(5)
+time.sleep(0.5)
+"""
+# Lies that end before the keeper doubts the first one.
+SHORT_LIES = """
+while True:
+    wait(False)
+    mark(5, 3); busy_until(now() + 10**9)
+    time.sleep(0.045)
+    mark(5, 0); ring()
+    time.sleep(0.0005)
+"""
+# Its queue seems to end, after a while that its estimate explains.
+LATE = """
+while True:
+    while state() == WAIT:
+        mark(5, 4); ring(); time.sleep(0.002)
+    began = now()
+    while now() - began < %d * 10**6:
+        mark(5, 3); busy_until(began + 10**9); time.sleep(0.002)
+    mark(5, 4); ring()
+"""
+# Late whenever it was alone, and its bucket shows nothing of that.
+LATE_ALONE = """
+while True:
+    mark(5, 4); ring(); time.sleep(0.001)
+    given_word = word()
+    if given_word & 3 != OPEN:
+        continue
+    mark(5, 3); busy_until(now() + 10**9); ring()
+    while word() == given_word:
+        time.sleep(0.001)
+    began = now()
+    while now() - began < 400 * 10**6:
+        full_bucket(given_word); busy_until(began + 10**9); time.sleep(0.002)
+    full_bucket(given_word); mark(5, 0); ring()
+    time.sleep(0.01)
+"""
+# Turns that end as they begin, and now and then a whole one; a switch seems to cost much.
+SHORT_TURNS = """
+begun = 0
+while True:
+    put(SWITCH, 4 * 10**6, 4)
+    for number in range(100):
+        mark(5, 4); ring(); wait(True, 0.001, 0.00002)
+        mark(5, 0); ring(); wait(False, 0.001, 0.00002)
+    mark(5, 4); ring(); wait(True, step=0.0001)
+    while state() == HELD and now() <= limit("limits_gpu.turn_until_ns", "Q"):
+        begun += 20
+        put(BEGUN, begun, 4); mark(5, 3); busy_until(now() + 10**7)
+        time.sleep(0.001)
+    mark(5, 4); ring()
+"""
+# One of its processes has died in a turn, and its slot was not taken again.
+DEAD_PROCESSES = """
+put(at["usage.slots_used"], 40, 4)
+while True:
+    if state() == HELD:
+        for slot in range(20, 20 + %d):
+            mark(slot, 3)
+    time.sleep(0.001)
+"""
