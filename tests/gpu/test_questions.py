@@ -104,6 +104,13 @@ def test_figures_of_the_software_gpu_are_never_written_as_hardwares(tmp_path: Pa
     assert done.stderr.count("\n") == 1
 
 
+def test_a_busy_gpu_or_machine_is_noted_first() -> None:
+    assert report.warnings(0, 1.0, 2) == []
+    gpu, machine = report.warnings(3, 9.5, 2)
+    assert gpu.startswith("3 other processes use this GPU")
+    assert machine.startswith("load 9.5 on 2 processors")
+
+
 def test_missing_driver_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").touch()  # what the loader finds first, whatever this machine has
     out = tmp_path / "gpu.json"
