@@ -15,11 +15,11 @@ import pytest
 
 from shim.conftest import DriverRoot
 from shim.policy_node import TURN_KEEPER, PolicyNode
-from support.shares.false_pages import PAGE
 from shim.test_turns_real_time import MOST_SECONDS, ending, turns_pass, wait_until
 from support.guest import PYTHON, TOP
 from support.lease_holder import holding
 from support.shares import loads
+from support.shares.false_pages import PAGE
 from support.shares.judge import MODELS, Tenant, judge
 from support.shares.keeper_cost import processor_seconds
 from support.shares.loads import Load

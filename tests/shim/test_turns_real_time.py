@@ -16,8 +16,8 @@ import pytest
 
 from shim.conftest import DriverRoot
 from shim.policy_node import PolicyNode, limits_of
-from support.shares.false_pages import PAGE, RINGING
 from support.guest import PYTHON, TOP, WORKLOAD, Guest
+from support.shares.false_pages import PAGE, RINGING
 from support.shares.judge import KEEPER, SOFTGPU
 
 MOST_SECONDS = 30
