@@ -103,8 +103,7 @@ def ask(folder: str, options: argparse.Namespace) -> int:
         print("make gpu: --report: a software GPU is no hardware; leave it out", file=sys.stderr)
         return 2
     notes = sys.stderr if options.json else sys.stdout
-    if machine.others:
-        text = f"{machine.others} other processes use this GPU: figures of time are theirs too"
+    for text in report.warnings(machine.others, os.getloadavg()[0], os.cpu_count() or 1):
         print(f"[gpu] {text}", file=notes)
     figures: list[result.Figure] = []
     unmeasured: dict[str, str] = {}

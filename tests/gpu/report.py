@@ -159,6 +159,19 @@ GPU answer as this card. {model}
 NOTHING = "**Nothing here has been measured yet.**"
 
 
+def warnings(others: int, load: float, processors: int) -> list[str]:
+    """Before anything is measured. others: processes on the GPU; load: of the last minute."""
+    found = []
+    if others:
+        found.append(f"{others} other processes use this GPU: figures of time are theirs too")
+    if load > processors / 2:
+        found.append(
+            f"load {load:.1f} on {processors} processors: loads that come late lose parts of their"
+            " shares; run it on an idle machine"
+        )
+    return found
+
+
 def answers(figures: Sequence[Figure], unmeasured: Mapping[str, str]) -> str:
     """What is printed: the figures, the questions without one, and the card's model."""
     lines = [table(figures)]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpu import neighbours
-from gpu.neighbours import Got
+from gpu import compute, neighbours
+from gpu.machine import answer, compiled
+from gpu.neighbours import LOADS, PAIRS, Got
+from shim.policy_node import PolicyNode
+from support.softgpu_host import SoftGpu
 
 
 def test_window_leaves_out_the_beginning_and_ends_with_the_first_load() -> None:
@@ -48,3 +53,43 @@ def test_shares_are_turns_and_what_neither_used_is_lost(
     found = neighbours.judged(asked, got)
     assert list(found) == ["off", "lost", "outside turns"]
     assert list(found.values()) == [pytest.approx(value) for value in expected]
+
+
+@pytest.fixture(scope="module")
+def tenant(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return compiled(compute.TENANT, str(tmp_path_factory.mktemp("tenant")))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[PolicyNode]:
+    gpu = SoftGpu(tmp_path, "--memory", "2GiB", "--bus-rate", "10GiB/s")
+    made = PolicyNode(str(tmp_path / "node"), str(gpu.root))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=" and ".join)
+def test_what_the_loads_note_of_their_progress_is_their_share(
+    node: PolicyNode, tenant: str, pair: tuple[str, str]
+) -> None:
+    """In virtual time. A step takes the software GPU a nanosecond."""
+    shapes, cores = [LOADS[load] for load in pair], (30, 70)
+    seconds = 3 * max(1.0, *(shape.kernel_ns / neighbours.LONG_NS for shape in shapes))
+    guests = [node.container(core=str(core)) for core in cores]
+    clock = node.clock(len(guests))
+    started = [
+        guest.start(
+            *clock.command(
+                tenant, shape.how, f"{shape.kernel_ns:.0f}", str(seconds), str(shape.blocks), "-"
+            )
+        )
+        for guest, shape in zip(guests, shapes)
+    ]
+    reports = [answer(process) for process in started]
+    window = neighbours.window_of(reports)
+    for said, shape, core in zip(reports, shapes, cores):
+        got = neighbours.got_of(said, [(0.0, 0.0)], window, shape.kernel_ns / 1e9)
+        if shape.how == "gap":  # of which the kernel is 50 us, and a wait 70
+            assert 0.6 * core / 100 < got.work < core / 100
+        else:
+            assert got.work == pytest.approx(core / 100, abs=0.03)

@@ -79,7 +79,8 @@ def test_exact_figures_of_the_software_gpu_are_measured_exactly(kept: Any) -> No
         "memory.nvml off by": 0,
         "memory.context": 0,
         "memory.stack above the charge": 0,
-        "events.beside a neighbour": pytest.approx(1, abs=0.01),
+        # A thread that loses the processor between two records makes an interval longer.
+        "events.beside a neighbour": pytest.approx(1, abs=0.2),
         "judge.answers that differ": 0,
     }
     assert {name: values[name] for name in exact} == exact
@@ -102,6 +103,13 @@ def test_figures_of_the_software_gpu_are_never_written_as_hardwares(tmp_path: Pa
     done = ask(SoftGpu(tmp_path).environment(), "--report", str(page))
     assert (done.returncode, page.exists()) == (2, False)
     assert done.stderr.count("\n") == 1
+
+
+def test_a_busy_gpu_or_machine_is_noted_first() -> None:
+    assert report.warnings(0, 1.0, 2) == []
+    gpu, machine = report.warnings(3, 9.5, 2)
+    assert gpu.startswith("3 other processes use this GPU")
+    assert machine.startswith("load 9.5 on 2 processors")
 
 
 def test_missing_driver_is_reported_in_one_line(tmp_path: Path) -> None:

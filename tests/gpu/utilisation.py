@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
+import os
 import sys
 
 from bench.result import Figure
 from gpu.compute import SHAPES, Compute
-from gpu.machine import UnmeasuredError, answer, wait_until_ready
+from gpu.machine import Container, UnmeasuredError, answer, wait_until_ready
 
 SHAPE = SHAPES["sync 5 ms"]
 PERCENT = 30
+LONGER_S = 1.0  # than the samples: the processes must live
 
-# Percent by pid, the mean of what NVML reports in so many seconds.
+# Percent by pid, the mean of what NVML reports in so many seconds, once a file is there.
 SAMPLE = """
-import json, statistics, sys, time
+import json, os, statistics, sys, time
 import pynvml
 pynvml.nvmlInit()
 device = pynvml.nvmlDeviceGetHandleByUUID(sys.argv[1])
+print("{}", flush=True)
+while not os.path.exists(sys.argv[3]):
+    time.sleep(0.002)
 seen, last_us, end = {}, int(time.time() * 1e6), time.monotonic() + float(sys.argv[2])
 while time.monotonic() < end:
     time.sleep(float(sys.argv[2]) / 10)
@@ -34,24 +37,29 @@ print(json.dumps({pid: statistics.fmean(values) for pid, values in seen.items()}
 """
 
 
-def points_off(compute: Compute, running: list[subprocess.Popen[str]]) -> float:
-    """The largest difference to the work, in points of the GPU.
+def points_off(compute: Compute, containers: list[Container | None]) -> float:
+    """The largest difference to the work, in points of the GPU. None: on the driver alone.
 
     Raises UnmeasuredError: NVML has no such figure, or not of these processes.
     """
     machine = compute.machine
+    start_file = os.path.join(machine.folder, f"utilisation-{machine.containers}-{len(containers)}")
+    command = compute.command(SHAPE, start_file, seconds=compute.seconds + LONGER_S)
+    running = [
+        machine.start_in(container, *command) if container else machine.start(*command)
+        for container in containers
+    ]
+    words = (machine.uuid, str(compute.seconds), start_file)
+    sampler = machine.start(sys.executable, "-c", SAMPLE, *words)
     try:
-        for process in running:
+        for process in (*running, sampler):
             wait_until_ready(process)
-        words = (machine.uuid, str(compute.seconds))
-        sampler = machine.start(sys.executable, "-c", SAMPLE, *words)
-        out, err = sampler.communicate(timeout=compute.seconds + 60)
-        if sampler.returncode:
-            raise UnmeasuredError(err.strip().splitlines()[-1])
-        percents = json.loads(out)
+        with open(start_file, "w", encoding="ascii"):
+            pass
+        percents = answer(sampler)
         works = [100 * compute.gpu_share(answer(process)) for process in running]
     finally:
-        for process in running:
+        for process in (*running, sampler):
             process.kill()
     pids = [str(process.pid) for process in running]
     if not all(pid in percents for pid in pids):
@@ -60,11 +68,9 @@ def points_off(compute: Compute, running: list[subprocess.Popen[str]]) -> float:
 
 
 def truth(compute: Compute) -> list[Figure]:
-    machine, command = compute.machine, compute.command(SHAPE)
-    limited = [machine.start_in(machine.container(PERCENT), *command)]
-    figures = [("alone at 30 %", points_off(compute, limited))]
-    two = [machine.start(*command) for _ in range(2)]
-    figures.append(("of two processes", points_off(compute, two)))
+    limited = points_off(compute, [compute.machine.container(PERCENT)])
+    two = points_off(compute, [None, None])
     return [
-        Figure(f"nvml.utilisation {name}", off, "points off", None, {}) for name, off in figures
+        Figure("nvml.utilisation alone at 30 %", limited, "points off", None, {}),
+        Figure("nvml.utilisation of two processes", two, "points off", None, {}),
     ]

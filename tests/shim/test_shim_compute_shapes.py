@@ -86,11 +86,18 @@ def node(host, tmp_path):
     ("percents", "names"),
     [
         ((20, 40), ("two threads", "twenty short, then twenty long, sync")),
+        ((20, 40), ("two threads", "one in a hundred is long, at random")),
         ((30, 70), ("async 5 us", "two threads")),
         ((5, 5, 10, 10, 15, 15, 20, 20), ("two threads",) * 8),
         ((30, 70), ("two threads", "four streams of one thread")),
     ],
-    ids=["time to spare", "two that want all", "eight that want all", "overlapping streams"],
+    ids=[
+        "time to spare",
+        "rare long kernels",
+        "two that want all",
+        "eight that want all",
+        "overlapping streams",
+    ],
 )
 def test_neighbours_in_turns_share_as_they_were_promised(node, client, percents, names):
     guests = [node.container(core=str(percent)) for percent in percents]
