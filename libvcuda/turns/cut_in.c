@@ -3,7 +3,8 @@
    A container that has rested cuts in: the holder's word becomes WAIT at once. Most queues drain
    within DRAIN_NS. Where one takes longer, the word of the container that cuts in becomes HELD
    beside it, and the driver slices the two. Each container with work then pays an equal part of
-   the time, since the keeper cannot see the slices.
+   the time, since the keeper cannot see the slices. A container does so once in BESIDE_NS
+   at most: one that hides its work gets no more by it than in turns.
 
    Urgent time is what allows it: it grows by the container's rate while the container rests, is
    paid as the budget is, and does not grow while the container waits. So a container that always
@@ -22,6 +23,7 @@
 #define DRAIN_NS (4 * MS)
 #define PRICE_NS (MS / 2)
 #define HOLDERS_NS (MS / 5)
+#define BESIDE_NS TURN_NS
 #define LEAST_NS (PRICE_NS + SHORTEST_TURN_NS)
 /* Shorter time beside a queue teaches nothing.  */
 #define LEARNED_NS (5 * MS)
@@ -116,7 +118,7 @@ cut_in_next (const struct gpu *gpu, uint64_t now)
 static uint64_t
 drained_ns (const struct gpu *gpu, const struct tenant *next, uint64_t now)
 {
-  uint64_t moment = UINT64_MAX;
+  uint64_t moment = UINT64_MAX, least = next->beside_ns + BESIDE_NS;
   if (now < gpu->cuts_useless_until_ns)
     return UINT64_MAX;
   for (int i = 0; i < gpu->count; i++)
@@ -131,7 +133,7 @@ drained_ns (const struct gpu *gpu, const struct tenant *next, uint64_t now)
         then = now;
       moment = then < moment ? then : moment;
     }
-  return moment;
+  return moment > least ? moment : least;
 }
 
 struct tenant *
@@ -178,6 +180,8 @@ cut_in_begin (struct gpu *gpu, struct tenant *tenant, uint64_t now)
     if (gpu->tenants[i]->busy && gpu->tenants[i] != tenant)
       gpu->tenants[i]->cut = true;
   gpu->cut_in_ns = cut_in_is_on (gpu) ? now : 0;
+  if (gpu->cut_in_ns)
+    tenant->beside_ns = now;
   gpu->divided_ns = 0;
   int64_t unearned = MILLION - (int64_t) tenant->claim.rate_ppm;
   int64_t most = unearned > 0 ? (int64_t) ((__int128) tenant->urgent_ns * MILLION / unearned)

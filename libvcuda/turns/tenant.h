@@ -53,6 +53,7 @@ struct tenant
   int64_t urgent_ns;     /* time of its budget with which it may cut in */
   bool cut, bucket_pays; /* its queue drains beside another turn; and it had the GPU alone before */
   int64_t others_paid_ns;                    /* of time in which its bucket pays */
+  uint64_t beside_ns;                        /* when it last cut in beside a queue */
   bool joined;                               /* it uses the GPU together with others */
   bool checked_busy;                         /* at the last check of these */
   uint32_t checked_begun;                    /* likewise, as signals.work_begun */

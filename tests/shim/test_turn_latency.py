@@ -168,6 +168,30 @@ def test_a_false_page_with_low_latency_takes_no_work_from_a_neighbour(
     assert outcome.keeper_survived
 
 
+# Its kernels run, and its page says that they do not.
+HIDES = """
+while True:
+    for slot in range(4):
+        place = FIRST + slot * SLOT + at["usage_slot.turn_marks"]
+        marks = int.from_bytes(os.pread(page, 8, place), "little")
+        if marks & 1:
+            put(place, marks & 4, 8)
+    time.sleep(0.0001)
+"""
+
+
+@pytest.mark.parametrize("other", [loads.AHEAD, loads.MS_25], ids=lambda load: load.name)
+@pytest.mark.parametrize("load", [loads.AHEAD, loads.MS_5], ids=lambda load: load.name)
+def test_hidden_work_takes_no_more_with_low_latency_than_in_turns(load: Load, other: Load) -> None:
+    works = []
+    for words in (LOW, ()):
+        tenants = [Tenant(30, load, words), Tenant(70, other)]
+        outcome = judge(MODELS["default"], tenants, scripts=[PAGE + HIDES])
+        works.append(100 * outcome.tenants[1].work)
+    assert works[0] >= works[1] - 1
+    assert works[0] >= 68
+
+
 RESTS_AND_WANTS = """
 claim(5)
 while True:
