@@ -9,18 +9,13 @@ import pytest
 
 from cluster.chart import NAMESPACE
 from cluster.control_plane import NODE
-from cluster.node import CORE, Node
+from cluster.node import CORE, EXTENDER, Node
 
 # From the agent's end to the report of its pod, and to the extender.
 NOTICED_SECONDS = 4.0
 AWAY_SECONDS = 8.0
-AWAY = "the node agent is away: "
 LEASE = """{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-2"},
 "spec": {"holderIdentity": "node-2", "leaseDurationSeconds": 40}}"""
-
-
-def reasons(node: Node, names: list[str]) -> str:
-    return str([node.events(name, "FailedScheduling") for name in names])
 
 
 @pytest.fixture
@@ -35,6 +30,7 @@ def test_pods_wait_soon_after_the_agent_is_killed(slowly_reporting: Node) -> Non
     node = slowly_reporting
     # A container that ends a second time is started again after ten seconds.
     node.kill_agent()
+    node.wait(lambda: node.registrations() == 2, "the registrations of the next agent")
     node.wait_agent_ready()
     node.wait(lambda: node.allocatable(CORE) == 200, "the agent's GPUs")
     killed = time.monotonic()
@@ -47,10 +43,13 @@ def test_pods_wait_soon_after_the_agent_is_killed(slowly_reporting: Node) -> Non
         time.sleep(0.2)
     later = [name for name, since in created.items() if since > NOTICED_SECONDS]
     assert [node.phase(name) for name in later] == ["Pending"] * len(later)
-    assert AWAY + "its pod is not ready" in reasons(node, later)
+    # What comes first, the extender's reason or the kubelet's report, is on the pods.
+    log = node.kubectl("logs", "--namespace", NAMESPACE, EXTENDER, "--container=extender")
+    assert f"node {NODE}: the node agent is away: its pod is not ready" in log
     node.wait_ended(list(created))
     rejected = {name: since for name, since in created.items() if node.phase(name) == "Failed"}
     assert {name for name in rejected if rejected[name] > NOTICED_SECONDS} == set(), rejected
+    node.wait_agent_ready()
 
 
 def test_agents_lease_is_renewed_by_its_own_node_alone(node: Node) -> None:

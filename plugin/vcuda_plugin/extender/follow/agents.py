@@ -70,7 +70,7 @@ class Agents:
         ):
             return False
         node = str(spec.get("nodeName") or "")
-        # Only the kubelet writes these; the condition of the pod is false, too, while the API server
+        # Only the kubelet writes these. The pod's own condition is also false while the API server
         # does not hear of the node.
         statuses = (pod.get("status") or {}).get("containerStatuses") or ()
         ready = bool(statuses) and all(each.get("ready") is True for each in statuses)
