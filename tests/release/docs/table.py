@@ -215,6 +215,7 @@ IN_PROSE = {
     "podman build --device vcuda.io/gpu=train": "Debian's Podman knows no CDI devices in builds",
     "ctr run --rm": A_NAME,
     "git grep": A_NAME,
+    "kubectl describe resourceclaim": A_NAME,
     "kubectl describe pod": A_NAME,
     "kubectl get -o json": A_NAME,
     "python3 -I -S": A_NAME,
