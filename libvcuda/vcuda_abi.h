@@ -49,15 +49,15 @@ enum vcuda_latency
   VCUDA_LATENCY_LOW = 1,    /* after a rest it cuts into the turn of another container */
 };
 
-/* Whether a container may launch, as the turn keeper says (libvcuda/turns). The low bits of
-   `turn`.  */
-/* While the word is OPEN the bucket of GPU time pays for the container's work. It begins with what
+/* Whether a container may launch, as the turn keeper says (libvcuda/turns): the low bits of `turn`.
+
+   While the word is OPEN the bucket of GPU time pays for the container's work. It begins with what
    the keeper's queue owes the container, or the container the queue: turn_until_ns, signed. When
    the word changes, the queue takes over what the bucket holds then.  */
 enum vcuda_turn
 {
-  VCUDA_TURN_NONE = 0, /* no keeper has written: the bucket of GPU time alone decides */
-  VCUDA_TURN_OPEN = 1, /* no other container wants the GPU */
+  VCUDA_TURN_NONE = 0, /* no turns: the bucket of GPU time alone decides */
+  VCUDA_TURN_OPEN = 1, /* alone, or together with others without turns: the bucket decides */
   VCUDA_TURN_WAIT = 2, /* let the queue drain, mark WANTS, ring, and wait for a change of the word
                         */
   VCUDA_TURN_HELD = 3, /* launch until turn_until_ns, then let the queue drain and ring */

@@ -4,7 +4,7 @@
    within DRAIN_NS. Where one takes longer, the word of the container that cuts in becomes HELD
    beside it, and the driver slices the two. Each container with work then pays an equal part of
    the time, since the keeper cannot see the slices. A container does so once in BESIDE_NS
-   at most: one that hides its work gets no more by it than in turns.
+   at most, which bounds what one gets by it that hides its work.
 
    Urgent time is what allows it: it grows by the container's rate while the container rests, is
    paid as the budget is, and does not grow while the container waits. So a container that always

@@ -120,7 +120,7 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
       tenant->container = container;
       tenant->gpu = index;
       /* It may use the GPU since then.  */
-      tenant->allowed = container_was_kept (container, index);
+      tenant->may_hold_work = container_was_kept (container, index);
       container_totals (container, index, &tenant->held_ns, &tenant->waited_ns);
       /* No word of an earlier keeper: each tells the container something new.  */
       tenant->word = (uint32_t) bells_now () << 2;
@@ -132,7 +132,7 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
         /* Where it runs already, its queue may hold work: nothing is granted before it drains.  */
         for (int i = gpu->has_thread ? gpu->count - 1 : 0; i < gpu->count; i++)
           {
-            gpu->tenants[i]->allowed |= i < gpu->count - 1;
+            gpu->tenants[i]->may_hold_work |= i < gpu->count - 1;
             tenant_renew_lease (gpu->tenants[i], bells_now ());
             tenant_write_word (gpu->tenants[i], VCUDA_TURN_WAIT, 0);
           }

@@ -2,10 +2,10 @@
    page.
 
    A budget is GPU time in nanoseconds. It grows by the container's rate; a turn is paid from it,
-   from grant to release, whatever the container did with it. A container that waits saves without a
-   bound, so it gets back what a long kernel of a neighbour took; one that rests saves up a little.
-   Of those that have enough for a turn, the one that had its last turn longest ago is next. One
-   with a debt of MOST_AHEAD_NS more than another's comes after that.
+   from grant to release, whatever the container did with it. A container that waits has no
+   bound of its own, so it gets back what a long kernel of a neighbour took; one that rests saves up
+   a little. Of those that have enough for a turn, the one that had its last turn longest ago is
+   next. One with MOST_AHEAD_NS more debt than the least of these is passed over.
 
    What holders pay is what all earn, where the rates add up to the whole. So the sum of the budgets
    stays, but for time in which no claimant holds the GPU: it is earned and not paid. queue_level
@@ -31,8 +31,8 @@
 /* A turn begins when there is enough for one of TURN_NS, so that passing turns costs little; a
    small share does not wait longer for it than this.  */
 #define LEAST_SPAN_NS (200 * MS)
-/* The budgets of claimants that all want are kept below what they earn in this time: enough for
-   whole turns of sixteen.  */
+/* The smallest budget of those that want or hold is kept below what it earns in this time: enough
+   for whole turns of sixteen.  */
 #define MOST_SPAN_NS (16 * TURN_NS)
 /* What a bucket saves (shim/compute/throttle.c), and the deepest debt that is taken over.  */
 #define BUCKET_NS (10 * MS)
@@ -66,7 +66,7 @@ void queue_pass_time (struct claimant *claimant, int64_t ns);
 
 /* NS pass, for the debts. The arbiter grants to one what another seems to leave, so rates may add
    up to more than the whole. Here they are cut to that where more than one wants or holds, but not
-   below what is reserved. What all are owed, none is owed.  */
+   below what is reserved. What all that are active are owed is taken from each.  */
 void queue_pass_debts (struct claimant *const *claimants, int count, int64_t ns);
 
 /* The container was alone for ALONE_NS, and its own bucket paid: it had BUCKET_NS, as it says
@@ -75,13 +75,13 @@ void queue_pass_debts (struct claimant *const *claimants, int count, int64_t ns)
 void queue_take_over (struct claimant *claimant, int64_t bucket_ns, int64_t since_ns,
                       int64_t alone_ns);
 
-/* Takes from the budgets, by rate, what every claimant that wants has beyond MOST_SPAN_NS,
-   but not what is owed to one.  */
+/* Where each claimant that wants or holds has more than MOST_SPAN_NS of its rate: takes the least
+   surplus from all budgets, by rate, but not what is owed to one.  */
 void queue_level (struct claimant *const *claimants, int count);
 
-/* CLAIMANT begins a turn, SINCE_NS after the last one began, that its budget makes shorter than a
-   pass of the GPU is worth. Adds to all what they earn in a hundredth of that time, and of TURN_NS
-   at most, so that little by little turns get longer.  */
+/* Where turns are longer than TURN_NS and CLAIMANT's budget is too small for one: adds to all what
+   they earn in a hundredth of SINCE_NS, or of TURN_NS if that is less, so that turns get longer
+   slowly. SINCE_NS: since the last turn began.  */
 void queue_raise (struct claimant *const *claimants, int count, const struct claimant *claimant,
                   int64_t since_ns);
 

@@ -1,12 +1,8 @@
-/* One container on one GPU: what the keeper told it, what it says, and how far that is believed.
+/* One container on one GPU: what the keeper told it, and what it says.
 
    A tenant is busy while its queue may hold work. The shim clears its BUSY mark when it has seen
    the queue empty. A program that computes on the host meanwhile cannot see that: then the shim's
-   own estimate of the end counts, and where that is wrong, the driver slices one kernel. A tenant
-   that stays busy for longer than any estimate explains is not believed for a while, nor is one
-   that is busy without a turn again and again, or that has cut its page short. Its turns end by the
-   clock then, and the others wait for its queue for a fixed time. What it held until then is
-   charged, so it pays for it in later turns.  */
+   own estimate of the end counts, and where that is wrong, the driver slices one kernel.  */
 
 #ifndef TURNS_TENANT_H
 #define TURNS_TENANT_H
@@ -14,54 +10,69 @@
 #include "container.h"
 #include "queue.h"
 
+/* How much later than its own estimate a queue may end.  */
+#define ESTIMATE_ERROR_NS (3 * MS / 2)
+
 struct tenant
 {
   struct container *container;
   unsigned gpu; /* index in its pages */
   struct claimant claim;
   struct signals signals;
-  bool readable; /* its usage page could be read */
-  bool rang;     /* since the reading before */
-  bool busy;
-  bool allowed;           /* its queue may hold work: since its last turn it was not found idle */
-  uint32_t word;          /* as written to its limits page */
-  uint64_t lease_ns;      /* likewise */
-  uint32_t open_word;     /* the last OPEN word */
-  uint32_t granted_begun; /* signals.work_begun at its last grant */
-  uint64_t active_ns;     /* when it last wanted or used the GPU */
-  uint64_t idle_ns;       /* when it was found idle, in its turn; 0: it was not */
-  uint64_t blocks_ns;     /* since when others wait for its queue; 0: none does */
-  int64_t blocks_debt_ns; /* claim.debt_ns then */
-  uint64_t distrusted_until_ns, distrust_ns;
-  bool forged;      /* until then its marks say nothing */
-  bool lied;        /* it says that it uses the GPU without a turn */
-  uint64_t lies_ns; /* how long it made others wait lately by that */
+  bool readable;      /* its usage page could be read */
+  bool rang;          /* since the reading before */
+  bool busy;          /* its queue is believed to hold work */
+  bool may_hold_work; /* it was not found idle since its last turn */
+  uint64_t active_ns; /* when it last wanted or used the GPU */
+  uint64_t idle_ns;   /* when it was found idle, in its turn; 0: it was not */
+  uint64_t blocks_ns; /* since when others wait for its queue; 0: none does */
   uint64_t ring_debt_ns, read_ns;
-  uint64_t live_due_ns; /* when its locks may be queried again */
+
+  /* What it was told.  */
+  uint32_t word;      /* as written to its limits page */
+  uint64_t lease_ns;  /* likewise */
+  uint32_t open_word; /* the last OPEN word */
+
+  /* At its last grant.  */
+  uint32_t granted_begun;                    /* signals.work_begun */
+  uint64_t granted_held_ns, granted_busy_ns; /* held_ns, signals.busy_ns */
+
   /* Totals. It waits for its share while no container has the GPU and its own budget is used up,
      otherwise for its turn. Lost is what of its turns it left the GPU idle, by its own page.  */
   uint64_t held_ns, waited_ns, waited_for_share_ns, lost_ns;
-  uint64_t pass_ns;            /* usually lost when it passes the GPU on */
-  uint64_t used_ns, of_ns;     /* how much it uses the GPU of how much time, weighted by age */
-  uint64_t in_turns_ns;        /* how long its turns are, weighted likewise */
-  uint64_t begun, begun_in_ns; /* how often it began its work, in how much time: likewise */
-  unsigned noted;              /* of how many turns */
-  uint32_t noted_begun;        /* signals.work_begun at the end of its last turn */
+  uint64_t pass_ns; /* usually lost when it passes the GPU on */
+
+  /* Doubt: doubt.h.  */
+  uint64_t distrusted_until_ns, distrust_ns;
+  bool forged;            /* until distrusted_until_ns its marks say nothing */
+  bool lied;              /* it says that it uses the GPU without a turn */
+  uint64_t lies_ns;       /* how long it made others wait lately by that */
+  int64_t blocks_debt_ns; /* claim.debt_ns at blocks_ns */
+  uint64_t live_due_ns;   /* when its locks may be queried again */
+
+  /* Use of the GPU together with others: together.h. Sums are weighted by age.  */
+  bool joined;
+  unsigned yielded; /* turns in a row that it gave on before their end */
   uint64_t turn_ended_ns;
-  unsigned yielded;      /* turns in a row that it gave on before their end */
-  bool low;              /* it has low latency: cut_in.h */
-  int64_t urgent_ns;     /* time of its budget with which it may cut in */
-  bool cut, bucket_pays; /* its queue drains beside another turn; and it had the GPU alone before */
-  int64_t others_paid_ns;                    /* of time in which its bucket pays */
-  uint64_t beside_ns;                        /* when it last cut in beside a queue */
-  bool joined;                               /* it uses the GPU together with others */
-  bool checked_busy;                         /* at the last check of these */
-  uint32_t checked_begun;                    /* likewise, as signals.work_begun */
-  uint64_t checked_busy_ns;                  /* likewise */
-  uint64_t granted_held_ns, granted_busy_ns; /* held_ns and signals.busy_ns at its last grant */
+  uint64_t used_ns, used_in_ns; /* GPU time that it used, in how much time */
+  uint64_t in_turns_ns;         /* how long its turns were */
+  unsigned noted;               /* turns in a row that are counted in begun and begun_in_ns */
+  uint64_t begun, begun_in_ns;  /* how often it began its work, in how much time */
+  uint32_t noted_begun;         /* signals.work_begun at the end of its last turn */
+  bool checked_busy;            /* busy, signals.work_begun and signals.busy_ns at the last check */
+  uint32_t checked_begun;
+  uint64_t checked_busy_ns;
+
+  /* Low latency: cut_in.h.  */
+  bool low;
+  int64_t urgent_ns;      /* time of its budget with which it may cut in */
+  uint64_t beside_ns;     /* when it last cut in beside a queue */
+  bool cut;               /* its queue drains beside another turn */
+  bool bucket_pays;       /* and it had the GPU alone before */
+  int64_t others_paid_ns; /* what others paid of that time */
 };
 
-/* Whether it was active so recently that it will be so again.  */
+/* Whether it was active so recently that it is expected to be so again.  */
 bool tenant_is_recent (const struct tenant *tenant, uint64_t now);
 
 /* Reads what its processes say. LIVE: find out which of them have ended.  */

@@ -2,12 +2,12 @@
 
    Programs that use little of a GPU, in pieces that are short beside their pauses, lose more by
    waiting for turns than by time slices of the driver. Where none of those that use the GPU has a
-   fixed share, and they need no more than MOST_DEMAND_PERCENT of it, the words of all are OPEN.
-   Each goes by its own bucket then.
+   fixed share, each gave on its last FEWEST_YIELDED turns, and all need MOST_DEMAND_PERCENT of it
+   at most, the word of each is OPEN. Each goes by its own bucket then.
 
    Programs with gaps that need more than that are tried together: where the GPU switches so fast
-   that the gaps of one are worth the time to another, each begins its work more often than in
-   turns.
+   that one works in the gaps of another, each begins its work LEAST_OF_TURNS_PERCENT as often as in
+   turns at least, and all on average WORTH_PERCENT.
 
    It ends when one of them keeps its queue filled, when their work, as their event pairs measure
    it, fills the GPU, or when a container wants the GPU that does not fit in. Event pairs contain
@@ -16,19 +16,20 @@
 
 #include "together.h"
 
-/* So many turns in a row that a container gave on before their end.  */
+/* A container may join after so many turns in a row that it gave on before their end.  */
 #define FEWEST_YIELDED 16
 #define MOST_DEMAND_PERCENT 60
 #define MOST_MEASURED_PERCENT 80
 #define CHECK_NS (20 * MS)
 #define TRIAL_NS (50 * MS)
-/* Of its turns, for a trial.  */
+/* It may be tried where the GPU works for less than this part of its turns, in about eight of
+   which, weighted by age, it began its work so often, after so many turns with no longer round.  */
 #define MOST_USED_PERCENT 85
 #define FEWEST_BEGUN 100
-/* Turns without a longer pause between two.  */
 #define FEWEST_NOTED 32
 #define LONGEST_ROUND_NS (500 * MS)
-/* Of what it did in turns.  */
+/* In a trial: how often each begins its work, of how often in turns; the mean of all; and the most
+   that one counts in it.  */
 #define LEAST_OF_TURNS_PERCENT 97
 #define WORTH_PERCENT 105
 #define MOST_OF_TURNS_PERCENT 200
@@ -66,13 +67,13 @@ together_note_turn (struct tenant *tenant, uint64_t held_ns, uint64_t worked_ns,
   tenant->yielded = yielded ? tenant->yielded + 1 : 0;
   tenant->in_turns_ns += held_ns - tenant->in_turns_ns / 8;
   tenant->used_ns += worked_ns - tenant->used_ns / 8;
-  tenant->of_ns += since - tenant->of_ns / 8;
+  tenant->used_in_ns += since - tenant->used_in_ns / 8;
 }
 
 static uint64_t
 demand_percent (const struct tenant *tenant)
 {
-  return tenant->of_ns ? 100 * tenant->used_ns / tenant->of_ns : 100;
+  return tenant->used_in_ns ? 100 * tenant->used_ns / tenant->used_in_ns : 100;
 }
 
 static bool

@@ -11,7 +11,8 @@
      when the holder's processes have died,
      when a container with low latency cuts in (cut_in.h).
 
-   A turn that ends with no other container active becomes OPEN, without a pause.
+   A turn that ends with an empty queue and no other container active becomes OPEN, without a pause.
+   The words of several are OPEN while they use the GPU together (together.h).
 
    Nothing is granted while another container is busy: that is what makes a turn exclusive. Only
    one that cuts in does not wait for a queue that drains for long.  */
@@ -89,13 +90,13 @@ pass_time (struct gpu *gpu, uint64_t now)
       struct tenant *tenant = gpu->tenants[i];
       bool holds = tenant == gpu->holder;
       claimants[i] = &tenant->claim;
-      /* A queue that holds up the others is paid for, too.  */
       int64_t part = cut_in_part_ns (gpu, tenant, ns);
       bool pays = holds && (gpu->pays || gpu->revoked);
+      /* A queue that holds up the others is paid for, too.  */
       tenant->claim.holds = part && (holds ? pays : tenant->blocks_ns != 0);
-      /* Alone it pays for its work by its own bucket, and for what others wait by both.  */
       if (tenant->bucket_pays)
         tenant->others_paid_ns += ns - part;
+      /* Alone it pays by its bucket; once others wait for its queue, by its budget as well.  */
       if ((holds && !pays) || tenant->bucket_pays)
         continue;
       bool waits = !holds && tenant->claim.wants;
@@ -122,9 +123,8 @@ begin_turn (struct tenant *tenant)
   tenant->granted_busy_ns = tenant->signals.busy_ns;
 }
 
-/* Learns what passing takes. Of a holder that had work to the end, with few gaps, it is what is
-   LOST of the turn. With many it is what the first work waited for the GPU, and the others for the
-   last, and two wake-ups.  */
+/* Learns what a pass takes. With work to the end of the turn and few gaps: the time LOST of it.
+   With many gaps: the delay of the first work, the time beyond the turn's end, and two wake-ups. */
 static void
 learn_pass (const struct gpu *gpu, uint64_t lost, uint64_t now)
 {

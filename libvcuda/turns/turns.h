@@ -22,9 +22,9 @@ struct gpu
   bool pays;                         /* the holder has a turn, and did not begin its work alone */
   bool yields;                       /* it gave its turn on */
   bool together;                     /* those that have joined use it without turns */
-  bool tried;                        /* as long as each does more than in turns */
+  bool tried;                        /* a trial, which ends if that is no gain */
   uint64_t together_ns, checked_ns;  /* since when; when that was last checked */
-  uint64_t apart_ns, apart_until_ns; /* not again before; and how long that was */
+  uint64_t apart_ns, apart_until_ns; /* how long not again; until when */
   bool interrupted;                  /* the last turn ended for one that cuts in */
   uint64_t cut_in_ns;                /* since when the holder's turn is beside another's queue */
   int64_t divided_ns;                /* what the holder has paid since then */
