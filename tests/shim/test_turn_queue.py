@@ -129,12 +129,14 @@ def test_each_tenant_holds_its_share_of_a_long_window_whatever_the_kernels(queue
 @settings(max_examples=40, deadline=None)
 @given(tenants())
 def test_no_tenant_starves(queue, drawn):
-    """It waits for what it earns a kernel in, and for a turn and a kernel of each other one."""
+    """It waits for what it earns a kernel in, and for three turns and kernels of each other one: a
+    tenant that is ahead is passed over.
+    """
     cores, kernels_ns = drawn
     gpu, _ = run(queue, cores, kernels_ns, 60)
     others = sum(TURN_NS + kernel + PASS_NS for kernel in kernels_ns)
     for core, kernel, longest in zip(cores, kernels_ns, gpu.longest, strict=True):
-        assert longest <= (TURN_NS + kernel) * 100 / core + 2 * others
+        assert longest <= (TURN_NS + kernel) * 100 / core + 3 * others
 
 
 @settings(max_examples=60, deadline=None)

@@ -40,6 +40,17 @@ time_until_room (const struct meter *meter, uint64_t least)
   return wait < LONGEST_PAUSE_NS ? wait : LONGEST_PAUSE_NS;
 }
 
+/* Another thread may have found the queue empty meanwhile. False: the mark is new, and the keeper
+   has given the turn on. A wait takes the meter's lock under the turn's: it is left for that.  */
+static bool
+is_marked_still (struct meter *meter, CUstream stream)
+{
+  vcuda_unlock (&meter->mutex);
+  bool marked = vcuda_turn_mark_busy (meter->gpu, stream) || vcuda_turn_allows (meter->gpu, 0);
+  vcuda_lock (&meter->mutex);
+  return marked;
+}
+
 void
 vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
 {
@@ -70,8 +81,7 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       bool crowded = is_crowded (meter);
       if (balance >= enough && (!crowded || (began && now - began > PATIENCE_NS)))
         {
-          /* Another thread may have found the queue empty meanwhile.  */
-          if (!began || vcuda_turn_mark_busy (gpu, stream) || vcuda_turn_allows (gpu, 0))
+          if (!began || is_marked_still (meter, stream))
             break;
           continue;
         }
