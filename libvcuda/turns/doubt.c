@@ -53,10 +53,10 @@ distrust (struct tenant *tenant, uint64_t now, const char *what)
   tenant->distrust_ns = longer < LONGEST_DISTRUST_NS ? longer : LONGEST_DISTRUST_NS;
   tenant->distrusted_until_ns = now + tenant->distrust_ns;
   tenant->lies_ns = 0;
-  fprintf (stderr, "vcuda-turn-keeper: container %s %s; others go on without waiting for it\n",
+  fprintf (stderr, "vcuda-turn-keeper: container %s %s; others wait 5 ms for its queue at most\n",
            tenant->container->id, what);
   char text[160];
-  snprintf (text, sizeof text, "it %s; for %d s other containers do not wait for it", what,
+  snprintf (text, sizeof text, "it %s; for %d s others wait 5 ms for its queue at most", what,
             (int) (tenant->distrust_ns / (1000 * MS)));
   events_record ("turn-overrun", tenant->container->id, tenant->container->uuid[tenant->gpu], text);
 }

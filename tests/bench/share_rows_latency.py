@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from bench.share_rows import Case, Goals, Judged, Row, points_off
+from bench.share_rows_more import requests_beside
 from support.shares import loads
 from support.shares.judge import Tenant, judge
 
@@ -21,17 +22,7 @@ def requests() -> list[Row]:
     """
     rows = []
     for load in (loads.AHEAD, loads.MS_25, loads.MS_300):
-        tenants = [Tenant(30, loads.REQUESTS, (LOW,)), Tenant(70, load)]
-
-        def run(options: Sequence[str], tenants: Sequence[Tenant] = tenants) -> Judged:
-            outcome = judge(options, tenants, window_s=30.0)
-            one, other = outcome.tenants
-            return {
-                "p99 of the wait": one.report["p99_us"] / 1e3 - loads.REQUESTS.kernel_us / 1e3,
-                "neighbour off": abs(100 * other.share - 70),
-            }
-
-        cases = [Case(f"30: {loads.REQUESTS.name}, 70: {load.name}", run, load is loads.MS_300)]
+        cases = [requests_beside(load, (LOW,), load is loads.MS_300)]
         elsewhere: dict[str, Goals] = {}
         if load.kernel_us > 1_000:
             rest_ms = load.kernel_us / 1e3

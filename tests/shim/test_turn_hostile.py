@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("built")
 
 
 def report(what: str) -> str:
-    return f"vcuda-turn-keeper: container c0 {what}; others go on without waiting for it\n"
+    return f"vcuda-turn-keeper: container c0 {what}; others wait 5 ms for its queue at most\n"
 
 
 ENDLESS = report("does not let its GPU queue end")
