@@ -187,19 +187,22 @@ container_signals (const struct container *container, unsigned gpu, bool live,
   return true;
 }
 
-uint32_t
-container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now,
-                    uint32_t *reserved_ppm, bool *fixed, bool *low)
+struct share
+container_share (const struct container *container, unsigned gpu, uint64_t now)
 {
-  const struct vcuda_limits_gpu *share = &container->limits_at->gpu[gpu];
+  const struct vcuda_limits_gpu *entry = &container->limits_at->gpu[gpu];
   uint64_t until = __atomic_load_n (&container->limits_at->rate_until_ns, __ATOMIC_RELAXED);
-  *fixed = __atomic_load_n (&share->policy, __ATOMIC_RELAXED) == VCUDA_POLICY_FIXED;
-  *low = __atomic_load_n (&share->latency, __ATOMIC_RELAXED) == VCUDA_LATENCY_LOW;
-  *reserved_ppm = PPM_PER_PERCENT * __atomic_load_n (&share->core_percent, __ATOMIC_RELAXED);
+  uint32_t reserved = PPM_PER_PERCENT * __atomic_load_n (&entry->core_percent, __ATOMIC_RELAXED);
   uint32_t rate = until && until - now > VCUDA_LONGEST_LEASE_NS
-                      ? *reserved_ppm
-                      : __atomic_load_n (&share->rate_ppm, __ATOMIC_RELAXED);
-  return rate < MILLION ? rate : MILLION;
+                      ? reserved
+                      : __atomic_load_n (&entry->rate_ppm, __ATOMIC_RELAXED);
+  return (struct share){
+    .rate_ppm = rate < MILLION ? rate : MILLION,
+    .reserved_ppm = reserved,
+    .hidden_ms = __atomic_load_n (&entry->hidden_ms, __ATOMIC_RELAXED),
+    .fixed = __atomic_load_n (&entry->policy, __ATOMIC_RELAXED) == VCUDA_POLICY_FIXED,
+    .low = __atomic_load_n (&entry->latency, __ATOMIC_RELAXED) == VCUDA_LATENCY_LOW,
+  };
 }
 
 bool

@@ -38,6 +38,16 @@ struct signals
   uint32_t switch_ns;  /* how much longer the first work of a turn takes than later work */
 };
 
+/* What the host has written of a container's share of a GPU.  */
+struct share
+{
+  uint32_t rate_ppm;     /* now: the arbiter's grant while that is valid, reserved_ppm otherwise */
+  uint32_t reserved_ppm; /* its reserved share */
+  uint16_t hidden_ms;    /* GPU time used beside its turns, modulo 2^16 */
+  bool fixed;            /* its policy never gives it more than the reserved share */
+  bool low;              /* it has low latency */
+};
+
 /* The pages of the container ID below STATE_DIR; NULL: they are missing, or are no such pages.  */
 struct container *container_open (const char *state_dir, const char *id);
 void container_close (struct container *container);
@@ -52,11 +62,7 @@ bool container_is_live (const struct container *container);
 bool container_signals (const struct container *container, unsigned gpu, bool live,
                         struct signals *signals);
 
-/* Its rate now: the arbiter's grant while that is valid, its reserved share otherwise.
-   RESERVED_PPM: that share. FIXED: whether its policy never gives it more. LOW: whether it has low
-   latency.  */
-uint32_t container_rate_ppm (const struct container *container, unsigned gpu, uint64_t now,
-                             uint32_t *reserved_ppm, bool *fixed, bool *low);
+struct share container_share (const struct container *container, unsigned gpu, uint64_t now);
 
 /* Whether an earlier keeper gave it a word.  */
 bool container_was_kept (const struct container *container, unsigned gpu);

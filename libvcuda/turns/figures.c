@@ -40,9 +40,12 @@ figures_write (const char *uuid, uint64_t now, uint64_t lost_ns, struct tenant *
     }
   fprintf (file, "%" PRIu64 " %" PRIu64 "\n", now, lost_ns);
   for (int i = 0; i < count; i++)
-    fprintf (file, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", tenants[i]->held_ns,
-             tenants[i]->waited_ns - tenants[i]->waited_for_share_ns,
-             tenants[i]->waited_for_share_ns, tenants[i]->lost_ns, tenants[i]->container->id);
+    {
+      const struct tenant *one = tenants[i];
+      fprintf (file, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n",
+               one->held_ns, one->waited_ns - one->waited_for_share_ns, one->waited_for_share_ns,
+               one->lost_ns, one->free_ns, one->container->id);
+    }
   bool written = !ferror (file);
   if (fclose (file) == 0 && written)
     renameat (folder, new, folder, uuid);

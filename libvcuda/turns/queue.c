@@ -135,6 +135,32 @@ queue_pass_time (struct claimant *claimant, int64_t ns)
   claimant->budget_ns = budget;
 }
 
+static void
+refund (struct claimant *const *claimants, int count, const struct claimant *but, int64_t ns)
+{
+  int64_t rates = 0;
+  for (int i = 0; i < count; i++)
+    if (claimants[i] != but && is_active (claimants[i]))
+      rates += claimants[i]->rate_ppm;
+  for (int i = 0; i < count && rates; i++)
+    if (claimants[i] != but && is_active (claimants[i]))
+      claimants[i]->budget_ns += ns * claimants[i]->rate_ppm / rates;
+}
+
+void
+queue_charge_hidden (struct claimant *const *claimants, int count)
+{
+  for (int i = 0; i < count; i++)
+    {
+      struct claimant *claimant = claimants[i];
+      if (!claimant->hidden_ns)
+        continue;
+      claimant->budget_ns -= 2 * claimant->hidden_ns;
+      refund (claimants, count, claimant, claimant->hidden_ns * 5 / 4);
+      claimant->hidden_ns = 0;
+    }
+}
+
 void
 queue_take_over (struct claimant *claimant, int64_t bucket_ns, int64_t since_ns, int64_t alone_ns)
 {

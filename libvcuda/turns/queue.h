@@ -48,11 +48,12 @@ struct claimant
   uint32_t reserved_ppm; /* what of the rate no other container takes */
   bool fixed;            /* and never more of it, also where no other wants the GPU */
   int64_t budget_ns;
-  int64_t debt_ns;  /* how long it held while others waited, less its part of the whole */
-  int64_t turn_ns;  /* how long its turns are */
-  int64_t since_ns; /* since its last turn */
-  bool wants;       /* waits for a turn */
-  bool holds;       /* has the turn, and pays for it */
+  int64_t debt_ns;   /* how long it held while others waited, less its part of the whole */
+  int64_t turn_ns;   /* how long its turns are */
+  int64_t since_ns;  /* since its last turn */
+  int64_t hidden_ns; /* work beside its turns, not charged yet */
+  bool wants;        /* waits for a turn */
+  bool holds;        /* has the turn, and pays for it */
 };
 
 /* How long a turn of one of COUNT claimants is, where a pass loses PASS_NS.  */
@@ -63,6 +64,10 @@ void queue_start (struct claimant *claimant);
 
 /* NS pass.  */
 void queue_pass_time (struct claimant *claimant, int64_t ns);
+
+/* Charges hidden work: twice its time, because the GPU switches between it and the work of others.
+   The others that want the GPU get what it took of their turns and a quarter more, by rate.  */
+void queue_charge_hidden (struct claimant *const *claimants, int count);
 
 /* NS pass, for the debts. The arbiter grants to one what another seems to leave, so rates may add
    up to more than the whole. Here they are cut to that where more than one wants or holds, but not

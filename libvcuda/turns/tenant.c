@@ -27,11 +27,16 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
   tenant->ring_debt_ns = tenant->ring_debt_ns > paid ? tenant->ring_debt_ns - paid : 0;
   if (tenant->rang)
     tenant_woke (tenant);
-  tenant->claim.rate_ppm
-      = container_rate_ppm (tenant->container, tenant->gpu, now, &tenant->claim.reserved_ppm,
-                            &tenant->claim.fixed, &tenant->low);
+  struct share share = container_share (tenant->container, tenant->gpu, now);
+  tenant->low = share.low;
+  tenant->claim.rate_ppm = share.rate_ppm;
+  tenant->claim.reserved_ppm = share.reserved_ppm;
+  tenant->claim.fixed = share.fixed;
   if (!tenant->claim.turn_ns)
     tenant->claim.turn_ns = TURN_NS;
+  if (!first)
+    tenant->claim.hidden_ns += (uint16_t) (share.hidden_ms - tenant->hidden_ms) * MS;
+  tenant->hidden_ms = share.hidden_ms;
   if (first)
     {
       queue_start (&tenant->claim);
@@ -43,10 +48,12 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
     tenant->blocks_ns = 0;
   if ((tenant->word & VCUDA_TURN_STATE) != VCUDA_TURN_WAIT)
     tenant->may_hold_work = true;
-  else if (!tenant->busy)
-    tenant->may_hold_work = false;
+  else if (!tenant->busy
+           && (now < tenant->distrusted_until_ns || !(tenant->signals.marks & VCUDA_TURN_BUSY)))
+    tenant->may_hold_work = false; /* not where only its estimate is over */
   bool began = tenant->signals.work_begun != before.work_begun;
-  if (tenant->busy || tenant->claim.wants || began)
+  /* Also where it is not believed: a kernel of another may hold up its queue.  */
+  if (tenant->busy || tenant->signals.marks || began)
     tenant->active_ns = now;
   if (tenant->busy || tenant->claim.wants || began || !tenant->idle_ns)
     tenant->idle_ns = tenant->busy || tenant->claim.wants ? 0 : now;

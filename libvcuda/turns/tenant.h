@@ -38,9 +38,12 @@ struct tenant
   uint64_t granted_held_ns, granted_busy_ns; /* held_ns, signals.busy_ns */
 
   /* Totals. It waits for its share while no container has the GPU and its own budget is used up,
-     otherwise for its turn. Lost is what of its turns it left the GPU idle, by its own page.  */
-  uint64_t held_ns, waited_ns, waited_for_share_ns, lost_ns;
+     otherwise for its turn. Lost is what of its turns it left the GPU idle, by its own page. Free
+     is time in which it could use the GPU without a turn.  */
+  uint64_t held_ns, waited_ns, waited_for_share_ns, lost_ns, free_ns;
   uint64_t pass_ns; /* usually lost when it passes the GPU on */
+
+  uint16_t hidden_ms; /* of its limits page, as last read */
 
   /* Doubt: doubt.h.  */
   uint64_t distrusted_until_ns, distrust_ns;

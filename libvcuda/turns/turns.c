@@ -79,6 +79,16 @@ others_are_ready (const struct gpu *gpu)
   return false;
 }
 
+/* Whether TENANT may use the GPU, or drains, without a turn that it pays for.  */
+static bool
+is_free (const struct gpu *gpu, const struct tenant *tenant)
+{
+  if (tenant == gpu->holder)
+    return !gpu->pays;
+  return tenant->joined || tenant->bucket_pays || tenant->blocks_ns
+         || (tenant->word & VCUDA_TURN_STATE) == VCUDA_TURN_NONE;
+}
+
 static void
 pass_time (struct gpu *gpu, uint64_t now)
 {
@@ -94,6 +104,7 @@ pass_time (struct gpu *gpu, uint64_t now)
       bool pays = holds && (gpu->pays || gpu->revoked);
       /* A queue that holds up the others is paid for, too.  */
       tenant->claim.holds = part && (holds ? pays : tenant->blocks_ns != 0);
+      tenant->free_ns += is_free (gpu, tenant) ? (uint64_t) ns : 0;
       if (tenant->bucket_pays)
         tenant->others_paid_ns += ns - part;
       /* Alone it pays by its bucket; once others wait for its queue, by its budget as well.  */
@@ -112,6 +123,7 @@ pass_time (struct gpu *gpu, uint64_t now)
       tenant->waited_for_share_ns += for_share ? (uint64_t) ns : 0;
       gpu->new_figures |= holds || waits;
     }
+  queue_charge_hidden (claimants, gpu->count);
   queue_pass_debts (claimants, gpu->count, ns);
   queue_level (claimants, gpu->count);
 }

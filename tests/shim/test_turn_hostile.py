@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.shares import loads
+from support.shares.audit import AUDIT
 from support.shares.false_pages import (
     BUSY_FOR_EVER,
     DEAD_PROCESSES,
@@ -65,6 +66,30 @@ def test_a_false_page_takes_no_work_from_a_neighbour_and_is_reported(
     assert (outcome.keeper_survived, set(outcome.errors.splitlines(True))) == (True, errors)
     assert 100 * outcome.tenants[1].work == pytest.approx(70, abs=2)
     assert 100 * outcome.tenants[0].work <= 30.5
+
+
+@pytest.mark.parametrize("model", ["default", "no preemption"])
+@pytest.mark.parametrize("load", [loads.MS_25, loads.MS_300], ids=lambda load: load.name)
+def test_hidden_long_kernels_cost_their_container_its_turns_and_no_other_work(
+    model: str, load: Load
+) -> None:
+    """Only the neighbour is never doubted: its queue waits behind kernels that it cannot see."""
+    tenants = [Tenant(30, load), Tenant(70, loads.AHEAD)]
+    scripts = [PAGE + NEVER_BUSY, AUDIT]
+    outcome = judge(MODELS[model], tenants, scripts=scripts, warming_s=60, window_s=60)
+    assert set(outcome.errors.splitlines(True)) <= {LIES}
+    assert 100 * outcome.tenants[1].work >= 68
+    assert 100 * outcome.tenants[0].work <= 30
+
+
+@pytest.mark.parametrize(
+    "load", [loads.AHEAD, loads.MS_300, loads.REQUESTS], ids=lambda load: load.name
+)
+def test_an_honest_container_is_charged_for_no_hidden_work(load: Load) -> None:
+    tenants = [Tenant(30, load), Tenant(70, loads.AHEAD)]
+    outcome = judge(MODELS["default"], tenants, scripts=[AUDIT], warming_s=60, window_s=20)
+    assert "c0" in outcome.said[0]
+    assert "Hidden" not in outcome.said[0]
 
 
 @pytest.mark.parametrize("load", [loads.AHEAD, loads.MS_5], ids=lambda load: load.name)

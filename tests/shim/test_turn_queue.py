@@ -28,6 +28,7 @@ class Claimant(ctypes.Structure):
         ("debt_ns", ctypes.c_int64),
         ("turn_ns", ctypes.c_int64),
         ("since_ns", ctypes.c_int64),
+        ("hidden_ns", ctypes.c_int64),
         ("wants", ctypes.c_bool),
         ("holds", ctypes.c_bool),
     ]
@@ -152,6 +153,20 @@ def test_a_budget_is_what_was_earned_less_what_was_held(queue, drawn, spans):
             queue.queue_pass_time(ctypes.byref(tenant), ns)
         earned = sum(spans) * core / 100 - (sum(spans) if tenant.holds else 0)
         assert tenant.budget_ns - before == pytest.approx(earned, abs=len(spans))
+
+
+@settings(max_examples=60, deadline=None)
+@given(tenants(), st.integers(0, 60_000 * MS))
+def test_hidden_work_costs_its_tenant_double_and_the_others_get_it_by_rate(queue, drawn, hidden):
+    cores, kernels_ns = drawn
+    gpu = Gpu(queue, cores, kernels_ns)
+    before = [tenant.budget_ns for tenant in gpu.tenants]
+    gpu.tenants[0].hidden_ns = hidden
+    queue.queue_charge_hidden(gpu.array, len(cores))
+    changes = [one.budget_ns - budget for one, budget in zip(gpu.tenants, before, strict=True)]
+    others = [hidden * 5 // 4 * core / sum(cores[1:]) for core in cores[1:]]
+    assert changes == [-2 * hidden, *(pytest.approx(one, abs=1) for one in others)]
+    assert gpu.tenants[0].hidden_ns == 0
 
 
 @settings(max_examples=60, deadline=None)

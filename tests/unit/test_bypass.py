@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.samples import GIB
 from vcuda_plugin.agent.bypass import detection
 from vcuda_plugin.agent.bypass.detection import Finding, Holder, Process, Share, Watch
+from vcuda_plugin.agent.bypass.hidden_work import Hidden
 
 MIB = 1 << 20
 PERIOD = 2.0
@@ -26,7 +27,12 @@ class Node:
     def look(self, *processes: Process, uuid: str = "GPU-0") -> list[Finding]:
         self.now += PERIOD
         seen = {("it", uuid): list(processes)} if processes else {}
-        return self.watch.update(self.now, self.holders, seen)
+        return self.watch.update(self.now, self.holders, seen, {})
+
+    def look_for_hidden(self, hidden: Hidden) -> list[Finding]:
+        self.now += PERIOD
+        place = ("it", "GPU-0")
+        return self.watch.update(self.now, self.holders, {place: [process()]}, {place: hidden})
 
     def looks(self, count: int, *processes: Process, uuid: str = "GPU-0") -> list[str]:
         """The reasons of new findings, one poll after the other."""
@@ -155,3 +161,22 @@ def test_removed_container_leaves_no_state() -> None:
     node.look()
     node.holders = holders
     assert node.looks(detection.REPORT_AFTER_POLLS - 1, process(9 * GIB)) == []
+
+
+def test_work_beside_turns_is_reported_at_once_and_once() -> None:
+    node = Node()
+    (finding,) = node.look_for_hidden(Hidden(0.8, 50, 10))
+    assert finding == Finding(
+        "it",
+        detection.TURNS,
+        "GPU-0",
+        50,
+        10,
+        (7,),
+        "container it used 50 % of GPU-0's time, 10 % of it in its turns; the rest costs it turns: "
+        "process 7 (train)",
+        True,
+    )
+    assert detection.TURNS in detection.REPORTED_ONLY
+    (again,) = node.look_for_hidden(Hidden(0.8, 50, 10))
+    assert not again.is_new

@@ -88,7 +88,8 @@ FIELDS = {
         ("turn_held_ns", "Q"),
         ("turn_waited_ns", "Q"),
         ("latency", "B"),
-        ("reserved", "3s"),
+        ("reserved", "1s"),
+        ("hidden_ms", "H"),
         ("managed_memory", "I"),
         ("context_bytes", "Q"),
     ),
@@ -176,6 +177,7 @@ class LimitsGpu:
         "context_bytes",
         "core_ceiling_percent",
         "core_percent",
+        "hidden_ms",
         "latency",
         "managed_memory",
         "memory_bytes",
@@ -203,6 +205,7 @@ class LimitsGpu:
         turn_held_ns: int = 0,
         turn_waited_ns: int = 0,
         latency: int = LATENCY_NORMAL,
+        hidden_ms: int = 0,
     ) -> None:
         self.uuid = uuid
         self.memory_bytes = memory_bytes
@@ -214,9 +217,10 @@ class LimitsGpu:
         self.managed_memory = managed_memory
         self.context_bytes = context_bytes
         self.latency = latency
-        self.turn = turn  # the rest is the turn keeper's, and not written by limits_page
+        self.turn = turn  # the rest is the turn keeper's or for it; limits_page does not write it
         self.turn_held_ns = turn_held_ns
         self.turn_waited_ns = turn_waited_ns
+        self.hidden_ms = hidden_ms
 
 
 def limits_page(
@@ -253,6 +257,7 @@ def limits_page(
             *_NO_TURN,
             gpu.latency,
             b"",
+            0,
             gpu.managed_memory,
             gpu.context_bytes,
         )

@@ -100,6 +100,13 @@ class OpenPage:
         at, stride, form = _PLACES[field]
         os.pwrite(self._fd, form.pack(value), at + gpu * stride)
 
+    def add_hidden_work(self, gpu: int, ms: int) -> None:
+        """Add work beside its turns, which the turn keeper then charges. Raises OSError."""
+        self.check()
+        at, stride, form = _PLACES["limits_gpu.hidden_ms"]
+        (before,) = form.unpack(os.pread(self._fd, form.size, at + gpu * stride))
+        self.put("limits_gpu.hidden_ms", (before + ms) % (1 << 16), gpu)
+
     def end(self) -> None:
         self._sequence += 1
         self.put("limits.sequence", self._sequence)

@@ -156,7 +156,7 @@ def read_limits(page: bytes) -> Limits:
         turn, _, _, held_ns, waited_ns = entry[7:12]
         gpu = LimitsGpu(text_of(entry[0]), *entry[1:7], *entry[-2:])
         gpu.turn, gpu.turn_held_ns, gpu.turn_waited_ns = turn, held_ns, waited_ns
-        gpu.latency = entry[12]
+        gpu.latency, gpu.hidden_ms = entry[12], entry[14]
         gpus.append(gpu)
     return Limits(text_of(head[5]), head[4], head[6], gpus, head[7] != 0)
 

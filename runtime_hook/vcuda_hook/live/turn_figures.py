@@ -34,6 +34,7 @@ class Turns(NamedTuple):
     waited_for_turn_ns: int  # while another container held the GPU
     waited_for_share_ns: int  # while none did, and its own share was used up
     lost_ns: int  # part of held_ns in which it left the GPU idle
+    free_ns: int  # in which it could use the GPU without a turn
 
 
 class GpuTurns(NamedTuple):
@@ -117,8 +118,8 @@ def _parse(text: str) -> GpuTurns:
     at_ns, lost_ns = map(int, head.split())
     of = {}
     for line in lines:
-        held, for_turn, for_share, lost, id = line.split(" ", 4)
-        of[id] = Turns(int(held), int(for_turn), int(for_share), int(lost))
+        held, for_turn, for_share, lost, free, id = line.split(" ", 5)
+        of[id] = Turns(int(held), int(for_turn), int(for_share), int(lost), int(free))
     return GpuTurns(at_ns, time.monotonic_ns(), lost_ns, of)
 
 

@@ -32,6 +32,7 @@ from support.virtual_time import Clock, answer
 
 SOFTGPU = os.path.join(BUILD, "softgpu", "softgpu")
 KEEPER = os.path.join(BUILD, "turns", "vcuda-turn-keeper")
+SOURCES = os.pathsep.join(os.path.join(TOP, part) for part in ("oci", "runtime_hook", "plugin"))
 WARMING_S = 1.0
 WINDOW_S = 10.0
 KERNELS = 200
@@ -167,6 +168,7 @@ def judge(
         given = {
             "keeper": keeping[0].pid if keeping else 0,
             "state": node.state_dir,
+            "root": root,
             "pids": [started[at].pid if at in started else 0 for at in range(len(tenants))],
             "limits": pages,
             "usage": [guest.usage for guest in guests],
@@ -204,7 +206,7 @@ def _report(process: subprocess.Popen[str]) -> Any:
 def _script(clock: Clock, script: str, given: dict[str, Any]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         clock.command(PYTHON, "-c", script, json.dumps(given)),
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.path.join(TOP, "oci")},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": SOURCES},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -12,12 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from .hidden_work import Hidden
+
 # Kinds of findings: more memory than the limit, a GPU outside the share, a process without the
-# shim, more GPU time than the ceiling.
-MEMORY, ELSEWHERE, UNKNOWN, TIME = "memory", "gpu", "shim", "time"
+# shim, more GPU time than the ceiling, work beside its turns.
+MEMORY, ELSEWHERE, UNKNOWN, TIME, TURNS = "memory", "gpu", "shim", "time", "turns"
 # Findings that never stop a container. One long kernel may use the GPU beyond the ceiling and is
 # charged afterwards. How NVML counts the time of processes that share a GPU is not yet measured.
-REPORTED_ONLY = (TIME,)
+REPORTED_ONLY = (TIME, TURNS)
+# Averages over many polls, reported at once.
+_AVERAGES = (TIME, TURNS)
 
 REPORT_AFTER_POLLS = 3
 CLEAR_AFTER_POLLS = 5
@@ -65,8 +69,8 @@ class Process(NamedTuple):
 class Finding(NamedTuple):
     """Use of a GPU beyond a share.
 
-    key: the holder's. why: the kind. used, limit: percent for TIME, else bytes. pids: on the host.
-    is_new: this poll is the first that reports it.
+    key: the holder's. why: the kind. used, limit: bytes; percent for TIME and TURNS. pids: on the
+    host. is_new: this poll is the first that reports it.
     """
 
     key: str
@@ -98,12 +102,19 @@ class Watch:
         now: float,
         holders: Mapping[str, Holder],
         seen: Mapping[tuple[str, str], list[Process]],
+        hidden: Mapping[tuple[str, str], Hidden],
     ) -> list[Finding]:
-        """Add one poll; return the current findings. seen: processes by holder's key and GPU."""
+        """Add one poll; return the current findings.
+
+        seen: processes by holder's key and GPU. hidden: work beside turns, likewise.
+        """
         signs = {
             (key, uuid, why): (used, limit, culprits)
             for (key, uuid), processes in seen.items()
             for why, used, limit, culprits in self._signs(now, key, uuid, holders[key], processes)
+        } | {
+            (key, uuid, TURNS): (one.used_percent, one.held_percent, seen[key, uuid])
+            for (key, uuid), one in hidden.items()
         }
         for place in [place for place in self._times if place not in seen]:
             del self._times[place]
@@ -127,8 +138,9 @@ class Watch:
         state.within = 0 if is_over else state.within + 1
         if state.within >= CLEAR_AFTER_POLLS:
             del self._cases[case]
-        # GPU time is already an average over a whole window.
-        elif not state.reported and state.over >= (1 if case[2] == TIME else REPORT_AFTER_POLLS):
+        elif not state.reported and state.over >= (
+            1 if case[2] in _AVERAGES else REPORT_AFTER_POLLS
+        ):
             state.reported = True
             return True
         return False
@@ -181,6 +193,8 @@ def _text(name: str, uuid: str, why: str, used: int, limit: int, processes: list
         UNKNOWN: f"goes round the shim and holds {_size(used)} of {uuid}, "
         f"its limit is {_size(limit)}",
         TIME: f"used {used} % of {uuid}'s time, its limit is {limit} %",
+        TURNS: f"used {used} % of {uuid}'s time, {limit} % of it in its turns; "
+        "the rest costs it turns",
     }[why]
     text = f"{name} {what}: {'process' if len(processes) == 1 else 'processes'} {named}"
     # A process chooses its own name, which may hold control characters.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import time
 
@@ -18,10 +19,12 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import kernel_tables
 from vcuda_oci.system.settings_file import AUTO, STOP
 
-from . import container_stop, detection, guest_slots
+from . import container_stop, detection, guest_slots, turn_audit
 from .driver_limits import DriverLimits, hard_bytes
 from .held_containers import Held, HeldContainers
+from .hidden_work import Hidden
 from .process_probe import OnGpu, ProcessProbe
+from .turn_audit import TurnAudit
 
 PERIOD_SECONDS = 2.0
 # Polls may use this part of a core. With many processes they become rarer, but never more so than
@@ -42,12 +45,18 @@ def main(driver_root: str, state_dir: str, policy: str, driver_limits: str) -> N
             facts_cache.gpus_key(facts.root, library),
         )
         watch.stops, watch.sets_limits = policy == STOP, driver_limits == AUTO
+        began = time.process_time()
         while facts_cache.gpus_key(facts.root, library) == key:
-            began = time.process_time()
             sys.stdout.write(json.dumps(watch.poll()) + "\n")
             sys.stdout.flush()
             due = (time.process_time() - began) / _CPU_PART
-            time.sleep(min(max(PERIOD_SECONDS, due), LONGEST_SECONDS))
+            pause = min(max(PERIOD_SECONDS, due), LONGEST_SECONDS)
+            # A program with the same period must not always be sampled at its best moment.
+            pause *= random.uniform(0.75, 1.25)  # noqa: S311
+            time.sleep(max(0.0, pause - turn_audit.SECOND))
+            began = time.process_time()
+            watch.begin_second()
+            time.sleep(turn_audit.SECOND)
     except VcudaError:
         time.sleep(LONGEST_SECONDS)  # gpu_probe.py gets the same error and reports it
     except BrokenPipeError:
@@ -65,6 +74,7 @@ class OutsideWatch:
         self._probe = ProcessProbe(library, list(self._gpu_bytes))
         self._containers = HeldContainers(state_dir)
         self._watch = detection.Watch()
+        self._audit = TurnAudit(state_dir)
         self._limits = DriverLimits(self._probe.set_limit)
         # By GPU UUID: when processes outside containers were last reported, and their pids.
         self._outsiders: dict[str, tuple[float, frozenset[int]]] = {}
@@ -83,7 +93,8 @@ class OutsideWatch:
         lines = self._report_outsiders(outsiders, holders)
         if self.sets_limits:
             lines += self._set_limits(all_held, holders, seen)
-        for finding in self._watch.update(time.monotonic(), holders, seen):
+        hidden = self._find_hidden_work(processes, all_held, seen)
+        for finding in self._watch.update(time.monotonic(), holders, seen, hidden):
             held = all_held[finding.key]
             stops = self.stops and _may_stop(held, finding)
             if finding.is_new:
@@ -93,6 +104,10 @@ class OutsideWatch:
                 what = f"; {killed} processes killed" if stops else ""
                 lines.append(f"{held.allocation.id}: {finding.text}{what}")
         return lines
+
+    def begin_second(self) -> None:
+        """Call this a second before each poll."""
+        self._audit.begin()
 
     def _sort(
         self, processes: list[OnGpu], holders: dict[str, detection.Holder]
@@ -122,6 +137,29 @@ class OutsideWatch:
                 )
                 seen.setdefault((held.key, process.uuid), []).append(one)
         return seen, outsiders
+
+    def _find_hidden_work(
+        self,
+        processes: list[OnGpu],
+        all_held: dict[str, Held],
+        seen: dict[tuple[str, str], list[detection.Process]],
+    ) -> dict[tuple[str, str], Hidden]:
+        """Return work beside turns, by holder's key and GPU; the keeper charges it."""
+        totals = {
+            uuid: sum(one.busy_percent for one in processes if one.uuid == uuid) / 100
+            for uuid in {process.uuid for process in processes}
+        }
+        used = {
+            (all_held[key].allocation.id, uuid): sum(one.busy_percent for one in those) / 100
+            for (key, uuid), those in seen.items()
+        }
+        allocations = [held.allocation for held in all_held.values()]
+        found = self._audit.end(allocations, used, totals)
+        return {
+            (key, uuid): found[all_held[key].allocation.id, uuid]
+            for key, uuid in seen
+            if (all_held[key].allocation.id, uuid) in found
+        }
 
     def _record(self, held: Held, finding: detection.Finding, stops: bool) -> None:
         """Record the finding as an event. stops: whether the container is stopped next."""

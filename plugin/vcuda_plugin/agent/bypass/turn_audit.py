@@ -1,0 +1,130 @@
+"""Compare the turns of each container with what NVML saw, and write hidden work to its limits page.
+
+What hidden work is, and how it is found: hidden_work.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from vcuda_hook.live import turn_figures
+from vcuda_oci.guest import page_file
+from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.pages import layout, page_reader
+from vcuda_oci.pages.limits_in_place import OpenPage, Turn
+
+from .hidden_work import Hidden, HiddenWork, Poll
+
+# NVML's figures are of about this time before they are read.
+SECOND = 1.0
+MS = 1_000_000
+
+# An allocation's id and a GPU's UUID.
+Place = tuple[str, str]
+
+
+class _Reading(NamedTuple):
+    """held_ns: in turns, from the limits pages. free_ns: without turns, from the keeper's file."""
+
+    at_ns: int
+    held_ns: Mapping[Place, int]
+    free_ns: Mapping[Place, int]
+
+
+class TurnAudit:
+    """The node's audit: `begin`, then a SECOND later `end`, again and again."""
+
+    def __init__(self, state_dir: str) -> None:
+        self._state_dir = state_dir
+        self._gpus: defaultdict[str, HiddenWork] = defaultdict(HiddenWork)
+        self._began: _Reading | None = None
+        self._ended_ns = time.monotonic_ns()
+        self._due_ns: Counter[Place] = Counter()  # found and not written yet
+
+    def begin(self) -> None:
+        self._began = self._read()
+
+    def end(
+        self,
+        allocations: Iterable[Allocation],
+        used: Mapping[Place, float],
+        totals: Mapping[str, float],
+    ) -> dict[Place, Hidden]:
+        """Return what is hidden where, and write what is new of it.
+
+        used: NVML's part of the last second, 0 to 1. totals: that of all processes, by GPU.
+        """
+        began, self._began = self._began, None
+        if began is None:
+            return {}
+        now = self._read()
+        seconds, self._ended_ns = (now.at_ns - self._ended_ns) / 1e9, now.at_ns
+        found: dict[Place, Hidden] = {}
+        places = began.held_ns.keys() & began.free_ns.keys() & now.held_ns.keys()
+        for uuid in {uuid for _, uuid in places}:
+            held = {
+                id: (now.held_ns[id, uuid] - began.held_ns[id, uuid]) / (now.at_ns - began.at_ns)
+                for id, where in places
+                # A new page counts from 0 on.
+                if where == uuid and now.held_ns[id, uuid] >= began.held_ns[id, uuid]
+            }
+            poll = Poll(
+                seconds,
+                held,
+                {id: used.get((id, uuid), 0.0) for id in held},
+                {id: began.free_ns[id, uuid] for id in held},
+                totals.get(uuid, 0.0),
+            )
+            for id, hidden in self._gpus[uuid].add(poll).items():
+                found[id, uuid] = hidden
+        self._write({one.id: one for one in allocations}, found)
+        return found
+
+    def _read(self) -> _Reading:
+        """Leave out containers with a page that is leased, released or being written."""
+        held, free = {}, {}
+        for uuid, turns in turn_figures.read(self._state_dir).items():
+            for id, one in turns.of.items():
+                free[id, uuid] = one.free_ns
+        for id in {id for id, _ in free}:
+            path = f"{self._state_dir}/containers/{id}/limits"
+            try:
+                page = page_reader.read_limits(page_file.read_page(path, layout.LIMITS_SIZE))
+            except (OSError, ValueError):
+                continue
+            held.update({(id, gpu.uuid): gpu.turn_held_ns for gpu in page.gpus})
+        return _Reading(time.monotonic_ns(), held, free)
+
+    def _write(self, allocations: Mapping[str, Allocation], found: Mapping[Place, Hidden]) -> None:
+        """Write to the limits pages; what cannot be written is left for the next poll."""
+        for place, hidden in found.items():
+            self._due_ns[place] += round(hidden.new_seconds * 1e9)
+        self._due_ns = Counter({at: ns for at, ns in self._due_ns.items() if at[0] in allocations})
+        due = {at: ns // MS for at, ns in self._due_ns.items() if ns >= MS}
+        if not due:
+            return
+        try:
+            with Turn(self._state_dir) as mine:
+                for (id, uuid), ms in due.items() if mine else ():
+                    if self._write_page(allocations[id], uuid, ms):
+                        self._due_ns[id, uuid] -= ms * MS
+        except OSError:
+            pass  # no lock
+
+    def _write_page(self, allocation: Allocation, uuid: str, ms: int) -> bool:
+        path = f"{self._state_dir}/containers/{allocation.id}/limits"
+        at = [share.uuid for share in allocation.shares].index(uuid)
+        try:
+            page = OpenPage(path, allocation.shares)
+        except (OSError, ValueError):
+            return False
+        try:
+            page.add_hidden_work(at, ms)
+        except OSError:
+            return False
+        finally:
+            page.close()
+        return True
