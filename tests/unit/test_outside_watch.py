@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +15,11 @@ from support.slice_users import forge, mapping
 from vcuda_oci.ledger import events
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
-from vcuda_oci.pages import limits
+from vcuda_oci.pages import limits, page_reader
 from vcuda_plugin.agent.bypass import outside_watch
 from vcuda_plugin.agent.bypass.detection import REPORT_AFTER_POLLS
 from vcuda_plugin.agent.bypass.held_containers import Held, HeldContainers
+from vcuda_plugin.agent.bypass.hidden_work import POLLS
 from vcuda_plugin.agent.bypass.outside_watch import OutsideWatch
 from vcuda_plugin.agent.bypass.process_probe import NO_LIMIT, OnGpu
 
@@ -116,6 +118,27 @@ def test_a_container_that_is_only_reported_runs_on(node: FakeNode, sleeper: Any)
     assert len(node.findings(4 * REPORT_AFTER_POLLS)) == 2
     assert sleeper.poll() is None
     assert node.events() == [("memory", "GPU-0", False), ("shim", "GPU-0", False)]
+
+
+def test_work_beside_turns_is_reported_and_written_to_the_limits_page(
+    node: FakeNode, sleeper: Any, tmp_path: Any
+) -> None:
+    (tmp_path / "turns").mkdir()
+    (tmp_path / "turns" / "GPU-0").write_text("7 0\n0 0 0 0 0 box\n")
+    node.owners[sleeper.pid] = "box"
+    node.probe.processes = [OnGpu(sleeper.pid, "GPU-0", GIB, 60, False)]
+    for _ in range(POLLS):
+        assert node.findings(1) == []
+        node.watch.begin_second()
+        time.sleep(0.002)
+    assert node.findings(1) == []
+    node.watch.begin_second()
+    (line,) = node.findings(1)
+    what = "used 60 % of GPU-0's time, 0 % of it in its turns; the rest costs it turns"
+    assert line == f"box: container box {what}: process {sleeper.pid} (sleep)"
+    page = page_reader.read_limits((tmp_path / "containers" / "box" / "limits").read_bytes())
+    assert page.gpus[0].hidden_ms > 0
+    assert (sleeper.poll(), node.events()) == (None, [("turns", "GPU-0", False)])
 
 
 def test_the_driver_gets_a_containers_limit_if_the_container_has_a_cgroup(
