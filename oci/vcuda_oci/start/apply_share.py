@@ -160,8 +160,7 @@ def claim_share(
         return None
     _refuse_beside_a_slice(container, raw)
     owner = owner_of(container.annotations, container.id)
-    if not owner.is_pod:
-        owner = owner.replaced(engine=engine_name.noted(container))
+    owner = owner.replaced(engine=engine_name.noted(container))
     wanted = claim.Claim(owner, request.parse(raw), creation.runtime, creation.claimant)
     parts = capabilities.requested(
         container.environment.get(names.NVIDIA_DRIVER_CAPABILITIES, ""),

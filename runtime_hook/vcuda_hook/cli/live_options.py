@@ -6,7 +6,7 @@ import argparse
 
 from ..show.top_screen import ORDERS
 
-ID_HELP = "allocation id or its first characters, or the container's name"
+ID_HELP = "allocation id or its first characters, or the name of the container or its pod"
 
 
 def limit_options(limit: argparse.ArgumentParser) -> None:

@@ -42,7 +42,7 @@ def ps_of(settings: Config, json: bool = False, wide: bool = False) -> int:
         for allocation, status, used in zip(
             allocations, states, usage.measure(ledger, allocations, usage.SAMPLE_SECONDS)
         )
-        for entry in views.tenant_entries(allocation, used, gpus, names.get(allocation.id, ""))
+        for entry in views.tenant_entries(allocation, used, gpus, names[allocation.id])
     ]
     turn_figures.add_to(entries, [], turns, turn_figures.read(settings.state_dir))
     if json:
@@ -75,8 +75,9 @@ def inspect(arguments: argparse.Namespace, settings: Config) -> int:
     """Show the whole record of one allocation, its use, and its pages."""
     ledger = Ledger(settings.state_dir)
     allocation = container_names.find_record(ledger, arguments.id)
-    name = container_names.name_of(allocation) or views.short_id(allocation.id)
-    record = {"name": name, **allocation.as_json()}
+    shown = container_names.description_of(allocation)
+    name = shown.name or views.short_id(allocation.id)
+    record = {"name": name, "image": shown.image or None, **allocation.as_json()}
     (status,) = statuses([allocation])
     record["status"] = status.word
     (used,) = usage.measure(ledger, [allocation], usage.SAMPLE_SECONDS)

@@ -130,7 +130,7 @@ def _table(tenants: _Entries) -> str:
 def _row(entry: Mapping[str, Any], colour: str) -> str:
     core, memory = entry["core_used_percent"], entry["memory_used_bytes"]
     return (
-        f'<tr><td class="name"><i class="{colour}"></i>{escape(entry["name"])}</td>'
+        f'<tr><td class="name"><i class="{colour}"></i>{escape(entry["name"])}{_image(entry)}</td>'
         + _cell(
             "-" if core is None else f"{core:.0f} %",
             f"of {entry['core_percent']} %",
@@ -147,6 +147,11 @@ def _row(entry: Mapping[str, Any], colour: str) -> str:
         )
         + f'<td class="notes">{_notes(entry)}</td></tr>'
     )
+
+
+def _image(entry: Mapping[str, Any]) -> str:
+    image = entry["image"]
+    return f'<br><span class="of">{escape(image)}</span>' if image else ""
 
 
 def _cell(used: str, of: str, figure: float, whole: float, colour: str) -> str:
