@@ -113,11 +113,13 @@ def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int
         from ..cdi.command import run as cdi
 
         return cdi
+    if name == "ps":
+        from ..show.ps import ps
+
+        return ps
     from ..show import show
 
-    if name == "inspect":
-        return show.inspect
-    return show.gpus if name == "gpus" else show.ps
+    return show.gpus if name == "gpus" else show.inspect
 
 
 def _simulate(words: Sequence[str]) -> int:
@@ -173,8 +175,9 @@ def build_parser() -> argparse.ArgumentParser:
             json=False,
         )
     )
-    ps = verb("ps", "list the containers with shares, and their use", "ps")
-    ps.add_argument("--wide", action="store_true", help="more columns, however wide the table gets")
+    live_options.ps_options(
+        verb("ps", "list the containers with shares, and their use", "ps --filter status=running")
+    )
     live_options.top_options(
         verb("top", "show GPUs and tenants as bars, live", "top --sort compute")
     )

@@ -31,6 +31,18 @@ class Ended(Exception):
         self.number = number
 
 
+def is_usable() -> bool:
+    """Whether standard output is a terminal that can show a screen."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def end_by(number: int) -> None:
+    """End by the signal, so that its sender sees it as the cause; 0: return."""
+    if number:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
 class Terminal:
     """A context manager for the terminal. Keys come from standard input if that is a terminal."""
 

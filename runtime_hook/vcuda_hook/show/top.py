@@ -18,7 +18,7 @@ from vcuda_oci.system.settings_file import Config
 from ..live import table, views
 from . import top_screen
 from .live_view import LiveView
-from .terminal import Ended, Terminal
+from .terminal import Ended, Terminal, end_by, is_usable
 from .top_screen import Line
 
 _WIDTH = 100  # if the terminal does not report its size
@@ -34,18 +34,13 @@ def top(arguments: argparse.Namespace, settings: Config) -> int:
     live = LiveView(settings)
     if arguments.json or arguments.once:
         return _print(live, arguments)
-    if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+    if not is_usable():
         raise VcudaError("shows nothing without a terminal", "vcuda top", "use --once or --json")
-    ended = 0
     try:
         with Terminal() as terminal:
             _live(live, terminal, arguments)
     except Ended as end:
-        ended = end.number
-    if ended:
-        # The sender of the signal sees it as the cause of the end.
-        signal.signal(ended, signal.SIG_DFL)
-        os.kill(os.getpid(), ended)
+        end_by(end.number)
     return 0
 
 

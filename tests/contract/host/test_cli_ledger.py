@@ -95,7 +95,7 @@ def test_ps_lists_the_shares_of_each_container(node: Node, capsys: Any) -> None:
         "ffffffffffff",
         "ml/train/main",
     ]
-    assert lines[1].split()[1:-1] == [
+    assert lines[1].split()[1:-2] == [
         "0",
         "GPU-0",
         "30",
@@ -113,7 +113,7 @@ def test_ps_lists_the_shares_of_each_container(node: Node, capsys: Any) -> None:
         "fixed",
         "running",
     ]
-    assert lines[2].split()[1:-1] == [
+    assert lines[2].split()[1:-2] == [
         "1",
         "GPU-1",
         "10",
