@@ -132,7 +132,7 @@ def record_refusal(container: Container, settings: Config, program: str, error: 
     """Record the refusal under the id that the allocation would have had."""
     owner = _owner(container)
     error.allocation = owner.key
-    more = events.about(container.id, claim.pod_of(owner))
+    more = events.about(container.id, claim.pod_of(owner), engine_name.noted(container))
     events.record(settings.state_dir, program, events.REFUSED, owner.key, str(error), **more)
 
 

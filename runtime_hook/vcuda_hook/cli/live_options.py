@@ -9,6 +9,7 @@ from ..show.top_screen import ORDERS
 
 ID_HELP = "allocation id or its first characters, or the name of the container or its pod"
 
+WHY_HELP = "as for inspect; also a container that holds no share, or a pod that waits"
 _FILTER_HELP = (
     f"only containers with this value; may be repeated; keys: {', '.join(ps_fields.FILTERS)}"
 )

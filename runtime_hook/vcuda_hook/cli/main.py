@@ -105,6 +105,10 @@ def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int
         from ..show.show_events import show_events
 
         return show_events
+    if name == "why":
+        from ..show.why import why
+
+        return why
     if name == "configure":
         from ..engines.configure import configure
 
@@ -183,6 +187,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     inspect = verb("inspect", "show one container's share in full", "inspect run-3f2a")
     inspect.add_argument("id", metavar="ID", help=live_options.ID_HELP)
+    why = verb("why", "say why a container waits, was refused or is slow", "why run-3f2a")
+    why.add_argument("id", metavar="ID", help=live_options.WHY_HELP)
     gpus = verb("gpus", "list the GPUs, and what is free on each", "gpus --json")
     gpus.add_argument("--wide", action="store_true", help="full UUIDs, and more columns")
     gpus.add_argument(

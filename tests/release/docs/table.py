@@ -94,6 +94,7 @@ RUN = {
         before=LIVING.format("pod-7c1e")
     ),
     "vcuda inspect run-3f2a": How(before=LIVING.format("run-3f2a")),
+    "vcuda why run-3f2a": How(before=LIVING.format("run-3f2a")),
     "vcuda inspect run-77aa": How(before=LIVING.format("run-77aa")),
     "vcuda top": How(goes_on=True),
     "vcuda events --follow": How(goes_on=True),
