@@ -53,15 +53,27 @@ def _main(argv: Sequence[str] | None) -> int:
         _help(parser, arguments.of)
         return 0
     if arguments.verb == "doctor":
-        from ..doctor.report import doctor  # doctor reports invalid settings itself
-
-        _end_quietly_with_the_reader()
-        return doctor(arguments, os.path.abspath(arguments.config))
+        return _doctor(arguments)
     if arguments.verb == "run" and arguments.command[:1] == ["--"]:
         del arguments.command[0]  # argparse passes it on with the words after it
     try:
         settings = settings_file.load_named(os.path.abspath(arguments.config))
         return _verb(arguments.verb)(arguments, settings)
+    except VcudaError as error:
+        sys.stderr.write(f"vcuda: {error}\n")
+        return error.exit_code
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    """`vcuda doctor` reports invalid settings itself."""
+    from ..doctor import bundle, report  # late, as each verb's module
+
+    _end_quietly_with_the_reader()
+    config = os.path.abspath(arguments.config)
+    try:
+        if arguments.bundle or arguments.dry_run:
+            return bundle.bundle(arguments, config)
+        return report.doctor(arguments, config)
     except VcudaError as error:
         sys.stderr.write(f"vcuda: {error}\n")
         return error.exit_code
@@ -231,11 +243,18 @@ def build_parser() -> argparse.ArgumentParser:
         "serve",
         json=False,
     )
-    verb(
+    doctor = verb(
         "doctor",
         "find faults of this host that affect GPU sharing, each with a hint",
         "doctor --json",
     )
+    doctor.add_argument(
+        "--bundle",
+        metavar="FILE",
+        default="",
+        help="write an archive for a bug report to a new FILE, without secrets",
+    )
+    doctor.add_argument("--dry-run", action="store_true", help="only list what --bundle writes")
     _demo_options(
         verb(
             "demo",

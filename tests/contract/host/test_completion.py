@@ -42,7 +42,7 @@ def test_vcuda_prints_its_own(capsys: Any) -> None:
     [
         ("vcuda r", ["run", "release"]),
         ("vcuda release --a", ["--all-dead"]),
-        ("vcuda doctor --", ["--help", "--json"]),
+        ("vcuda doctor --", ["--help", "--json", "--bundle", "--dry-run"]),
         (
             "vcuda --config x ps --",
             [
