@@ -90,9 +90,10 @@ def _of_memory(name: str, where: str, entry: Entry) -> Iterator[Reason]:
     used, limit = entry["memory_used_bytes"], entry["memory_bytes"]
     hint = f"'vcuda limit {name} --memory SIZE'"
     if entry["refusals"]:
+        times = entry["refusals"]
         what = (
-            f"{entry['refusals']} allocations were refused at its limit of {table.size(limit)} "
-            f"on {where}; it has {table.size(used or 0)}"
+            f"{times} allocation{' was' if times == 1 else 's were'} refused at its limit of "
+            f"{table.size(limit)} on {where}; it has {table.size(used or 0)}"
         )
         yield Reason("memory", what, hint)
     elif used is not None and used >= _FULL * limit:
