@@ -83,7 +83,9 @@ async def _serve(address: str, name: str, state_dir: str, exemplars: bool) -> No
         return  # the agent has already ended
     reading = asyncio.ensure_future(_read_agent(node, routes))
     stopped = asyncio.ensure_future(stop.wait())
+    remembering = asyncio.ensure_future(routes.history.run())
     await asyncio.wait((reading, stopped), return_when=asyncio.FIRST_COMPLETED)
+    remembering.cancel()
     server.close()
     if reading.done():
         reading.result()

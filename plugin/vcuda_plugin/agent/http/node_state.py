@@ -66,7 +66,7 @@ class Node:
     """
 
     def __init__(self, name: str, state_dir: str) -> None:
-        self.name, self._records = name, Records(state_dir)
+        self.name, self.state_dir, self._records = name, state_dir, Records(state_dir)
         self.known: NodeGpus | None = None
         self.described: Mapping[str, Described] = {}
         self._last: _Samples | None = None
