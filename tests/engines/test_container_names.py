@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from support.engines.base import Engine, Result
+from support.agent_http import free_port
+from support.engines.base import IMAGE, Engine, Result
 from support.engines.cri import Cri
+from support.engines.docker import Docker
+from support.engines.podman import Podman
+from support.fake_kubelet import until
+from support.node_agent import only_child
 from support.product import Product, asking
 
 GIB = 1 << 30
@@ -32,7 +42,8 @@ def test_a_container_is_shown_and_found_by_its_engines_name(
             (record,) = product.allocations(engine)
             assert len(record["id"]) == 64
             (entry,) = json.loads(vcuda(engine, product, "ps", "--json").stdout)
-            assert (entry["id"], entry["name"]) == (record["id"], container)
+            shown = [entry[key] for key in ("id", "name", "image")]
+            assert shown == [record["id"], container, IMAGE]
             for verb in ("ps", "events", "top"):
                 words = ["--once"] if verb == "top" else []
                 assert f"{container} " in vcuda(engine, product, verb, *words).stdout
@@ -60,14 +71,74 @@ def test_a_pods_container_is_found_as_ps_shows_it_and_by_its_cri_id(
         try:
             id = cri.start_container(pod, ["sleep", "100"], name="worker", **asking(cri, core=30))
             (entry,) = json.loads(vcuda(cri, product, "ps", "--json").stdout)
-            assert entry["name"] == f"default/{pod.name}/worker"
-            for core, word in enumerate((entry["name"], id, id[:13]), 40):
+            assert (entry["name"], entry["image"]) == (f"default/{pod.name}/worker", IMAGE)
+            words = (entry["name"], f"default/{pod.name}", f"{pod.name}/worker", pod.name)
+            for core, word in enumerate((*words, id, id[:13]), 40):
                 assert vcuda(cri, product, "limit", word, "--core", str(core)).stderr == ""
                 shown = json.loads(vcuda(cri, product, "inspect", word, "--json").stdout)
                 assert shown["shares"][0]["core_percent"] == core
         finally:
             cri.remove_pod(pod)
         vcuda(cri, product, "release", "--all-dead")
+
+
+@contextmanager
+def agents_page(engine: Engine, product: Product) -> Iterator[Callable[[str], str]]:
+    """An agent on the engine's host; answers a path with the page, "" while it is not served."""
+    address = f"127.0.0.1:{free_port()}"
+    with open(product.config) as file:
+        settings = file.read()
+    with open(product.config, "w") as file:
+        file.write(settings.replace('listen = ""', f'listen = "{address}"'))
+    kubelet = engine.host.path("kubelet")
+    os.makedirs(kubelet, exist_ok=True)
+    program = os.path.join(product.prefix, "bin/vcuda-node-agent")
+    words = [program, "--config", product.config, "--kubelet-dir", kubelet]
+    inside = engine.host.daemon(words, "agent.log")
+    read = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())"
+    try:
+        yield (
+            lambda path: (
+                engine.host.run([sys.executable, "-c", read, f"http://{address}{path}"]).stdout
+            )
+        )
+    finally:
+        os.kill(only_child(inside.pid), signal.SIGTERM)
+        inside.wait(30)
+
+
+@pytest.mark.parametrize("kind", ["docker", "podman"])
+def test_the_agents_pages_follow_the_engines_name_and_image(
+    start_engine: Callable[[str], Engine], product: Product, container: str, kind: str
+) -> None:
+    """The agent's HTTP process itself may not read the engine's files."""
+    engine = start_engine(kind)
+    assert isinstance(engine, (Docker, Podman))
+    with product.on(engine):
+        started = engine.start(container, ["sleep", "100"], **asking(engine, core=30))
+        names = [container, container + "-renamed"]
+        try:
+            assert started.rc == 0, started.stderr
+            with agents_page(engine, product) as page:
+
+                def shown() -> list[Any]:
+                    tenants = json.loads(page("/usage") or "{}").get("tenants", [])
+                    return [(entry["name"], entry["image"]) for entry in tenants]
+
+                until(lambda: shown() == [(names[0], IMAGE)], context=lambda: page("/usage"))
+                labels = (f'container="{names[0]}"', f'image="{IMAGE}"')
+                (info,) = [
+                    line
+                    for line in page("/metrics").splitlines()
+                    if line.startswith("vcuda_container_info{")
+                ]
+                assert all(label in info for label in labels)
+                engine.host.check(engine.command("rename", *names))
+                until(lambda: shown() == [(names[1], IMAGE)], context=lambda: page("/usage"))
+        finally:
+            for name in names:
+                engine.delete(name)
+    assert product.allocations(engine) == []
 
 
 @pytest.mark.parametrize("kind", ["runc-v2", "crun-v2"])

@@ -47,7 +47,7 @@ class FakeApiCalls(FakeApiObjects):
             if "/leases" in path:
                 return self.lease(method, path, body)
             if "/events" in path:
-                return self._event(method, path, body)
+                return self._event(method, path, query, body)
             if path.startswith(SLICES):
                 return self._slice(method, path[len(SLICES) + 1 :], body)
             if "/resourceclaims/" in path:
@@ -138,13 +138,15 @@ class FakeApiCalls(FakeApiObjects):
         self.set(PODS, key, merged(pod, more))
         return 201, {"kind": "Status", "status": "Success"}
 
-    def _event(self, method: str, path: str, body: Any) -> Answer:
+    def _event(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
         """Source: k8s.io/kubernetes, pkg/apis/core/validation, legacyValidateEvent."""
         if method == "PATCH":
             if path not in self.recorded_events:
                 return status(404, "not found")
             self.recorded_events[path] = merged(self.recorded_events[path], body)
             return 200, self.recorded_events[path]
+        if method == "GET":
+            return self._list_events(path, query)
         metadata, namespace = body["metadata"], path.split("/")[4]
         if not body["involvedObject"]["namespace"] == metadata["namespace"] == namespace:
             return status(422, "involvedObject.namespace: does not match event.namespace")
@@ -154,6 +156,18 @@ class FakeApiCalls(FakeApiObjects):
             return status(409, f'events "{name}" already exists')
         self.recorded_events[f"{path}/{name}"] = merged(body, {"metadata": {"name": name}})
         return 201, self.recorded_events[f"{path}/{name}"]
+
+    def _list_events(self, path: str, query: dict[str, str]) -> Answer:
+        """Events of one namespace or of all, of the object that the selector names."""
+        terms = [term.split("=") for term in query.get("fieldSelector", "").split(",") if term]
+        wanted = {key.removeprefix("involvedObject."): value for key, value in terms}
+        place = path.removesuffix("/events").removeprefix("/api/v1")
+        items = [
+            event
+            for key, event in self.recorded_events.items()
+            if place in key and wanted.items() <= event["involvedObject"].items()
+        ]
+        return 200, {"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": items}
 
 
 def merged(known: Any, patch: Any) -> Any:

@@ -35,6 +35,7 @@ class Terminal:
             for standard in (0, 1, 2):
                 os.dup2(self.line, standard)
             os.environ.update(TERM="xterm-256color")
+            os.environ.pop("COLUMNS", None)  # it would count in place of the terminal's width
             os.execv(command[0], list(command))
 
     def resize(self, width: int, height: int) -> None:

@@ -10,6 +10,7 @@ from vcuda_oci.container import engine_name
 from vcuda_oci.container.container import container_of
 
 ID = "c0ffee" * 10 + "beef"
+POD = {"io.kubernetes.cri.sandbox-uid": "u", "io.kubernetes.cri.container-name": "main"}
 DOCKERS = f"/data/docker/containers/{ID}"
 
 
@@ -35,6 +36,16 @@ def mounted(*sources: Any) -> dict[str, Any]:
         ({}, {}, "/s/overlay-containers/another/userdata", {}),
         ({}, {"nerdctl/name": "web"}, "/b", {"name": "web"}),
         ({}, {"nerdctl/name": "\x1b[2J"}, "/b", {}),
+        # Of a pod's container, the image.
+        (
+            {},
+            {**POD, "io.kubernetes.cri.image-name": "a.example/b:1"},
+            "/b",
+            {"image": "a.example/b:1"},
+        ),
+        ({}, {**POD, "io.kubernetes.cri.image-name": "a b"}, "/b", {}),
+        ({}, {**POD, "io.kubernetes.cri-o.ImageName": "of another engine"}, "/b", {}),
+        ({}, POD, f"/s/overlay-containers/{ID}/userdata", {}),
         # Under Podman an image may annotate.
         ({}, {"nerdctl/name": "web", "io.podman.annotations.init": "FALSE"}, "/b", {}),
     ],

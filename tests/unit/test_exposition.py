@@ -20,6 +20,7 @@ from support.files import ROOT
 from support.needed import skip_or_fail
 from support.samples import GIB, gpus
 from support.tenants import Tenants
+from vcuda_hook.live.engine_files import Described
 from vcuda_oci.model import policies
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.http import exposition, metrics
@@ -35,8 +36,9 @@ def tenants(tmp_path: Any) -> Iterator[Tenants]:
     node.close()
 
 
-def look(tenants: Tenants, *memory_gib: int) -> View:
+def look(tenants: Tenants, *memory_gib: int, image: str = "") -> View:
     node = Node("node-1", tenants.state_dir)
+    node.described = {"pod-u.main": Described("ml/train-0/main", image)} if image else {}
     node.known = NodeGpus(gpus(*memory_gib), unhealthy={"GPU-1": "Xid 79"})
     return asyncio.run(node.view())
 
@@ -244,7 +246,7 @@ def whole_page(tenants: Tenants) -> bytes:
     counts = Counts()
     counts.add({"kind": "claimed", "seconds": 0.02})
     counts.add({"kind": "refused", "text": "largest free share is"})
-    return exposition.Pages().text(look(tenants, 16), counts)
+    return exposition.Pages().text(look(tenants, 16, image="a.example/b:1"), counts)
 
 
 def test_promtool_finds_nothing_but_gpumanagers_name(tenants: Tenants) -> None:

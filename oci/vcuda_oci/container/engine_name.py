@@ -1,5 +1,5 @@
-"""Where the engine stores a container's name: the claim records the place, and the commands that
-show the container read the name there."""
+"""Where the engine stores a container's name and image: the claim records the place, and the
+commands that show the container read both there."""
 
 from __future__ import annotations
 
@@ -7,22 +7,29 @@ import os
 
 from ..model import names
 from .container import Container
-from .identity import image_may_annotate
+from .identity import image_may_annotate, is_from_crio
 
-NAME, FILE = "name", "file"
+NAME, FILE, IMAGE = "name", "file", "image"
 _OF_DOCKER = ("/hosts", "/hostname", "/resolv.conf")
-_MOST = 128
+_MOST, _MOST_IMAGE = 128, 256
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_SAFE_IMAGE = _SAFE | frozenset("/:@+")
 
 
 def noted(container: Container) -> dict[str, str]:
-    """{NAME: the name} or {FILE: the engine's file that contains it}; {}: unknown.
+    """{NAME: the name} or {FILE: the engine's file that contains it}; of a pod's container, which
+    has the pod's name, {IMAGE: its image}; {}: unknown.
 
-    nerdctl writes an annotation. Docker mounts files from the folder that has its config.v2.json.
-    Podman's bundle is below the folder that has its containers.json. Source: nerdctl pkg/labels;
-    moby daemon/container_operations_unix.go; containers/storage containers.go.
+    containerd and CRI-O write a pod's image as an annotation, nerdctl its container's name. Docker
+    mounts files from the folder that has its config.v2.json. Podman's bundle is below the folder
+    that has its containers.json. Source: containerd pkg/cri/annotations; CRI-O pkg/annotations;
+    nerdctl pkg/labels; moby daemon/container_operations_unix.go; containers/storage containers.go.
     """
     id, bundle = container.id, container.bundle
+    if container.is_pod:
+        key = names.CRIO_IMAGE if is_from_crio(container.annotations) else names.CONTAINERD_IMAGE
+        image = container.annotations.get(key, "")
+        return {IMAGE: image} if is_image(image) else {}
     name = container.annotations.get(names.NERDCTL_NAME, "")
     if is_name(name) and not image_may_annotate(container.annotations):
         return {NAME: name}
@@ -45,3 +52,8 @@ def is_name(text: object) -> bool:
         and _SAFE.issuperset(text)
         and not (len(text) >= 12 and not text.strip("0123456789abcdef"))
     )
+
+
+def is_image(text: object) -> bool:
+    """Whether it can be a reference to an image, such as "docker.io/library/debian:12"."""
+    return isinstance(text, str) and 0 < len(text) <= _MOST_IMAGE and _SAFE_IMAGE.issuperset(text)

@@ -18,7 +18,7 @@ class Owner(Record):
 
     key: the allocation's id and its file's name. pod_uid and the names are "" outside Kubernetes.
     sandbox_id: the pod's sandbox container; while it runs, the pod keeps its shares.
-    engine: where the engine stores the container's name (engine_name.py); {} in a pod.
+    engine: where the engine stores the container's name and image (engine_name.py).
     """
 
     __slots__ = (  # noqa: RUF023

@@ -75,7 +75,8 @@ class Allocation(Record):
     claimant: pid and start time (clock ticks since boot) of the process that claimed; it becomes
     the low-level runtime by exec, so it lives until the container exists.
     created: seconds since 1970. becoming: the shares of a change under way; what is held meanwhile
-    is `shares` (resize.py). engine: where the engine keeps the container's name (engine_name.py).
+    is `shares` (resize.py). engine: where the engine keeps the container's name and image
+    (engine_name.py).
     """
 
     __slots__ = (  # noqa: RUF023 - the order in a record's file

@@ -132,7 +132,7 @@ def record_refusal(container: Container, settings: Config, program: str, error: 
     """Record the refusal under the id that the allocation would have had."""
     owner = _owner(container)
     error.allocation = owner.key
-    more = events.about(container.id, claim.pod_of(owner))
+    more = events.about(container.id, claim.pod_of(owner), engine_name.noted(container))
     events.record(settings.state_dir, program, events.REFUSED, owner.key, str(error), **more)
 
 
@@ -160,8 +160,7 @@ def claim_share(
         return None
     _refuse_beside_a_slice(container, raw)
     owner = owner_of(container.annotations, container.id)
-    if not owner.is_pod:
-        owner = owner.replaced(engine=engine_name.noted(container))
+    owner = owner.replaced(engine=engine_name.noted(container))
     wanted = claim.Claim(owner, request.parse(raw), creation.runtime, creation.claimant)
     parts = capabilities.requested(
         container.environment.get(names.NVIDIA_DRIVER_CAPABILITIES, ""),

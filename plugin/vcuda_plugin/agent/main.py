@@ -32,7 +32,7 @@ from .dra.dra_child import DraChild
 from .gpus import inventory
 from .gpus.feature_file import FEATURES_DIR, Labelling
 from .gpus.inventory import Inventory
-from .http import http_child, listen_address
+from .http import http_child, listen_address, names_line
 from .kubelet import hand_over, registration, resources
 from .kubelet.device_plugin import DevicePlugin
 from .ledger import sweep
@@ -251,6 +251,7 @@ async def _run(
         child.watch(),
         _follow_gpus(settings, offer, api, http, gpus_known, alone),
         *([http.run()] if settings.listen else []),
+        *([names_line.run(settings.state_dir, http.send_names)] if settings.listen else []),
         *(_when(begun, each.run) for each in registrations),
         _when(publishes, offer.follow),
         *([_when(begun, lambda: _run_driver(driver, offer, settings))] if driver else []),

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 
+from ..show import ps_fields
 from ..show.top_screen import ORDERS
 
-ID_HELP = "allocation id or its first characters, or the container's name"
+ID_HELP = "allocation id or its first characters, or the name of the container or its pod"
+
+WHY_HELP = "as for inspect; also a container that holds no share, or a pod that waits"
+_FILTER_HELP = (
+    f"only containers with this value; may be repeated; keys: {', '.join(ps_fields.FILTERS)}"
+)
 
 
 def limit_options(limit: argparse.ArgumentParser) -> None:
@@ -22,6 +28,22 @@ def limit_options(limit: argparse.ArgumentParser) -> None:
     )
     add("--force", action="store_true", help="allow a limit below the memory in use")
     add("--dry-run", action="store_true", help="show what would change, and change nothing")
+
+
+def ps_options(ps: argparse.ArgumentParser) -> None:
+    add = ps.add_argument
+    add("-q", "--quiet", action="store_true", help="only the ids of the allocations")
+    add(
+        "--format",
+        metavar="TEMPLATE",
+        default="",
+        help="such as '{{.Name}} {{.Used}}', 'table {{.ID}}\\t{{.Image}}', or json (a line each)",
+    )
+    add("--filter", metavar="KEY=VALUE", action="append", default=[], help=_FILTER_HELP)
+    add("--sort", choices=ps_fields.ORDERS, default="", help="order of the containers")
+    add("--processes", action="store_true", help="the containers' processes, by their host pids")
+    add("--watch", action="store_true", help="show the table again every two seconds")
+    add("--wide", action="store_true", help="more columns, however wide the table gets")
 
 
 def top_options(top: argparse.ArgumentParser) -> None:

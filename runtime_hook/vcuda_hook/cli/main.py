@@ -53,15 +53,27 @@ def _main(argv: Sequence[str] | None) -> int:
         _help(parser, arguments.of)
         return 0
     if arguments.verb == "doctor":
-        from ..doctor.report import doctor  # doctor reports invalid settings itself
-
-        _end_quietly_with_the_reader()
-        return doctor(arguments, os.path.abspath(arguments.config))
+        return _doctor(arguments)
     if arguments.verb == "run" and arguments.command[:1] == ["--"]:
         del arguments.command[0]  # argparse passes it on with the words after it
     try:
         settings = settings_file.load_named(os.path.abspath(arguments.config))
         return _verb(arguments.verb)(arguments, settings)
+    except VcudaError as error:
+        sys.stderr.write(f"vcuda: {error}\n")
+        return error.exit_code
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    """`vcuda doctor` reports invalid settings itself."""
+    from ..doctor import bundle, report  # late, as each verb's module
+
+    _end_quietly_with_the_reader()
+    config = os.path.abspath(arguments.config)
+    try:
+        if arguments.bundle or arguments.dry_run:
+            return bundle.bundle(arguments, config)
+        return report.doctor(arguments, config)
     except VcudaError as error:
         sys.stderr.write(f"vcuda: {error}\n")
         return error.exit_code
@@ -105,6 +117,10 @@ def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int
         from ..show.show_events import show_events
 
         return show_events
+    if name == "why":
+        from ..show.why import why
+
+        return why
     if name == "configure":
         from ..engines.configure import configure
 
@@ -113,11 +129,13 @@ def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int
         from ..cdi.command import run as cdi
 
         return cdi
+    if name == "ps":
+        from ..show.ps import ps
+
+        return ps
     from ..show import show
 
-    if name == "inspect":
-        return show.inspect
-    return show.gpus if name == "gpus" else show.ps
+    return show.gpus if name == "gpus" else show.inspect
 
 
 def _simulate(words: Sequence[str]) -> int:
@@ -173,13 +191,16 @@ def build_parser() -> argparse.ArgumentParser:
             json=False,
         )
     )
-    ps = verb("ps", "list the containers with shares, and their use", "ps")
-    ps.add_argument("--wide", action="store_true", help="more columns, however wide the table gets")
+    live_options.ps_options(
+        verb("ps", "list the containers with shares, and their use", "ps --filter status=running")
+    )
     live_options.top_options(
         verb("top", "show GPUs and tenants as bars, live", "top --sort compute")
     )
     inspect = verb("inspect", "show one container's share in full", "inspect run-3f2a")
     inspect.add_argument("id", metavar="ID", help=live_options.ID_HELP)
+    why = verb("why", "say why a container waits, was refused or is slow", "why run-3f2a")
+    why.add_argument("id", metavar="ID", help=live_options.WHY_HELP)
     gpus = verb("gpus", "list the GPUs, and what is free on each", "gpus --json")
     gpus.add_argument("--wide", action="store_true", help="full UUIDs, and more columns")
     gpus.add_argument(
@@ -222,11 +243,18 @@ def build_parser() -> argparse.ArgumentParser:
         "serve",
         json=False,
     )
-    verb(
+    doctor = verb(
         "doctor",
         "find faults of this host that affect GPU sharing, each with a hint",
         "doctor --json",
     )
+    doctor.add_argument(
+        "--bundle",
+        metavar="FILE",
+        default="",
+        help="write an archive for a bug report to a new FILE, without secrets",
+    )
+    doctor.add_argument("--dry-run", action="store_true", help="only list what --bundle writes")
     _demo_options(
         verb(
             "demo",

@@ -23,7 +23,7 @@ from vcuda_oci.system.settings_file import Config
 
 from ..live import table
 from ..run.command import find_runtime
-from ..show import show
+from ..show import ps
 from . import demo_device
 from .demo_container import START_SECONDS, Container, request
 from .demo_device import Device
@@ -138,7 +138,7 @@ def _show(
         seen = container.wait_for("smi", START_SECONDS)
         _print(f"nvidia-smi inside {container.name}:\n{seen.rstrip()}")
     _print("vcuda ps on the host:")
-    show.ps_of(device.settings)
+    ps.ps_of(device.settings)
     _print("a third container: vcuda run --core 30 --memory 4GiB")
     refusal = _refused(vcuda, gpu.uuid)
     _print(f"refused: {refusal}")

@@ -65,7 +65,7 @@ def doctor(arguments: argparse.Namespace, config_path: str) -> int:
 
 def examine(config_path: str, seconds: float) -> list[Finding]:
     """At least one finding for each check, in the order of CHECKS."""
-    settings, first = _settings(config_path)
+    settings, first = settings_or_defaults(config_path)
     questions = [lambda group=group: _answer(group, settings) for group in GROUPS]
     found = [first]
     for group, answer in zip(GROUPS, in_time.ask(questions, seconds)):
@@ -94,7 +94,7 @@ def _answer(group: Any, settings: Config) -> list[dict[str, str]]:
     return [asdict(found) for found in group.examine(settings)]
 
 
-def _settings(path: str) -> tuple[Config, Finding]:
+def settings_or_defaults(path: str) -> tuple[Config, Finding]:
     """The settings, or the defaults if the file is invalid."""
     try:
         settings = settings_file.load_named(path)

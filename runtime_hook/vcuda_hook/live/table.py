@@ -14,22 +14,33 @@ _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 def print_table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], shrinks: int | None = None
 ) -> None:
-    """Print columns as wide as their widest cell, two spaces apart.
+    """Print `lines`, not wider than the terminal."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    for number, text in enumerate(lines(headings, rows, shrinks, width)):
+        print(text if number else coloured(text, "bold"))
 
-    shrinks: index of the column that is shortened if the lines are wider than the terminal.
+
+def lines(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    shrinks: int | None = None,
+    width: int = 0,
+) -> list[str]:
+    """Columns as wide as their widest cell, two spaces apart; the headings first.
+
+    shrinks: index of the column that is shortened if the lines are wider than `width`; 0: any.
     Characters that are not printable are replaced.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in (headings, *rows)) for i in range(len(headings))]
-    if shrinks is not None and sys.stdout.isatty():
-        over = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
+    if shrinks is not None and width:
+        over = sum(widths) + 2 * (len(widths) - 1) - width
         widths[shrinks] = max(len(headings[shrinks]), widths[shrinks] - max(0, over))
         rows = [
             [cut(cell, widths[i]) if i == shrinks else cell for i, cell in enumerate(row)]
             for row in rows
         ]
-    for number, row in enumerate((headings, *rows)):
-        print(line(row, widths) if number else coloured(line(row, widths), "bold"))
+    return [line(row, widths) for row in (headings, *rows)]
 
 
 def printable(text: str) -> str:

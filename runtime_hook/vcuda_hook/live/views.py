@@ -14,7 +14,10 @@ from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.placement import free
 
+from .engine_files import Described
 from .usage import Use
+
+NOTHING_KNOWN = Described()
 
 # State of a tenant's figures: read; the page cannot be read; the page has more than the GPU has, or
 # less than before.
@@ -64,16 +67,20 @@ def gpu_entries(
 
 
 def tenant_entries(
-    allocation: Allocation, used: Sequence[Use], gpus: Mapping[str, Gpu], name: str = ""
+    allocation: Allocation,
+    used: Sequence[Use],
+    gpus: Mapping[str, Gpu],
+    shown: Described = NOTHING_KNOWN,
 ) -> list[dict[str, Any]]:
-    """One entry for each GPU of the allocation; unknown figures are null. gpus: by UUID. name: for
-    display; "": the id.
+    """One entry for each GPU of the allocation; unknown figures are null. gpus: by UUID. shown: for
+    display; without a name the id is shown.
     """
     return [
         {
             "id": allocation.id,
             "container_id": allocation.container_id,
-            "name": name or short_id(allocation.id),
+            "name": shown.name or short_id(allocation.id),
+            "image": shown.image or None,
             "pod": allocation.pod or None,
             "gpu_index": gpus[share.uuid].index if share.uuid in gpus else None,
             "gpu_name": gpus[share.uuid].name if share.uuid in gpus else None,

@@ -49,7 +49,7 @@ class LiveView:
                 allocation,
                 usage.between(allocation, self._before.get(allocation.id), samples[allocation.id]),
                 by_uuid,
-                names.get(allocation.id, ""),
+                names[allocation.id],
             )
         ]
         overcommit = self._settings.memory_overcommit

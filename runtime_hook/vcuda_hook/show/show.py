@@ -1,11 +1,10 @@
-"""``vcuda ps``, ``inspect`` and ``gpus``: shares, their use, and what is free."""
+"""``vcuda inspect`` and ``gpus``: one share in full, and what is free."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,42 +19,6 @@ from vcuda_oci.system.settings_file import Config
 from ..live import container_names, table, turn_figures, usage, views
 from ..live.status import GONE, Status, statuses
 from . import context_memory, gpu_answers
-
-_PS = ("CONTAINER", "GPU", "CORE", "USED", "MEMORY", "POLICY", "STATE", "AGE")
-_PS_WIDE = (
-    "CONTAINER", "GPU", "CORE", "USED", "WAITS", "MEMORY", "CONTEXTS", "POLICY", "STATE", "AGE",
-)  # fmt: skip
-
-
-def ps(arguments: argparse.Namespace, settings: Config) -> int:
-    """List the shares. Returns 1 if a record is broken; each is reported on stderr."""
-    return ps_of(settings, arguments.json, arguments.wide)
-
-
-def ps_of(settings: Config, json: bool = False, wide: bool = False) -> int:
-    ledger = Ledger(settings.state_dir)
-    allocations, broken = ledger.read()
-    gpus, names = _gpus(settings), container_names.of(allocations)
-    states, turns = statuses(allocations), turn_figures.read(settings.state_dir)
-    entries = [
-        {**entry, "status": status.word}
-        for allocation, status, used in zip(
-            allocations, states, usage.measure(ledger, allocations, usage.SAMPLE_SECONDS)
-        )
-        for entry in views.tenant_entries(allocation, used, gpus, names.get(allocation.id, ""))
-    ]
-    turn_figures.add_to(entries, [], turns, turn_figures.read(settings.state_dir))
-    if json:
-        table.print_json(entries)
-    else:
-        rows = [_row(entry, wide) for entry in entries]
-        table.print_table(_PS_WIDE if wide else _PS, rows, None if wide else 0)
-    for path, reason in broken:
-        sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
-    unknown = unknown_figures(states, entries)
-    if unknown:
-        sys.stderr.write(f"vcuda: {unknown}\n")
-    return 1 if broken or unknown else 0
 
 
 def unknown_figures(states: Sequence[Status], entries: Sequence[Any]) -> VcudaError | None:
@@ -75,12 +38,13 @@ def inspect(arguments: argparse.Namespace, settings: Config) -> int:
     """Show the whole record of one allocation, its use, and its pages."""
     ledger = Ledger(settings.state_dir)
     allocation = container_names.find_record(ledger, arguments.id)
-    name = container_names.name_of(allocation) or views.short_id(allocation.id)
-    record = {"name": name, **allocation.as_json()}
+    shown = container_names.description_of(allocation)
+    name = shown.name or views.short_id(allocation.id)
+    record = {"name": name, "image": shown.image or None, **allocation.as_json()}
     (status,) = statuses([allocation])
     record["status"] = status.word
     (used,) = usage.measure(ledger, [allocation], usage.SAMPLE_SECONDS)
-    entries = views.tenant_entries(allocation, used, _gpus(settings))
+    entries = views.tenant_entries(allocation, used, gpus_by_uuid(settings))
     turn_figures.add_to(entries, [], {}, turn_figures.read(settings.state_dir))
     record["use"] = [_use_of(entry) for entry in entries]
     record["limits"] = usage.limits(ledger, allocation)
@@ -171,40 +135,7 @@ def _free(entry: dict[str, Any]) -> tuple[str, str]:
     return f"{entry['free_core_percent']} %", table.size(entry["free_memory_bytes"])
 
 
-def _row(entry: dict[str, Any], wide: bool) -> tuple[str, ...]:
-    gpu, memory = entry["gpu_name"] or "?", entry["memory_used_bytes"]
-    held = f"{'-' if memory is None else table.size(memory)} / {table.size(entry['memory_bytes'])}"
-    held += " managed" if entry["memory_managed"] else ""
-    age = table.age(time.time() - entry["created"])
-    core, used = f"{entry['core_percent']} %", _percent(entry["core_used_percent"])
-    if not wide:
-        policy = entry["policy"]
-        return (entry["name"], gpu, core, used, held, policy, entry["status"], age)
-    return (
-        entry["name"],
-        f"{gpu} {table.short(entry['gpu_uuid'])}",
-        core,
-        used,
-        _percent(entry["waited_percent"]),
-        held,
-        _contexts(entry["contexts"], entry["context_bytes"]),
-        views.policy(entry),
-        entry["status"],
-        age,
-    )
-
-
-def _percent(figure: float | None) -> str:
-    return "-" if figure is None else f"{figure:.0f} %"
-
-
-def _contexts(count: int | None, charged: int | None) -> str:
-    if count is None:
-        return "-"
-    return f"{count}, {table.size(charged)}" if charged else str(count)
-
-
-def _gpus(settings: Config) -> dict[str, Gpu]:
+def gpus_by_uuid(settings: Config) -> dict[str, Gpu]:
     """GPUs by UUID; none without a driver: the shares are shown all the same."""
     try:
         facts = host.load(settings.driver_root, settings.state_dir + "/host.json")

@@ -15,7 +15,7 @@ from vcuda_oci.ledger.event_reader import Reader
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, table, views
+from ..live import container_names, engine_files, table, views
 
 FOLLOW_SECONDS = 0.2
 _HEADINGS = ("TIME", "EVENT", "CONTAINER", "BY", "WHAT")
@@ -48,7 +48,7 @@ class Concerned:
                 self._engines[event["allocation"]] = engine
         for event in found:
             noted = self._engines.get(event["allocation"], {})
-            name = container_names.from_engine(str(event.get("container", "")), noted)
+            name = engine_files.described(str(event.get("container", "")), noted).name
             if name:
                 event["name"] = name
         # An allocation outlives its containers: all its events concern each of them.
@@ -57,13 +57,9 @@ class Concerned:
 
     def _is_named(self, event: dict[str, Any]) -> bool:
         ids = (event["allocation"], str(event.get("container", "")))
-        pod = str(event.get("pod", ""))
-        _, _, without_namespace = pod.partition("/")
         names = (
             event.get("name", ""),
-            pod,
-            pod.rpartition("/")[0],
-            without_namespace.partition("/")[0],
+            *container_names.forms_of_pod(str(event.get("pod", ""))),
         )
         return self._name in names or any(id.startswith(self._name) for id in ids)
 

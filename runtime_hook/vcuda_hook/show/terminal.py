@@ -20,6 +20,8 @@ _ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _KEYS = {
     b"\x1b[A": "up", b"\x1bOA": "up", b"\x1b[B": "down", b"\x1bOB": "down",
     b"\x1b[5~": "page up", b"\x1b[6~": "page down", b" ": "page down",
+    b"\x1b[H": "home", b"\x1b[1~": "home", b"\x1b[F": "end", b"\x1b[4~": "end",
+    b"\x1bOP": "f1", b"\x1b[11~": "f1", b"\x1b[17~": "f6", b"\x1b[21~": "f10",
 }  # fmt: skip
 
 
@@ -29,6 +31,18 @@ class Ended(Exception):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
+
+
+def is_usable() -> bool:
+    """Whether standard output is a terminal that can show a screen."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def end_by(number: int) -> None:
+    """End by the signal, so that its sender sees it as the cause; 0: return."""
+    if number:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
 
 class Terminal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import shutil
@@ -15,15 +16,21 @@ from typing import Any
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ..live import table, views
-from . import top_screen
+from ..live import in_time, table, views
+from . import history, top_screen
+from .history import History
 from .live_view import LiveView
-from .terminal import Ended, Terminal
+from .terminal import Ended, Terminal, end_by, is_usable
 from .top_screen import Line
 
 _WIDTH = 100  # if the terminal does not report its size
-_KEYS = {order[0]: order for order in top_screen.ORDERS}
-_HELP = "q quit   sort: n name, c compute, m memory, w waits   arrows, space: scroll"
+_KEYS = {
+    **{order[0]: order for order in top_screen.ORDERS},
+    # As in htop.
+    **{"N": top_screen.NAME, "P": top_screen.COMPUTE, "M": top_screen.MEMORY},
+}
+_HELP = "q quit   ? help   sort: n name, c compute, m memory, w waits   arrows, space: scroll"
+_HISTORY_SECONDS = 1.0
 
 
 def top(arguments: argparse.Namespace, settings: Config) -> int:
@@ -34,18 +41,14 @@ def top(arguments: argparse.Namespace, settings: Config) -> int:
     live = LiveView(settings)
     if arguments.json or arguments.once:
         return _print(live, arguments)
-    if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+    if not is_usable():
         raise VcudaError("shows nothing without a terminal", "vcuda top", "use --once or --json")
-    ended = 0
+    past = History(_agents(settings.listen))
     try:
         with Terminal() as terminal:
-            _live(live, terminal, arguments)
+            _live(live, terminal, arguments, past)
     except Ended as end:
-        ended = end.number
-    if ended:
-        # The sender of the signal sees it as the cause of the end.
-        signal.signal(ended, signal.SIG_DFL)
-        os.kill(os.getpid(), ended)
+        end_by(end.number)
     return 0
 
 
@@ -70,25 +73,49 @@ def _print(live: LiveView, arguments: argparse.Namespace) -> int:
         return 1 if view["broken_records"] or (unread and os.geteuid() != 0) else 0
 
 
-def _live(live: LiveView, terminal: Terminal, arguments: argparse.Namespace) -> None:
+def _live(live: LiveView, terminal: Terminal, arguments: argparse.Namespace, past: History) -> None:
     """Raises Ended."""
-    order, above = arguments.sort, 0
+    order, above, helps, graphs = arguments.sort, 0, False, True
     view = live.sample()
+    past.add(view)
     # The first sample has no use of GPU time: take the second soon.
     due = time.monotonic() + min(0.2, arguments.interval)
     while True:
         width, height = terminal.size()
-        body = top_screen.screen(view, width, order)
+        graph = functools.partial(past.line, plain=_is_plain()) if graphs else None
+        body = top_screen.help() if helps else top_screen.screen(view, width, order, graph)
         room = max(1, height - 3)
         above = max(0, min(above, len(body) - room))
         terminal.show(_page(view, body[above : above + room], order, width, height))
         key = terminal.key(due)
         if key is None:
             view, due = live.sample(), time.monotonic() + arguments.interval
-        elif key in ("q", "Q"):
+            past.add(view)
+        elif key in ("q", "Q", "f10"):
             return
-        order = _KEYS.get(key or "", order)
-        above += {"up": -1, "down": 1, "page up": -room, "page down": room}.get(key or "", 0)
+        elif key:
+            helped, helps = helps, not helps and key in ("?", "h", "f1")
+            above = above if helps == helped else 0
+            graphs ^= key == "g"
+            order = _KEYS.get(key, _next(order) if key in (">", "f6") else order)
+            far = len(body)
+            steps = {"up": -1, "down": 1, "page up": -room, "page down": room}
+            above += {**steps, "home": -far, "end": far}.get(key, 0)
+
+
+def _next(order: str) -> str:
+    orders = top_screen.ORDERS
+    return orders[(orders.index(order) + 1) % len(orders)]
+
+
+def _agents(listen: str) -> dict[str, list[float | None]]:
+    """The agent's history, asked in a process of its own: the address may be another program's."""
+    (answer,) = in_time.ask([lambda: history.of_agent(listen)], _HISTORY_SECONDS)
+    return {} if isinstance(answer, in_time.Unanswered) else answer
+
+
+def _is_plain() -> bool:
+    return "utf" not in (sys.stdout.encoding or "").lower()
 
 
 def _page(

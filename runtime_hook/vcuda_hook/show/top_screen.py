@@ -28,13 +28,17 @@ _HELD = _HEADINGS.index("HELD")
 _LEAST_NAME, _LEAST_BAR = 9, 10
 
 
-def screen(view: _Entry, width: int, order: str) -> list[Line]:
-    """Each GPU with its bars and tenants, then other messages."""
+def screen(
+    view: _Entry, width: int, order: str, past: Callable[[str, int], tuple[str, str]] | None = None
+) -> list[Line]:
+    """Each GPU with its bars and tenants, then other messages. past: a sparkline of a GPU and what
+    it shows, as History.line.
+    """
     lines: list[Line] = []
     known = [gpu["uuid"] for gpu in view["gpus"]]
     for gpu in view["gpus"]:
         tenants = _sorted([e for e in view["tenants"] if e["gpu_uuid"] == gpu["uuid"]], order)
-        lines += [*_gpu(gpu, tenants, width), *_table(tenants, width), []]
+        lines += [*_gpu(gpu, tenants, width, past), *_table(tenants, width), []]
     for uuid in dict.fromkeys(entry["gpu_uuid"] for entry in view["tenants"]):
         if uuid not in known:
             tenants = _sorted([e for e in view["tenants"] if e["gpu_uuid"] == uuid], order)
@@ -82,7 +86,39 @@ def _sorted(tenants: list[_Entry], order: str) -> list[_Entry]:
     return sorted(by_name, key=keys[order], reverse=True) if order in keys else by_name
 
 
-def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int) -> list[Line]:
+_HELP = (
+    ("keys", ""),
+    ("q F10", "quit"),
+    ("? h F1", "this help"),
+    ("n c m w", "order by name, compute, memory, waits"),
+    ("N P M > F6", "as in htop: by name, compute, memory; the next order"),
+    ("up down space", "scroll; Home, End, Page Up, Page Down"),
+    ("g", "show or hide the history of each GPU"),
+    ("what is shown", ""),
+    ("AAAaaa...", "what container A uses, the rest of its share, what is free"),
+    ("history", "compute, the newest at the right: the agent's last hour"),
+    ("COMPUTE MEMORY", "used and share; a container reports its own use"),
+    ("HELD", "part of the time in which it had its turn of the GPU"),
+    ("WAITS", "part of the time in which its launches waited"),
+    ("POLICY", "and why it waits; 'vcuda why NAME' says more"),
+)
+
+
+def help() -> list[Line]:
+    """What the keys do and what is shown, in 80 columns."""
+    lines: list[Line] = [
+        [("  " + heading.ljust(18), ""), (text, "")] if text else [(heading, _BOLD)]
+        for heading, text in _HELP
+    ]
+    return [*lines, [], [("any key returns", _DIM)]]
+
+
+def _gpu(
+    gpu: _Entry,
+    tenants: Sequence[_Entry],
+    width: int,
+    past: Callable[[str, int], tuple[str, str]] | None,
+) -> list[Line]:
     head: Line = [(f"GPU {gpu['name']}", _BOLD)]
     head.append((f"  {_seen(gpu['model'])}  {table.short(_seen(gpu['uuid']))}", ""))
     if gpu["unhealthy"] is not None:
@@ -100,8 +136,10 @@ def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int) -> list[Line]:
         f"{table.size(promised)} promised",
     )
     wide = max(_LEAST_BAR, width - 11 - max(map(len, says)))
+    drawn, shows = past(gpu["uuid"], wide) if past else ("", "")
     return [
         head,
+        *([[("history [", ""), (drawn, _COLOURS[1]), (f"] {shows}", "")]] if drawn else []),
         [("compute [", ""), *_bar(busy, 100, wide), (f"]{says[0]}", "")],
         [("memory  [", ""), *_bar(held, gpu["memory_bytes"], wide), (f"]{says[1]}", "")],
     ]

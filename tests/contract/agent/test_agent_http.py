@@ -106,6 +106,24 @@ def test_prometheus_takes_the_page_whatever_containers_are_called(
     tenants.close()
 
 
+def test_the_agent_keeps_the_history_of_gpus_and_containers(
+    node: AgentNode, tmp_path: Path
+) -> None:
+    port = listening(node)
+    tenants = Tenants(str(tmp_path))
+    with node.agent():
+        until(lambda: bool((asked(port, "/usage") or {}).get("gpus")))
+        first, second = uuids(node)
+        tenants.add_record("box", shares=[GpuShare(first, 4 * GIB, 30)])
+        tenants.uses("box", held=GIB)
+        until(lambda: "box" in asked(port, "/history")["containers"])
+        found = asked(port, "/history")
+        assert found["containers"]["box"]["memory_bytes"][-1] == GIB
+        assert found["gpus"].keys() == {first, second}
+        assert found["gpus"][second]["compute_percent"][-1] == 0
+    tenants.close()
+
+
 def test_prometheus_knows_which_allocation_a_slow_start_was(
     node: AgentNode, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from vcuda_oci.start import apply_share
 PROJECT = os.path.join(os.path.dirname(__file__), "../../../pyproject.toml")
 VERBS = [
     "run", "ps", "inspect", "gpus", "release", "configure", "cdi", "doctor", "demo",
-    "limit", "top", "events", "completion", "help", "version",
+    "limit", "top", "events", "why", "completion", "help", "version",
 ]  # fmt: skip
 
 

@@ -95,7 +95,7 @@ def test_ps_lists_the_shares_of_each_container(node: Node, capsys: Any) -> None:
         "ffffffffffff",
         "ml/train/main",
     ]
-    assert lines[1].split()[1:-1] == [
+    assert lines[1].split()[1:-2] == [
         "0",
         "GPU-0",
         "30",
@@ -113,7 +113,7 @@ def test_ps_lists_the_shares_of_each_container(node: Node, capsys: Any) -> None:
         "fixed",
         "running",
     ]
-    assert lines[2].split()[1:-1] == [
+    assert lines[2].split()[1:-2] == [
         "1",
         "GPU-1",
         "10",
@@ -347,10 +347,56 @@ def test_a_name_finds_its_container_and_never_anothers(node: Node, capsys: Any) 
         assert json.loads(capsys.readouterr().out)["id"] == id
     assert node.vcuda("inspect", "web") == 1
     assert capsys.readouterr().err == (
-        f"vcuda: web: may be web-2 (train), {A} (web); write more of the id\n"
+        f"vcuda: web: may be web-2 (train), {A} (web); write more of the name, or the id\n"
     )
     assert node.vcuda("release", "twin") == 1
     assert "twin-1 (twin), twin-2 (twin)" in capsys.readouterr().err
+
+
+def test_parts_of_a_pods_name_find_it_while_they_name_one_container(
+    node: Node, capsys: Any
+) -> None:
+    for namespace, pod, container in (
+        ("ml", "train", "main"),
+        ("ml", "train", "log"),
+        ("ops", "serve", "main"),
+    ):
+        names = {"namespace": namespace, "name": pod, "container": container}
+        key = f"pod-{namespace}-{pod}.{container}"
+        node.add_record(record(key, container_id="c-" + key, pod={"uid": "u", **names}))
+    node.add_record(record("f" * 64, engine={"name": "main"}))
+    for word, id in (
+        ("ml/train/log", "pod-ml-train.log"),
+        ("train/main", "pod-ml-train.main"),
+        ("ops/serve", "pod-ops-serve.main"),
+        ("serve", "pod-ops-serve.main"),
+        ("main", "f" * 64),
+    ):
+        assert node.vcuda("inspect", word, "--json") == 0
+        assert json.loads(capsys.readouterr().out)["id"] == id
+    assert node.vcuda("release", "train") == 1
+    assert capsys.readouterr().err == (
+        "vcuda: train: may be pod-ml-train.log (ml/train/log), "
+        "pod-ml-train.main (ml/train/main); write more of the name, or the id\n"
+    )
+    assert node.vcuda("inspect", "ml") == 1
+    assert "no allocation of this id or name" in capsys.readouterr().err
+
+
+def test_podman_lists_containers_that_it_removes_in_a_file_of_their_own(
+    node: Node, tmp_path: Any, capsys: Any
+) -> None:
+    entries = [
+        {"id": id, "names": [name], "metadata": json.dumps({"image-name": image})}
+        for id, name, image in ((A, "web", "a.example/b:1"), (B, "batch", "bad\nimage"))
+    ]
+    path = write(f"{tmp_path}/containers.json", json.dumps(entries[:1]))
+    write(f"{tmp_path}/volatile-containers.json", json.dumps([*entries[1:], {"id": 5}, None]))
+    for id in (A, B):
+        node.add_record(record(id, engine={"file": path}))
+    assert node.vcuda("ps", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [(e["name"], e["image"]) for e in shown] == [("web", "a.example/b:1"), ("batch", None)]
 
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "a/b", "x" * 129, "0123456789ab", "", "-rm", 5, None])
@@ -386,7 +432,7 @@ def test_inspect_takes_the_beginning_of_an_id(node: Node, capsys: Any) -> None:
     node.add_record(record("box-two"))
     assert node.vcuda("inspect", "box") == 1
     assert capsys.readouterr().err == (
-        "vcuda: box: may be box-one, box-two; write more of the id\n"
+        "vcuda: box: may be box-one, box-two; write more of the name, or the id\n"
     )
     assert node.vcuda("inspect", "cat") == 1
     assert capsys.readouterr().err == (

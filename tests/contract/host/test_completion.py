@@ -42,8 +42,21 @@ def test_vcuda_prints_its_own(capsys: Any) -> None:
     [
         ("vcuda r", ["run", "release"]),
         ("vcuda release --a", ["--all-dead"]),
-        ("vcuda doctor --", ["--help", "--json"]),
-        ("vcuda --config x ps --", ["--help", "--json", "--wide"]),
+        ("vcuda doctor --", ["--help", "--json", "--bundle", "--dry-run"]),
+        (
+            "vcuda --config x ps --",
+            [
+                "--help",
+                "--json",
+                "--quiet",
+                "--format",
+                "--filter",
+                "--sort",
+                "--processes",
+                "--watch",
+                "--wide",
+            ],
+        ),
         ("vcuda configure c", ["containerd", "crio"]),
         ("vcuda configure docker --d", ["--dry-run", "--default"]),
         ("vcuda cdi g", ["generate"]),
@@ -76,7 +89,7 @@ def test_bash_completes_verbs_and_their_options(line: str, answers: list[str]) -
     assert program == f"complete -o default -F {function} {words[0]}"
 
 
-@pytest.mark.parametrize("verb", ["limit", "inspect", "release"])
+@pytest.mark.parametrize("verb", ["limit", "inspect", "release", "why"])
 def test_bash_completes_the_containers_that_ps_shows(verb: str, tmp_path: Any) -> None:
     script_of_ps = "echo 'CONTAINER  GPU'; echo 'web        0'; echo 'ml/train/main  0'"
     path = write(f"{tmp_path}/vcuda", f"#!/bin/sh\n{script_of_ps}\n", 0o755)

@@ -19,6 +19,7 @@ import pytest
 from support.driver_root import DriverRoot
 from support.files import ROOT, write
 from support.samples import GIB
+from support.served import serving
 from support.tenants import Tenants, always_busy
 from support.terminal import Terminal
 from vcuda_oci.model import policies
@@ -35,7 +36,7 @@ class Node:
     def __init__(self, folder: str, driver: DriverRoot | SimpleNamespace) -> None:
         self.tenants = Tenants(folder)
         lines = f'state-dir = "{folder}/state"\ndriver-root = "{driver.path}"\n'
-        self.config = write(f"{folder}/config.toml", lines)
+        self.config = write(f"{folder}/config.toml", lines + 'listen = ""\n')
         self._terminals: list[Terminal] = []
 
     def words(self, *words: str) -> list[str]:
@@ -145,6 +146,45 @@ def test_keys_sort_and_a_screen_that_is_too_small_scrolls(node: Node) -> None:
     terminal.until(lambda lines: lines[2] == "GPU 0  Soft  GPU-0")
     terminal.press("q")
     assert (terminal.end(), terminal.is_as_before()) == (0, True)
+
+
+def test_keys_of_htop_order_help_and_quit(node: Node) -> None:
+    node.tenants.add_record("cot", shares=[GpuShare("GPU-0", 2 * GIB, 10)])
+    node.tenants.uses("cot", held=GIB)
+    terminal = node.top()
+    terminal.until(lambda lines: names(lines) == ["box", "cot", "ml/train-0/main"])
+    terminal.press("M")
+    terminal.until(lambda lines: lines[0].endswith("by memory"))
+    terminal.press(">")
+    terminal.until(lambda lines: lines[0].endswith("by waits"))
+    terminal.press("\x1b[17~")
+    terminal.until(lambda lines: lines[0].endswith("by name"))
+    for key in ("?", "h", "\x1bOP"):
+        terminal.press(key)
+        lines = terminal.until(lambda lines: lines[2] == "keys")
+        assert lines[3].split() == ["q", "F10", "quit"] and "any key returns" in lines
+        assert all(len(line) < 80 for line in lines[:-1])
+        terminal.press("x")
+        terminal.until(lambda lines: lines[2] == "GPU 0  Soft  GPU-0")
+    terminal.press("\x1b[21~")
+    assert (terminal.end(), terminal.is_as_before()) == (0, True)
+
+
+def test_the_agents_history_is_drawn_and_hidden_by_a_key(node: Node) -> None:
+    points = [None, *[0.0] * 100, *[100.0] * 100]
+    tree = {"step_seconds": 10, "gpus": {"GPU-0": {"compute_percent": points}}}
+    with serving(json.dumps(tree).encode()) as address:
+        with open(node.config) as file:
+            settings = file.read().replace('listen = ""', f'listen = "{address}"')
+        write(node.config, settings)
+        terminal = node.top()
+        lines = terminal.until(lambda lines: lines[3].startswith("history ["))
+        assert lines[3].endswith("] 33 min: 50 %, at most 100 %")
+        assert lines[3].count("█") in range(10, 20) and lines[8].startswith("B ml/train-0/main")
+        terminal.press("g")
+        terminal.until(lambda lines: lines[3].startswith("compute ["))
+        terminal.press("q")
+        assert terminal.end() == 0
 
 
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"])

@@ -39,6 +39,13 @@ LIVING = (
     "vcuda run --name {0} --core 30 --memory 4GiB -- sleep 600 &"
     " timeout 60 sh -c 'until vcuda inspect {0} >/dev/null 2>&1; do sleep 0.1; done'"
 )
+# A container at its memory limit, which it has met once.
+AT_ITS_LIMIT = (
+    "vcuda inspect train >/dev/null 2>&1 || {"
+    " vcuda run --name train --core 30 --memory 1GiB -- sh -c '/usr/lib/vcuda/softgpu/vcuda-workload"
+    " hold --bytes 2GiB --seconds 1; sleep 600' >/dev/null 2>&1 &"
+    " timeout 60 sh -c 'until vcuda ps --json | grep -q refusals.:.1; do sleep 0.1; done'; }"
+)
 TRACE = (
     "printf 'name,arrival,duration,core\\na,0,60,30\\n' >trace.csv"
     """ && echo '{"team": {"quota": {"H100": 8}}}' >gpuquota.json"""
@@ -75,6 +82,7 @@ PAGES = {
     "docs/start-docker.md": Page(("checkout", "docker")),
     "docs/start-kubernetes.md": Page((*BARE, "images", "cluster"), PACKAGES),
     "docs/start-podman.md": Page(("checkout", "podman")),
+    "docs/troubleshooting.md": Page((*HOST, "docker")),
 }
 
 # No user of this machine has more than one id, which images take.
@@ -94,7 +102,15 @@ RUN = {
         before=LIVING.format("pod-7c1e")
     ),
     "vcuda inspect run-3f2a": How(before=LIVING.format("run-3f2a")),
+    "vcuda why run-3f2a": How(before=LIVING.format("run-3f2a")),
     "vcuda inspect run-77aa": How(before=LIVING.format("run-77aa")),
+    "vcuda why train": How(before=AT_ITS_LIMIT),
+    "vcuda run --core 30 --memory 100GiB -- nvidia-smi": How(exit=1),
+    "vcuda ps --wide": How(exit=1),
+    "vcuda gpus --wide": How(before="softgpu fail /run/softgpu --lost 1"),
+    "vcuda run --core 30 -- true": How(
+        exit=1, before="""echo 'polcy = "elastic"' >>/etc/vcuda/config.toml"""
+    ),
     "vcuda top": How(goes_on=True),
     "vcuda events --follow": How(goes_on=True),
     "vcuda events run-3f2a --follow": How(goes_on=True),

@@ -12,8 +12,8 @@ from support.driver_root import DriverRoot
 from support.files import write
 from support.samples import GIB, left_in, record
 from support.samples import host as some_host
-from vcuda_hook.live import status
-from vcuda_hook.show import show
+from vcuda_hook.live import status, usage
+from vcuda_hook.show import ps
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.edits import config_json, edits
 from vcuda_oci.host import host as hosts
@@ -62,7 +62,7 @@ class Record:
     def check_shown(self) -> None:
         out, errors = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-            code = show.ps_of(self.settings)
+            code = ps.ps_of(self.settings)
         assert errors.getvalue().count("\n") == code <= 1
 
     def check_claim(self, wanted: Request, broken: list[tuple[str, str]]) -> None:
@@ -135,9 +135,9 @@ class UsagePage:
             except ValueError as error:
                 assert str(error).isprintable()
         write(f"{self.ledger.containers}/box/usage", page)
-        show.usage.SAMPLE_SECONDS = 0  # type: ignore[attr-defined]
+        usage.SAMPLE_SECONDS = 0
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             # Its runtime is at no such path, so whether the container runs is unknown.
-            assert show.ps_of(self.settings) == 1
+            assert ps.ps_of(self.settings) == 1
         assert len(out.getvalue().splitlines()) == 2

@@ -124,8 +124,14 @@ def _tenants(view: View) -> Iterator[Family]:
         for labels, entry in tenants
         for reason, key in metrics.WAIT_REASONS
     ]
+    images = [
+        ((*labels, *_bounded(entry["image"])), {"": 1})
+        for labels, entry in tenants
+        if entry["image"]
+    ]
     families = [_family(metric, tenants) for metric in metrics.TENANT_METRICS]
-    return iter([*families, _family(metrics.WAITED, waited)])
+    more = ((metrics.WAITED, waited), (metrics.INFO, images))
+    return iter([*families, *(_family(*each) for each in more)])
 
 
 def _gpumanager(view: View) -> Iterator[Family]:

@@ -53,6 +53,7 @@ class HttpChild:
         self._settings, self._node, self._waits = settings, node, waits
         self._gpus = b""
         self._missing = b""
+        self._names = b""
         self._stdin: asyncio.WriteTransport | None = None
 
     def send_gpus(self, seen: Inventory) -> None:
@@ -61,6 +62,11 @@ class HttpChild:
         gpus = NodeGpus(seen.gpus, seen.numa, seen.unhealthy, seen.distances, overcommit)
         self._gpus = gpus.dump().encode() + b"\n"
         self._send(self._gpus)
+
+    def send_names(self, line: bytes) -> None:
+        """Send the containers' names: see names_line."""
+        self._names = line
+        self._send(line)
 
     def end_wait(self) -> None:
         self._waits = False
@@ -85,6 +91,7 @@ class HttpChild:
                 if await output.readline():
                     pause = _PAUSE_SECONDS
                     self._send(self._gpus)
+                    self._send(self._names)
                     self._send_missing()
                     await self._beat(process)
                 self._stdin = None

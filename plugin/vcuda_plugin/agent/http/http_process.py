@@ -16,7 +16,7 @@ from vcuda_oci.system import settings_file
 
 from ... import dependencies
 from ...kube import node_gpus
-from . import event_counts, listen_address
+from . import event_counts, listen_address, names_line
 
 if TYPE_CHECKING:
     from .node_state import Node
@@ -42,8 +42,9 @@ def needed_files(address: str, node: str, state_dir: str, *_: str) -> tuple[list
 def main(address: str, node: str, state_dir: str, exemplars: str = settings_file.NO) -> None:
     """Serve until SIGTERM, or until the agent ends and closes standard input.
 
-    Each line on standard input holds the node's GPUs (node_gpus) or is empty: a heartbeat of the
-    agent's event loop. Writes "open" to standard output once the server listens.
+    Each line on standard input holds the node's GPUs (node_gpus), containers' names (names_line) or
+    is empty: a heartbeat of the agent's event loop. Writes "open" to standard output once the
+    server listens.
     exemplars: the value of the setting, "yes" or "no".
     """
     logging.basicConfig(
@@ -82,7 +83,9 @@ async def _serve(address: str, name: str, state_dir: str, exemplars: bool) -> No
         return  # the agent has already ended
     reading = asyncio.ensure_future(_read_agent(node, routes))
     stopped = asyncio.ensure_future(stop.wait())
+    remembering = asyncio.ensure_future(routes.history.run())
     await asyncio.wait((reading, stopped), return_when=asyncio.FIRST_COMPLETED)
+    remembering.cancel()
     server.close()
     if reading.done():
         reading.result()
@@ -97,5 +100,7 @@ async def _read_agent(node: Node, routes: Routes) -> None:
         routes.heard = time.monotonic()
         if line.startswith(node_gpus.NO_GPU):
             routes.no_gpu = line[1:].decode(errors="replace").strip()
+        elif line.startswith(names_line.MARK):
+            node.described = names_line.parse(line)
         elif line.strip():
             node.known = node_gpus.parse(line.decode())

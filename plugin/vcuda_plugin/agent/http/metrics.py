@@ -155,6 +155,13 @@ WAITED = Metric(
     (*TENANT_LABELS, "reason"),
     _figure(""),
 )
+INFO = Metric(
+    "vcuda_container_info",
+    GAUGE,
+    "1; the image of the container, if its engine names one.",
+    (*TENANT_LABELS, "image"),
+    _figure(""),
+)
 # The reason, and the key of its figure.
 WAIT_REASONS = (
     (turn_figures.TURN, "waited_for_turn_seconds"),
@@ -178,4 +185,4 @@ REQUESTED_MEMORY = _gpumanagers(
 )
 GPUMANAGER_METRICS = (UTILIZATION, MEMORY, REQUESTED_UTILIZATION, REQUESTED_MEMORY)
 
-METRICS = (*NODE_METRICS, *GPU_METRICS, *TENANT_METRICS, WAITED, *GPUMANAGER_METRICS)
+METRICS = (*NODE_METRICS, *GPU_METRICS, *TENANT_METRICS, WAITED, INFO, *GPUMANAGER_METRICS)

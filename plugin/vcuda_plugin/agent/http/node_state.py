@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vcuda_hook.live import container_names, turn_figures, usage, views
+from vcuda_hook.live.engine_files import Described
 from vcuda_hook.live.turn_figures import GpuTurns
 from vcuda_hook.live.usage import Sample
 from vcuda_oci.model.allocation import Allocation
@@ -58,11 +59,16 @@ class _Samples(NamedTuple):
 
 
 class Node:
-    """Reads the node's state. known: the GPUs as last reported by the agent; None before that."""
+    """Reads the node's state. known: the GPUs as last reported by the agent; None before that.
+
+    described: names and images from the engines' files, by allocation, as last reported by the
+    agent: this process may not read these files.
+    """
 
     def __init__(self, name: str, state_dir: str) -> None:
-        self.name, self._records = name, Records(state_dir)
+        self.name, self.state_dir, self._records = name, state_dir, Records(state_dir)
         self.known: NodeGpus | None = None
+        self.described: Mapping[str, Described] = {}
         self._last: _Samples | None = None
         self._view: tuple[float, View] | None = None
         self._lock = asyncio.Lock()
@@ -92,7 +98,7 @@ class Node:
         self._last = samples
         earlier: Mapping[str, Sample | None] = before.of if before else {}
         gpus = {gpu.uuid: gpu for gpu in self.known.gpus} if self.known else {}
-        names = container_names.of(allocations)
+        names = {**container_names.of(allocations), **self.described}
         tenants = [
             entry
             for allocation in allocations
@@ -100,7 +106,7 @@ class Node:
                 allocation,
                 usage.between(allocation, earlier.get(allocation.id), samples.of[allocation.id]),
                 gpus,
-                names.get(allocation.id, ""),
+                names[allocation.id],
             )
         ]
         gpu_entries = self._gpu_entries(allocations)

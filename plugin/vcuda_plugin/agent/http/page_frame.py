@@ -56,6 +56,9 @@ padding:1px 8px}
 svg.bar{display:block;width:100%;height:26px;background:var(--track);border-radius:6px}
 svg.bar .asked{opacity:.35}svg.bar rect{stroke:var(--card);stroke-width:1px}
 svg.bar line{stroke:var(--ink);stroke-width:2px}
+svg.past{display:block;width:100%;height:40px;background:var(--track);border-radius:6px}
+svg.past polyline{fill:none;stroke-width:1.5px;vector-effect:non-scaling-stroke}
+svg.past .c0{stroke:var(--c0)}svg.past .c1{stroke:var(--c1)}
 svg.mini{display:block;width:100%;height:6px;background:var(--track);border-radius:3px;margin-top:3px}
 table{width:100%;border-collapse:collapse;margin-top:12px;table-layout:fixed}
 th{font-size:12px;font-weight:500;color:var(--soft);text-align:left;padding:0 12px 4px 0}

@@ -11,6 +11,7 @@ from vcuda_oci.model import names
 
 from . import exposition, graph_page, page_frame, usage_page
 from .event_counts import EventCounts
+from .history import History
 from .http_server import Request, Response
 from .node_state import Node, View
 
@@ -41,6 +42,7 @@ class Routes:
         self, node: Node, counts: EventCounts, *, only_here: bool, exemplars: bool = False
     ) -> None:
         self._node, self._counts, self._only_here = node, counts, only_here
+        self.history = History(node)
         self._exemplars, self._pages = exemplars, exposition.Pages()
         self.heard = time.monotonic()
         self.no_gpu = ""  # why no GPU was found; "": one was
@@ -52,6 +54,7 @@ class Routes:
             "/metric": self._metrics,  # GPUManager's path
             "/usage": self._usage,
             "/graph": self._graph,
+            "/history": self._history_page,
             "/healthz": self._healthz,
             "/readyz": self._readyz,
             "/version": self._version,
@@ -81,13 +84,15 @@ class Routes:
 
     async def _usage(self, request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):
-            return Response(
-                200, await self._of_view("usage", usage_page.render), page_frame.HEADERS
-            )
+            body = await self._of_view("usage", lambda v: usage_page.render(v, self.history.gpus))
+            return Response(200, body, page_frame.HEADERS)
         return Response(200, await self._of_view("json", lambda v: _dumped(v.as_json())), _JSON)
 
     async def _graph(self, _: Request) -> Response:
         return Response(200, await self._of_view("graph", graph_page.render), page_frame.HEADERS)
+
+    async def _history_page(self, _: Request) -> Response:
+        return Response(200, _dumped(self.history.as_json()), _JSON)
 
     async def _of_view(self, what: str, make: Callable[[View], bytes]) -> bytes:
         view = await self._node.view()

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vcuda_hook.live import table, turn_figures, views
 
+from . import history
 from .node_state import View
 from .page_frame import COLOURS, escape, page
 
 _Entries = Sequence[Mapping[str, Any]]
+_Points = Collection[Any]  # of float or None
+_History = Mapping[str, Mapping[str, _Points]]
 
 _LEGEND = "Upper part of a bar: used. Lower part: asked for."
 
 
-def render(view: View) -> bytes:
-    parts = [_gpu(gpu, _tenants_of(view, gpu["uuid"])) for gpu in view.gpus or []]
+def render(view: View, past: _History | None = None) -> bytes:
+    """past: of the GPUs, as History has it."""
+    past = past or {}
+    parts = [
+        _gpu(gpu, _tenants_of(view, gpu["uuid"]), past.get(gpu["uuid"], {}))
+        for gpu in view.gpus or []
+    ]
     known = {gpu["uuid"] for gpu in view.gpus or []}
     others = dict.fromkeys(entry["gpu_uuid"] for entry in view.tenants)
     parts += [_elsewhere(uuid, _tenants_of(view, uuid)) for uuid in others if uuid not in known]
@@ -49,14 +57,15 @@ def _tenants_of(view: View, uuid: str) -> _Entries:
     return [entry for entry in view.tenants if entry["gpu_uuid"] == uuid]
 
 
-def _gpu(gpu: Mapping[str, Any], tenants: _Entries) -> str:
+def _gpu(gpu: Mapping[str, Any], tenants: _Entries, past: Mapping[str, _Points]) -> str:
     sick = gpu["unhealthy"]
     state = f'<span class="state bad">unhealthy: {escape(sick)}</span>' if sick is not None else ""
     return (
         f'<section class="card"><h2>GPU {gpu["name"]} · {escape(gpu["model"])}'
         f'<span class="soft">{escape(gpu["uuid"])}</span>'
         f"{state or '<span class=state>healthy</span>'}</h2>"
-        f"{_compute(gpu, tenants)}{_memory(gpu, tenants)}{_table(tenants)}</section>"
+        f"{_compute(gpu, tenants)}{_memory(gpu, tenants)}{_past(gpu, past)}"
+        f"{_table(tenants)}</section>"
     )
 
 
@@ -88,6 +97,38 @@ def _memory(gpu: Mapping[str, Any], tenants: _Entries) -> str:
         f"{table.size(sum(used))} used, {table.size(sum(asked))} promised of {table.size(there)}"
     )
     return _whole("Memory", _bar(tenants, asked, used, there, max(there, sum(asked), 1)), figures)
+
+
+def _past(gpu: Mapping[str, Any], past: Mapping[str, _Points]) -> str:
+    """Compute and memory of the last hour as two lines, at the right what is now."""
+    if not past or len(past[history.COMPUTE]) < 2:
+        return ""
+    drawn, said = "", []
+    for name, word, whole, colour in (
+        (history.COMPUTE, "compute", 100.0, "c0"),
+        (history.MEMORY, "memory", float(gpu["memory_bytes"]), "c1"),
+    ):
+        known = [point for point in past[name] if point is not None]
+        drawn += f'<polyline class="{colour}" points="{_line(past[name], whole)}"/>'
+        if known:
+            said.append(f"{100 * sum(known) / len(known) / whole:.0f} % {word}")
+    minutes = len(past[history.COMPUTE]) * history.STEP_SECONDS / 60
+    says = f"{minutes:.0f} min, on average {', '.join(said) or 'unknown'}"
+    svg = (
+        f'<svg class="past" viewBox="0 0 {history.STEPS} 40" preserveAspectRatio="none" role="img" '
+        f'aria-label="{escape(says)}">{drawn}</svg>'
+    )
+    return _whole("History", svg, says)
+
+
+def _line(points: _Points, whole: float) -> str:
+    """Coordinates with the newest point at the right; an unknown one is left out."""
+    first = history.STEPS - len(points)
+    return " ".join(
+        f"{first + number},{39 - 38 * min(1.0, point / whole):.1f}"
+        for number, point in enumerate(points)
+        if point is not None
+    )
 
 
 def _whole(title: str, bar: str, figures: str) -> str:
@@ -130,7 +171,7 @@ def _table(tenants: _Entries) -> str:
 def _row(entry: Mapping[str, Any], colour: str) -> str:
     core, memory = entry["core_used_percent"], entry["memory_used_bytes"]
     return (
-        f'<tr><td class="name"><i class="{colour}"></i>{escape(entry["name"])}</td>'
+        f'<tr><td class="name"><i class="{colour}"></i>{escape(entry["name"])}{_image(entry)}</td>'
         + _cell(
             "-" if core is None else f"{core:.0f} %",
             f"of {entry['core_percent']} %",
@@ -147,6 +188,11 @@ def _row(entry: Mapping[str, Any], colour: str) -> str:
         )
         + f'<td class="notes">{_notes(entry)}</td></tr>'
     )
+
+
+def _image(entry: Mapping[str, Any]) -> str:
+    image = entry["image"]
+    return f'<br><span class="of">{escape(image)}</span>' if image else ""
 
 
 def _cell(used: str, of: str, figure: float, whole: float, colour: str) -> str:

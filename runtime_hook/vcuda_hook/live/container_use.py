@@ -1,0 +1,66 @@
+"""The processes of a container with their pids on the host, and what each uses of its share.
+
+The figures are from the container's usage page, where a process names itself by its pid inside the
+container: the host's table says which pid that is here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.system import kernel_tables
+
+from . import container_processes, usage
+
+
+@dataclass
+class ContainerProcess:
+    """pid_inside: in the process's own pid namespace. command: chosen by the container.
+
+    memory_used_bytes, busy_seconds: GPU memory and time on all GPUs of the container; None: the
+    process has no entry in the usage page.
+    """
+
+    pid: int
+    pid_inside: int
+    command: str
+    memory_used_bytes: int | None = None
+    busy_seconds: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def of(ledger: Ledger, allocation: Allocation) -> list[ContainerProcess]:
+    """The processes, by pid; none if the container does not run or this user may not know."""
+    if allocation.is_named_slice:
+        return []
+    try:
+        init = container_processes.init_of(allocation.runtime, allocation.container_id)
+        pids = container_processes.of(init) if init else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    page = usage.whole_page(ledger, allocation)
+    by_pid = {each["pid"]: each for each in page.get("processes", ())}
+    found = []
+    for pid in pids:
+        process = _process(pid)
+        if process:
+            its = by_pid.get(process.pid_inside)
+            if its:
+                process.memory_used_bytes = sum(its["held_bytes"])
+                process.busy_seconds = sum(its["busy_ns"]) / 1e9
+            found.append(process)
+    return found
+
+
+def _process(pid: int, proc: str = "/proc") -> ContainerProcess | None:
+    """None: it has ended. Source: proc(5), NSpid of status."""
+    try:
+        inside = kernel_tables.status(f"{proc}/{pid}").get("NSpid", str(pid)).split()[-1]
+        return ContainerProcess(pid, int(inside), kernel_tables.command(f"{proc}/{pid}"))
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,97 @@
+"""The cluster's events of one pod, asked by kubectl as its user has configured it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import urllib.parse
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SECONDS = 8
+_MOST_BYTES = 4 << 20
+_MOST_LISTED = 500
+_MOST_EVENTS = 5
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+@dataclass
+class PodEvent:
+    """time: as the API writes it, "" if unknown. source: the component that wrote the event."""
+
+    time: str
+    type: str
+    reason: str
+    message: str
+    source: str
+
+
+@dataclass
+class Scheduling:
+    """events: the newest last. unknown: why kubectl gave no answer; "": it did."""
+
+    events: Sequence[PodEvent] = ()
+    unknown: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"events": [asdict(event) for event in self.events], "unknown": self.unknown or None}
+
+
+def ask(namespace: str, pod: str) -> Scheduling:
+    """The pod's events. namespace: "": any."""
+    if not _NAME.fullmatch(pod) or (namespace and not _NAME.fullmatch(namespace)):
+        return Scheduling(unknown="not the name of a pod")
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        return Scheduling(unknown="kubectl is not in PATH")
+    place = f"namespaces/{namespace}/" if namespace else ""
+    selector = urllib.parse.quote(f"involvedObject.kind=Pod,involvedObject.name={pod}")
+    # One request: without --raw kubectl first asks which resources there are.
+    path = f"/api/v1/{place}events?fieldSelector={selector}&limit={_MOST_LISTED}"
+    try:
+        done = subprocess.run(
+            [kubectl, "get", "--raw", path, f"--request-timeout={SECONDS - 2}s"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return Scheduling(unknown=f"kubectl gave no answer in {SECONDS} s")
+    except OSError as error:
+        return Scheduling(unknown=f"kubectl: {error.strerror}")
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        return Scheduling(unknown=f"kubectl: {lines[-1][:300] if lines else done.returncode}")
+    return parse(done.stdout)
+
+
+def parse(text: bytes) -> Scheduling:
+    """The newest events of an EventList. Source: Kubernetes API, core/v1 Event."""
+    try:
+        items = json.loads(text[:_MOST_BYTES])["items"]
+        found = [_event(item) for item in items if isinstance(item, dict)]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Scheduling(unknown="kubectl gave no list of events")
+    return Scheduling(sorted(found, key=lambda event: event.time)[-_MOST_EVENTS:])
+
+
+def _event(item: dict[str, Any]) -> PodEvent:
+    series, source = item.get("series"), item.get("source")
+    times = (
+        series.get("lastObservedTime") if isinstance(series, dict) else None,
+        item.get("lastTimestamp"),
+        item.get("eventTime"),
+        item.get("firstTimestamp"),
+    )
+    component = source.get("component") if isinstance(source, dict) else None
+    return PodEvent(
+        time=next((time for time in times if isinstance(time, str)), ""),
+        type=str(item.get("type") or ""),
+        reason=str(item.get("reason") or ""),
+        message=str(item.get("message") or ""),
+        source=str(item.get("reportingComponent") or component or ""),
+    )

@@ -1,0 +1,147 @@
+"""Why a container waits, was refused or is slow, from what is known of it: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from vcuda_oci.ledger import events
+
+from ..live import table, turn_figures, views
+from ..live.status import CLAIMING, GONE, UNKNOWN
+
+Entry = Mapping[str, Any]
+
+# Parts of the time, or of the limit, from which on a figure is a reason.
+_MUCH_WAIT, _MUCH_LOST, _FULL = 10, 25, 0.95
+# Only events younger than this explain the present.
+RECENT_SECONDS = 3600.0
+_STATES = {
+    "created": ("it is created and not started", "its engine starts it"),
+    "paused": ("it is paused", "its engine resumes it"),
+    "stopped": ("it has ended; a pod keeps the share for its next instance", ""),
+    CLAIMING: ("it is being created", ""),
+    GONE: ("its runtime does not know it any more", "'vcuda release --all-dead' frees its share"),
+    UNKNOWN: ("its runtime does not answer", "run 'vcuda doctor'"),
+}
+
+
+class Reason(NamedTuple):
+    """kind: a word. what: one sentence. hint: what to do, or ""."""
+
+    kind: str
+    what: str
+    hint: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        return self._asdict()
+
+
+def of_state(status: str, becoming: bool) -> Iterator[Reason]:
+    if status in _STATES:
+        yield Reason("state", *_STATES[status])
+    if becoming:
+        yield Reason("state", "a change of its share was interrupted", "the agent completes it")
+
+
+def of_share(name: str, entry: Entry, before: Entry | None, gpu: Entry | None) -> Iterator[Reason]:
+    """Reasons on one GPU, from a sample and the one before; of tenants and GPUs of LiveView."""
+    where = f"GPU {entry['gpu_name'] or entry['gpu_uuid']}"
+    if gpu is None:
+        yield Reason("gpu", f"{entry['gpu_uuid']} is not seen on this host", "see 'vcuda gpus'")
+    elif gpu["unhealthy"]:
+        yield Reason("gpu", f"{where} is unhealthy: {gpu['unhealthy']}", "see 'vcuda gpus'")
+    if entry["usage"] == views.IMPOSSIBLE:
+        yield Reason("figures", "its usage page has figures that cannot be true")
+    elif entry["usage"] == views.UNREADABLE:
+        yield Reason("figures", "its usage page cannot be read", "run it as root")
+    yield from _of_time(name, where, entry, before)
+    yield from _of_memory(name, where, entry)
+
+
+def _of_time(name: str, where: str, entry: Entry, before: Entry | None) -> Iterator[Reason]:
+    held, waits, core = entry["held_percent"], entry["waits_for"], entry["core_percent"]
+    more = f"'vcuda limit {name} --core N', or a policy that uses what others leave"
+    if waits == turn_figures.TURN:
+        holders = ", ".join(entry["held_by"] or ()) or "another container"
+        yield Reason(
+            "turns",
+            f"it waits for its turns: {where} is held by {holders}; it has {held:.0f} % of the "
+            f"time, its share is {core} %",
+            f"{more}; for short requests --latency low",
+        )
+    elif waits == turn_figures.SHARE:
+        what = f"its share of {core} % of {where} is used up, and no other container has the GPU"
+        yield Reason("share", what, more)
+    elif (entry["waited_percent"] or 0) >= _MUCH_WAIT:
+        what = (
+            f"its launches wait for its share of {core} % of {where} for "
+            f"{entry['waited_percent']:.0f} % of the time, as it says itself"
+        )
+        yield Reason("share", what, more)
+    lost = _difference("lost_seconds", entry, before)
+    took = _difference("held_seconds", entry, before)
+    if took > 0 and 100 * lost >= _MUCH_LOST * took:
+        what = f"{where} is idle for {100 * lost / took:.0f} % of its turns: launches have gaps"
+        yield Reason("gaps", what, "launch more at a time, by streams or graphs")
+
+
+def _of_memory(name: str, where: str, entry: Entry) -> Iterator[Reason]:
+    used, limit = entry["memory_used_bytes"], entry["memory_bytes"]
+    hint = f"'vcuda limit {name} --memory SIZE'"
+    if entry["refusals"]:
+        times = entry["refusals"]
+        what = (
+            f"{times} allocation{' was' if times == 1 else 's were'} refused at its limit of "
+            f"{table.size(limit)} on {where}; it has {table.size(used or 0)}"
+        )
+        yield Reason("memory", what, hint)
+    elif used is not None and used >= _FULL * limit:
+        what = f"its memory on {where} is nearly full: {table.size(used)} of {table.size(limit)}"
+        yield Reason("memory", what, hint)
+    if entry["memory_managed"]:
+        what = f"its memory on {where} is managed: the driver may move it to the slow host"
+        yield Reason("memory", what, "see memory-overcommit")
+
+
+def _difference(key: str, entry: Entry, before: Entry | None) -> float:
+    now, then = entry[key], before[key] if before else None
+    return 0.0 if now is None or then is None else max(0.0, float(now - then))
+
+
+_RECENT = (events.THROTTLED, events.OUT_OF_MEMORY, events.BYPASS_FOUND, events.TURN_OVERRUN)
+
+
+def of_events(found: Sequence[Entry], now: float) -> Iterator[Reason]:
+    """The newest event of each kind that explains a running container."""
+    newest = {event["kind"]: event for event in found if now - event["time"] <= RECENT_SECONDS}
+    if found and found[-1]["kind"] == events.REFUSED:
+        yield Reason(events.REFUSED, f"it was refused {_ago(found[-1], now)}: {found[-1]['text']}")
+    for kind in _RECENT:
+        if kind in newest:
+            yield Reason(kind, f"{_ago(newest[kind], now)}: {newest[kind]['text']}")
+
+
+def of_absence(found: Sequence[Entry], now: float) -> Iterator[Reason]:
+    """Why a container without a share has none: its last event says so. found: the oldest first."""
+    decisive = [event for event in found if event["kind"] in _ABSENT]
+    if decisive:
+        last = decisive[-1]
+        what, hint = _ABSENT[last["kind"]]
+        yield Reason(last["kind"], f"{what} {_ago(last, now)}: {last['text']}", hint)
+
+
+_ABSENT = {
+    events.REFUSED: ("it was refused", "'vcuda ps' shows what holds the GPUs"),
+    events.RELEASED: ("its share was released", ""),
+    events.STOPPED: ("its container ended", ""),
+    events.DECIDED: (
+        "this node's GPUs were decided for it, and its container is not created yet:",
+        "see the pod's events",
+    ),
+    events.UNCLAIMED: ("it runs without the share that it asks for,", ""),
+}
+
+
+def _ago(event: Entry, now: float) -> str:
+    return f"{table.age(now - event['time'])} ago"

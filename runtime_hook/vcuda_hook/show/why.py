@@ -1,0 +1,152 @@
+"""``vcuda why NAME``: one screen that says why a container waits, was refused or is slow."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from vcuda_oci.ledger import events
+from vcuda_oci.ledger.event_reader import Reader
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system.settings_file import Config
+
+from ..live import container_names, table, views
+from ..live.status import statuses
+from . import pod_scheduling, reasons
+from .live_view import LiveView
+from .pod_scheduling import Scheduling
+from .reasons import Reason
+from .show_events import Concerned
+
+# Turns are counted over this time.
+SECONDS = 1.0
+_MOST_EVENTS = 6
+_NOTHING = Reason("none", "nothing that vcuda knows of holds it up")
+
+
+def why(arguments: argparse.Namespace, settings: Config) -> int:
+    """Returns 1 if the container's state or use is unknown. Raises VcudaError: nothing of that
+    name is known, or several containers are.
+    """
+    word = arguments.id
+    allocations, _ = Ledger(settings.state_dir).read()
+    found = container_names.all_of(word, allocations)
+    allocation = container_names.find(word, allocations) if found else None
+    recorded = _events_of(settings, word, allocation)
+    namespace, pod = _pod_of(word, allocation, recorded)
+    scheduling = pod_scheduling.ask(namespace, pod) if pod else None
+    if allocation is None and not recorded and not (scheduling and scheduling.events):
+        hint = "see 'vcuda ps' and 'vcuda events'"
+        if scheduling and scheduling.unknown:
+            hint += f"; the cluster was not asked: {scheduling.unknown}"
+        raise VcudaError("no container, event or pod of this name", word, hint)
+    answer = _of_share(settings, allocation) if allocation else {"id": None, "name": word}
+    its = answer.pop("reasons", [])
+    now = time.time()
+    its += reasons.of_events(recorded, now) if allocation else reasons.of_absence(recorded, now)
+    answer["reasons"] = [each.as_json() for each in its or [_NOTHING]]
+    answer["events"] = recorded[-_MOST_EVENTS:]
+    answer["scheduling"] = scheduling.as_json() if scheduling else None
+    if arguments.json:
+        table.print_json(answer)
+    else:
+        for line in _lines(answer, scheduling):
+            print(table.printable(line))
+    return 1 if answer.get("status") == "unknown" else 0
+
+
+def _of_share(settings: Config, allocation: Allocation) -> dict[str, Any]:
+    live = LiveView(settings)
+    before = _mine(live.sample(), allocation)
+    time.sleep(SECONDS)
+    view = live.sample()
+    entries, gpus = _mine(view, allocation), {gpu["uuid"]: gpu for gpu in view["gpus"]}
+    (status,) = statuses([allocation])
+    described = container_names.description_of(allocation)
+    name = described.name or views.short_id(allocation.id)
+    found = list(reasons.of_state(status.word, bool(allocation.becoming)))
+    for uuid, entry in entries.items():
+        found += reasons.of_share(name, entry, before.get(uuid), gpus.get(uuid))
+    return {
+        "id": allocation.id,
+        "name": name,
+        "image": described.image or None,
+        "status": status.word,
+        "shares": list(entries.values()),
+        "reasons": found,
+    }
+
+
+def _mine(view: dict[str, Any], allocation: Allocation) -> dict[str, dict[str, Any]]:
+    """The entries of the allocation, by GPU."""
+    return {e["gpu_uuid"]: e for e in view["tenants"] if e["id"] == allocation.id}
+
+
+def _events_of(settings: Config, word: str, allocation: Allocation | None) -> list[dict[str, Any]]:
+    """Those of the allocation, or of what `word` names, oldest first; none if this user may not
+    read them.
+    """
+    reader = Reader(f"{settings.state_dir}/{events.NAME}")
+    try:
+        found = Concerned(allocation.id if allocation else word).among(list(reader.new()))
+        its = [each for each in found if not allocation or each["allocation"] == allocation.id]
+        return sorted(its, key=lambda event: event["time"])
+    except OSError:
+        return []
+    finally:
+        reader.close()
+
+
+def _pod_of(
+    word: str, allocation: Allocation | None, recorded: Sequence[dict[str, Any]]
+) -> tuple[str, str]:
+    """Namespace, "" if unknown, and name of the pod; "": not a pod's container."""
+    if allocation:
+        return allocation.pod.get("namespace", ""), allocation.pod.get("name", "")
+    pods = [str(event["pod"]) for event in recorded if event.get("pod")]
+    parts = (pods[-1] if pods else word).split("/")
+    if len(parts) > 1:
+        return parts[0], parts[1]
+    return "", "" if recorded else word
+
+
+def _lines(answer: dict[str, Any], scheduling: Scheduling | None) -> list[str]:
+    lines = [_head(answer), ""]
+    for reason in answer["reasons"]:
+        hint = f"; {reason['hint']}" if reason["hint"] else ""
+        lines.append(f"{reason['kind'].ljust(14)}{reason['what']}{hint}")
+    if answer["events"]:
+        lines += ["", "last events"]
+        for event in answer["events"]:
+            when = time.strftime("%m-%d %H:%M:%S", time.localtime(event["time"]))
+            lines.append(f"  {when}  {event['kind'].ljust(13)}  {event['text']}")
+    if scheduling and scheduling.unknown:
+        lines += ["", f"the cluster's events are unknown: {scheduling.unknown}"]
+    elif scheduling:
+        lines += ["", "the cluster's events of the pod" + ("" if scheduling.events else ": none")]
+        for one in scheduling.events:
+            lines.append(f"  {one.time}  {one.source}  {one.reason}: {one.message}")
+    return lines
+
+
+def _head(answer: dict[str, Any]) -> str:
+    if answer["id"] is None:
+        return f"{answer['name']}: holds no share on this host"
+    shares = [
+        f"{e['core_percent']} % and {table.size(e['memory_bytes'])} of GPU {e['gpu_name'] or '?'}, "
+        f"{views.policy(e)}, uses {_used(e)}"
+        for e in answer["shares"]
+    ]
+    image = f" ({answer['image']})" if answer["image"] else ""
+    return f"{answer['name']}{image}: {answer['status']}; {'; '.join(shares)}"
+
+
+def _used(entry: dict[str, Any]) -> str:
+    core, memory = entry["core_used_percent"], entry["memory_used_bytes"]
+    if core is None or memory is None:
+        return "unknown"
+    return f"{core:.0f} % and {table.size(memory)}"

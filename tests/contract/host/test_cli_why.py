@@ -1,0 +1,264 @@
+"""`vcuda why`: the reason for which a container waits, was refused or is slow."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from contract.host.test_cli_ledger import HOSTILE, Node, node_with
+from support.certificates import certify
+from support.cluster_api import KubeApi
+from support.files import write
+from support.needed import skip_or_fail
+from support.samples import GIB, record
+from support.tenants import Tenants
+from vcuda_hook.show import live_view, pod_scheduling, why
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger import events, unhealthy
+from vcuda_oci.model.allocation import GpuShare
+
+POD = {"uid": "u", "namespace": "ml", "name": "train-0", "container": "main", "sandbox_id": "s"}
+S = 1_000_000_000
+
+
+class Sampled(Node):
+    """meanwhile: called between the two samples that `vcuda why` takes."""
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+
+    def why(self, capsys: Any, word: str, code: int = 0) -> Any:
+        assert self.vcuda("why", word, "--json") == code
+        return json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def node(tmp_path: Any, monkeypatch: Any) -> Sampled:
+    node_with(tmp_path / "of-its-own", monkeypatch)
+    node = Sampled(str(tmp_path))
+    clock = SimpleNamespace(
+        sleep=lambda _: node.meanwhile(),
+        time=time.time, strftime=time.strftime, localtime=time.localtime,
+    )  # fmt: skip
+    monkeypatch.setattr(why, "time", clock)
+    monkeypatch.setattr(pod_scheduling.shutil, "which", lambda name: None)  # type: ignore[attr-defined]
+    return node
+
+
+@pytest.fixture
+def tenants(node: Sampled, tmp_path: Any) -> Iterator[Tenants]:
+    made = Tenants(str(tmp_path))
+    for id in ("box", "neighbour"):
+        node.add_record(record(id, shares=[GpuShare("GPU-0", 4 * GIB, 30)]))
+    yield made
+    made.close()
+
+
+def kinds(answer: Any) -> list[str]:
+    return [reason["kind"] for reason in answer["reasons"]]
+
+
+def test_nothing_that_holds_it_up_is_said(node: Sampled, tenants: Tenants, capsys: Any) -> None:
+    answer = node.why(capsys, "box")
+    assert (answer["id"], answer["status"], answer["scheduling"]) == ("box", "running", None)
+    assert answer["reasons"] == [
+        {"kind": "none", "what": "nothing that vcuda knows of holds it up", "hint": ""}
+    ]
+    assert node.vcuda("why", "box") == 0
+    head, _, line, *_ = capsys.readouterr().out.splitlines()
+    assert head == "box: running; 30 % and 4 GiB of GPU 0, fixed, uses 0 % and 0 B"
+    assert line.startswith("none")
+
+
+@pytest.mark.parametrize(
+    ("later", "kind", "what"),
+    [
+        ((1 * S, 7 * S, 0, 0), "turns", "GPU 0 is held by neighbour; it has 10 % of the time"),
+        ((3 * S, 0, 6 * S, 0), "share", "its share of 30 % of GPU 0 is used up"),
+        ((9 * S, 0, 0, 4 * S), "gaps", "GPU 0 is idle for 44 % of its turns"),
+    ],
+)
+def test_turns_say_what_a_slow_container_waits_for(
+    node: Sampled, tenants: Tenants, capsys: Any, later: Any, kind: str, what: str
+) -> None:
+    nothing, now = (0, 0, 0, 0), time.monotonic_ns()
+    tenants.turns(now - 10 * S, {"box": nothing, "neighbour": nothing})
+    node.meanwhile = lambda: tenants.turns(
+        time.monotonic_ns() + 10 * S, {"box": later, "neighbour": (8 * S, 0, 0, 0)}
+    )
+    answer = node.why(capsys, "box")
+    assert kinds(answer) == [kind]
+    assert what in answer["reasons"][0]["what"]
+
+
+def test_refused_allocations_name_the_limit_and_its_change(
+    node: Sampled, tenants: Tenants, capsys: Any
+) -> None:
+    tenants.uses("box", held=3 * GIB, refusals=7)
+    (reason,) = node.why(capsys, "box")["reasons"]
+    assert reason == {
+        "kind": "memory",
+        "what": "7 allocations were refused at its limit of 4 GiB on GPU 0; it has 3 GiB",
+        "hint": "'vcuda limit box --memory SIZE'",
+    }
+    tenants.uses("box", held=4 * GIB - 1, refusals=0)
+    (reason,) = node.why(capsys, "box")["reasons"]
+    assert "nearly full" in reason["what"]
+
+
+def test_states_health_and_false_figures_are_reasons(
+    node: Sampled, tenants: Tenants, capsys: Any, monkeypatch: Any
+) -> None:
+    node.runtime.set_state("box", "paused")
+    tenants.uses("box", held=1 << 50)
+    unhealthy.write(node.ledger.state_dir, {"GPU-0": unhealthy.GpuFault("Xid 79", 79, None)})
+    answer = node.why(capsys, "box")
+    assert kinds(answer) == ["state", "gpu", "figures"]
+    assert "unhealthy: Xid 79" in answer["reasons"][1]["what"]
+    lost = Host("", "600.1", "/usr/lib", [])
+    monkeypatch.setattr(live_view.host, "load", lambda root, cache: lost)  # type: ignore[attr-defined]
+    assert "GPU-0 is not seen on this host" in node.why(capsys, "box")["reasons"][1]["what"]
+
+
+def test_recent_events_are_reasons_and_old_ones_are_not(
+    node: Sampled, tenants: Tenants, capsys: Any, monkeypatch: Any
+) -> None:
+    real = time.time
+    for kind, text, ago in (
+        (events.THROTTLED, "old", 7200), (events.OUT_OF_MEMORY, "first", 120),
+        (events.OUT_OF_MEMORY, "second", 60), (events.BYPASS_FOUND, "a process", 30),
+    ):  # fmt: skip
+        with monkeypatch.context() as patched:
+            patched.setattr(events.time, "time", lambda ago=ago: real() - ago)  # type: ignore[attr-defined]
+            events.record(node.ledger.state_dir, "p", kind, "box", text)
+    events.record(node.ledger.state_dir, "p", events.BYPASS_FOUND, "box-2", "of another")
+    answer = node.why(capsys, "box")
+    assert [(r["kind"], r["what"]) for r in answer["reasons"]] == [
+        ("out-of-memory", "1m ago: second"),
+        ("bypass-found", "30s ago: a process"),
+    ]
+    assert {event["allocation"] for event in answer["events"]} == {"box"}
+
+
+def test_a_refused_container_is_explained_by_the_engines_name(
+    node: Sampled, tmp_path: Any, capsys: Any
+) -> None:
+    id = "e" * 64
+    path = write(f"{tmp_path}/{id}/config.v2.json", json.dumps({"ID": id, "Name": "/web"}))
+    more = events.about(id, {}, {"file": path})
+    text = "GPU-0: largest free share is 10 %; ask for less"
+    events.record(node.ledger.state_dir, "p", events.REFUSED, id, text, **more)
+    answer = node.why(capsys, "web")
+    assert (answer["id"], answer["scheduling"]) == (None, None)
+    (reason,) = answer["reasons"]
+    assert (reason["kind"], reason["what"]) == ("refused", f"it was refused 0s ago: {text}")
+    assert node.vcuda("why", "web") == 0
+    assert capsys.readouterr().out.startswith("web: holds no share on this host\n\nrefused ")
+
+
+def test_an_unknown_name_is_an_error_that_says_what_was_not_asked(
+    node: Sampled, capsys: Any
+) -> None:
+    assert node.vcuda("why", "cat") == 1
+    assert capsys.readouterr().err == (
+        "vcuda: cat: no container, event or pod of this name; see 'vcuda ps' and 'vcuda events'; "
+        "the cluster was not asked: kubectl is not in PATH\n"
+    )
+
+
+def test_several_containers_are_an_error_with_candidates(
+    node: Sampled, tenants: Tenants, capsys: Any
+) -> None:
+    node.add_record(record("box-2"))
+    assert node.vcuda("why", "bo") == 1
+    assert "may be box-2, box; " in capsys.readouterr().err
+
+
+def test_hostile_texts_move_no_terminal(node: Sampled, capsys: Any) -> None:
+    names = {**POD, "name": HOSTILE}
+    node.add_record(record("pod-u.main", container_id="c1", pod=names))
+    events.record(node.ledger.state_dir, "p", events.BYPASS_FOUND, "pod-u.main", HOSTILE)
+    assert node.vcuda("why", "pod-u.main") == 0
+    printed = capsys.readouterr().out
+    assert "a?[2Jb?c?d?e?f?g?forged" in printed
+    assert all(line.isprintable() for line in printed.split("\n"))
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: Any) -> Iterator[KubeApi]:
+    """An API server with the events of pod ml/train-0 and of another; kubectl asks there."""
+    kubectl = "/usr/bin/kubectl"
+    if not os.path.exists(kubectl):
+        skip_or_fail("kubectl is not installed")
+    monkeypatch.setattr(pod_scheduling.shutil, "which", lambda name: kubectl)  # type: ignore[attr-defined]
+    certify(tmp_path, "api")  # kubectl sends its token by TLS only
+    api = KubeApi()
+    api.trusted = {"certificate-authority": f"{tmp_path}/api.crt"}
+    api.start(f"{tmp_path}/api.crt", f"{tmp_path}/api.key")
+    monkeypatch.setenv("KUBECONFIG", api.kubeconfig(tmp_path / "kubeconfig"))
+    for namespace, pod, reason, at in (
+        ("ml", "train-0", "Scheduled", "2026-01-01T00:00:02Z"),
+        ("ml", "train-0", "FailedScheduling", "2026-01-01T00:00:01Z"),
+        ("ml", "train-1", "Pulled", "2026-01-01T00:00:01Z"),
+    ):
+        api.recorded_events[f"/api/v1/namespaces/{namespace}/events/{pod}.{reason}"] = {
+            "involvedObject": {"kind": "Pod", "namespace": namespace, "name": pod},
+            "lastTimestamp": at,
+            "type": "Normal",
+            "reason": reason,
+            "message": f"of {pod}",
+            "source": {"component": "kube-scheduler"},
+        }
+    yield api
+    api.stop()
+
+
+@pytest.mark.parametrize("word", ["ml/train-0", "train-0", "ml/train-0/main"])
+def test_a_pod_that_waits_is_explained_by_the_clusters_events(
+    node: Sampled, api: KubeApi, capsys: Any, word: str
+) -> None:
+    scheduling = node.why(capsys, word)["scheduling"]
+    assert scheduling["unknown"] is None
+    assert [event["reason"] for event in scheduling["events"]] == ["FailedScheduling", "Scheduled"]
+    assert scheduling["events"][0]["source"] == "kube-scheduler"
+    assert node.vcuda("why", word) == 0
+    assert "kube-scheduler  FailedScheduling: of train-0" in capsys.readouterr().out
+
+
+def test_a_pod_with_a_share_has_the_clusters_events_too(
+    node: Sampled, api: KubeApi, capsys: Any
+) -> None:
+    node.add_record(record("pod-u.main", container_id="c1", pod=POD))
+    assert len(node.why(capsys, "train-0")["scheduling"]["events"]) == 2
+    api.stop()
+    unknown = node.why(capsys, "train-0")["scheduling"]["unknown"]
+    assert unknown.startswith("kubectl: ")
+    assert node.vcuda("why", "train-0") == 0
+    assert "the cluster's events are unknown: kubectl: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("script", "unknown"),
+    [
+        ("echo '{\"items\": 5}'", "kubectl gave no list of events"),
+        ("echo", "kubectl gave no list of events"),
+        ("exec sleep 60", "kubectl gave no answer in 1 s"),
+        ("echo no >&2; exit 1", "kubectl: no"),
+    ],
+)
+def test_a_kubectl_without_an_answer_is_named(
+    tmp_path: Path, monkeypatch: Any, script: str, unknown: str
+) -> None:
+    path = write(f"{tmp_path}/kubectl", f"#!/bin/sh\n{script}\n")
+    os.chmod(path, stat.S_IRWXU)
+    monkeypatch.setattr(pod_scheduling.shutil, "which", lambda name: path)  # type: ignore[attr-defined]
+    monkeypatch.setattr(pod_scheduling, "SECONDS", 1)
+    assert pod_scheduling.ask("ml", "train-0").unknown == unknown
+    assert pod_scheduling.ask("ml", "a,b=c").unknown == "not the name of a pod"
