@@ -102,10 +102,10 @@ class Node:
             "agent": {"driverRoot": self.product.driver_root, "softwareGpu": True},
         }
 
-    def offer(self, how: str) -> None:
-        """Offer the node's GPUs by the "plugin" or by "dra"."""
-        values = self.values()
-        values["settings"]["gpu-offer"] = how
+    def offer(self, how: str, settings: dict[str, str] | None = None, **values: Any) -> None:
+        """Offer the node's GPUs by the "plugin" or by "dra". settings, values: more of the chart's."""
+        values = {**self.values(), **values}
+        values["settings"] |= {"gpu-offer": how, **(settings or {})}
         values["agent"]["endsClaims"] = how == "plugin"
         self.chart.install(values)
         self.wait_rollout(AGENT)

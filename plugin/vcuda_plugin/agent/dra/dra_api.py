@@ -10,7 +10,6 @@ from typing import Any
 
 from ..kubelet import messages
 
-DRIVER = "gpu.vcuda.io"
 REGISTRATION = "pluginregistration.Registration"
 PLUGIN_TYPE, VERSION = "DRAPlugin", "v1.DRAPlugin"
 SERVICE = "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"

@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 
 from ...kube.api import ApiError, KubeApi, Object, message_of
+from ...kube.dra_names import DRIVER
 from ...kube.list_watch import ListWatch
 from ...kube.retry import Retry
 from . import slices
-from .dra_api import DRIVER
 
 _PAGE = 100
 _LONGEST_PAUSE_SECONDS = 30.0

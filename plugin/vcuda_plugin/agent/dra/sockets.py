@@ -25,8 +25,8 @@ import grpc  # type: ignore[import-untyped]
 
 from vcuda_oci.model.errors import VcudaError
 
+from ...kube.dra_names import DRIVER
 from ..kubelet import socket_file
-from .dra_api import DRIVER
 
 _THREADS = 4
 
