@@ -103,7 +103,7 @@ class Node:
         }
 
     def offer(self, how: str, settings: dict[str, str] | None = None, **values: Any) -> None:
-        """Offer the node's GPUs by the "plugin" or by "dra". settings, values: more of the chart's."""
+        """Offer the node's GPUs by the "plugin" or by "dra". settings, values: of the chart too."""
         values = {**self.values(), **values}
         values["settings"] |= {"gpu-offer": how, **(settings or {})}
         values["agent"]["endsClaims"] = how == "plugin"
