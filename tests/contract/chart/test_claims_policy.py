@@ -15,7 +15,7 @@ from contract.chart import rendering
 from contract.chart.rendering import CLAIM_TEMPLATES, CLAIMS, DRA
 from vcuda_oci.system import settings_file
 from vcuda_plugin.extender.claims import maker, template
-from vcuda_plugin.extender.model import annotations
+from vcuda_plugin.extender.model import annotations as known
 
 KINDS = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 SETTINGS = settings_file.parse('gpu-resource = "nvidia.com/gpu"', "config.toml")
@@ -48,13 +48,13 @@ def test_policy_writes_the_names_and_the_label_that_the_program_follows() -> Non
 def test_annotations_that_choose_gpus_are_all_refused() -> None:
     text = " ".join(each["expression"] for each in spec(KINDS[1])["validations"])
     chosen = (
-        *annotations.USE_UUID,
-        *annotations.NOT_UUID,
-        *annotations.USE_MODEL,
-        *annotations.NOT_MODEL,
+        *known.USE_UUID,
+        *known.NOT_UUID,
+        *known.USE_MODEL,
+        *known.NOT_MODEL,
     )
     assert set(re.findall(r'"((?:vcuda\.io|nvidia\.com)/[a-z-]+)"', text)) >= set(chosen)
-    assert set(re.findall(r'startsWith\("([a-z]+/)"', text)) == set(annotations.TENANCY_PREFIXES)
+    assert set(re.findall(r'startsWith\("([a-z]+/)"', text)) == set(known.TENANCY_PREFIXES)
 
 
 @pytest.mark.parametrize("kind", KINDS)
