@@ -62,7 +62,8 @@ class Node:
         self.engine = NodeEngine(files)
         self.host = self.engine.host
         try:
-            self.product = Product(folder + "/product", 2)
+            # The third has no MIG device until a test divides it, so it is not offered.
+            self.product = Product(folder + "/product", 3, "--mig", "2=")
             self._prepare_host()
             self.cluster = ControlPlane(self.host, programs)
             self.kubelet = Service(
@@ -109,6 +110,10 @@ class Node:
         values["agent"]["endsClaims"] = how == "plugin"
         self.chart.install(values)
         self.wait_rollout(AGENT)
+
+    def divide(self, profiles: str) -> None:
+        """Give the third GPU MIG devices of these profiles; "": none."""
+        self.product.divide("2=" + profiles)
 
     def roll_out_amid_pods(self, create: Callable[[str], None], count: int = 60) -> list[str]:
         """Create pods in a row, from before a rollout of the agent begins to after its end."""

@@ -24,7 +24,7 @@ from ...kube import kube_client
 from ...kube.api import ApiError, KubeApi
 from ...kube.connect import connect
 from ..gpus.inventory import Inventory
-from . import devices, sockets
+from . import devices, partitions, sockets
 from .claim_request import Object
 from .claim_status import Reports, path_of
 from .plugin import DraPlugin
@@ -81,7 +81,8 @@ def main(
             overcommit = settings_file.load(config).memory_overcommit
             for line in sys.stdin:
                 seen = inventory_of(line)
-                publisher.publish(devices.devices(seen, overcommit, pcie_roots(seen.gpus)))
+                offered = devices.devices(seen, overcommit, pcie_roots(seen.gpus))
+                publisher.publish(*partitions.partitioned(offered, seen))
     except VcudaError as error:
         sys.exit(f"{names.AGENT_PROGRAM}: {error}")
 
