@@ -113,7 +113,7 @@ class Node:
 
     def divide(self, profiles: str) -> None:
         """Give the third GPU MIG devices of these profiles; "": none."""
-        self.product.divide("2=" + profiles)
+        self.product.order("mig", "2=" + profiles)
 
     def roll_out_amid_pods(self, create: Callable[[str], None], count: int = 60) -> list[str]:
         """Create pods in a row, from before a rollout of the agent begins to after its end."""

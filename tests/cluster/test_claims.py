@@ -61,9 +61,31 @@ def test_rollout_of_the_agent_loses_no_pod_with_a_claim(claiming: Node) -> None:
     claiming.wait_ended(names)
     assert {name: claiming.phase(name) for name in names} == dict.fromkeys(names, "Succeeded")
     # None waited for the driver: the next one answered before the former ended.
-    waited = claiming.get("events", "--field-selector=reason=FailedPrepareDynamicResources")
-    assert [each["message"] for each in waited["items"]] == []
+    waited = [claiming.events(name, "FailedPrepareDynamicResources") for name in names]
+    assert waited == [[]] * len(names)
     assert claiming.held() == {"before": (30, 1024 * MIB)}
+
+
+def test_status_of_a_pod_says_whether_its_gpu_is_healthy(claiming: Node) -> None:
+    claims.run(claiming, "first", 40, "1Gi")
+    claiming.wait_running("first")
+
+    def health() -> tuple[str, str]:
+        (container,) = claiming.get("pod", "first")["status"]["containerStatuses"]
+        for status in container.get("allocatedResourcesStatus", ()):
+            (resource,) = status["resources"]
+            assert status["name"] == "claim:share"
+            return resource["health"], resource.get("message", "")
+        return "", ""
+
+    claiming.wait(lambda: health() == ("Healthy", ""), "the GPU's health")
+    claiming.product.order("fail", "--lost", "0")
+    try:
+        # Before, it says the Xid of the loss.
+        claiming.wait(lambda: health() == ("Unhealthy", "GPU is lost"), "the GPU's loss")
+    finally:
+        claiming.product.order("heal")
+    claiming.wait(lambda: health() == ("Healthy", ""), "the GPU's return")
 
 
 def test_mig_devices_are_shared_parts_of_their_gpu(claiming: Node) -> None:

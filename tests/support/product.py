@@ -43,9 +43,9 @@ class Product:
         install(self.prefix, sysconf)
         _run(SOFTGPU, "create", self.driver_root, "--gpus", str(gpus), *options)
 
-    def divide(self, layout: str) -> None:
-        """Divide a GPU in MIG mode: "1=1g.4gb,2g.8gb"."""
-        _run(SOFTGPU, "mig", self.driver_root, layout)
+    def order(self, command: str, *words: str) -> None:
+        """Run `softgpu mig`, `fail` or `heal`."""
+        _run(SOFTGPU, command, self.driver_root, *words)
 
     def configure(self, engine: Engine, **settings: str) -> None:
         """Write config.toml for one engine, with the state folder in the engine's own folder."""

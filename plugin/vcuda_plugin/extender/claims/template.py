@@ -1,4 +1,4 @@
-"""ResourceClaimTemplates whose names say what they hold. Pure: no I/O.
+"""ResourceClaimTemplates with names that say what they hold. Pure: no I/O.
 
 An admission policy of the chart turns a container's resources, and the pod's annotations about the
 compute policy, into the name of a template:
