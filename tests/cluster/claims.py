@@ -12,9 +12,12 @@ DRIVER = "gpu.vcuda.io"
 API = "resource.k8s.io/v1"
 
 
-def template(name: str, cores: int, memory: str) -> dict[str, Any]:
+def template(name: str, cores: int, memory: str, cel: str = "") -> dict[str, Any]:
+    """cel: a selector of devices."""
     requests = {"cores": str(cores), "memory": memory}
-    exactly = {"deviceClassName": DRIVER, "capacity": {"requests": requests}}
+    exactly: dict[str, Any] = {"deviceClassName": DRIVER, "capacity": {"requests": requests}}
+    if cel:
+        exactly["selectors"] = [{"cel": {"expression": cel}}]
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
     return {
         "apiVersion": API,
@@ -59,7 +62,12 @@ def run(
     node.apply(pod(name, of_template, command or ["sleep", "10000"], restart))
 
 
+def specs(node: Node) -> list[dict[str, Any]]:
+    """The node's slices."""
+    items = node.get("resourceslices", f"--field-selector=spec.nodeName={NODE}")["items"]
+    return [item["spec"] for item in items]
+
+
 def devices(node: Node) -> list[str]:
     """The names of the node's devices that kube-scheduler sees."""
-    items = node.get("resourceslices", f"--field-selector=spec.nodeName={NODE}")["items"]
-    return sorted(device["name"] for item in items for device in item["spec"].get("devices", ()))
+    return sorted(device["name"] for spec in specs(node) for device in spec.get("devices", ()))

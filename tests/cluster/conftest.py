@@ -15,6 +15,7 @@ from support.engines.base import Files
 from support.needed import skip_or_fail
 from support.product import missing
 
+OF_CLAIMS = ("test_claims.py", "test_old_manifests.py")
 __all__ = ["files", "host_is_left_as_it_was", "session_folder"]
 
 
@@ -28,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         if not binaries.given():
             item.add_marker(pytest.mark.skip(reason=binaries.NOT_GIVEN))
-        elif item.path.name == "test_claims.py" and not engine.given():
+        elif item.path.name in OF_CLAIMS and not engine.given():
             item.add_marker(pytest.mark.skip(reason=engine.NOT_GIVEN))
 
 

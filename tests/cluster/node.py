@@ -62,7 +62,8 @@ class Node:
         self.engine = NodeEngine(files)
         self.host = self.engine.host
         try:
-            self.product = Product(folder + "/product", 2)
+            # The third has no MIG device until a test divides it, so it is not offered.
+            self.product = Product(folder + "/product", 3, "--mig", "2=")
             self._prepare_host()
             self.cluster = ControlPlane(self.host, programs)
             self.kubelet = Service(
@@ -102,13 +103,17 @@ class Node:
             "agent": {"driverRoot": self.product.driver_root, "softwareGpu": True},
         }
 
-    def offer(self, how: str) -> None:
-        """Offer the node's GPUs by the "plugin" or by "dra"."""
-        values = self.values()
-        values["settings"]["gpu-offer"] = how
+    def offer(self, how: str, settings: dict[str, str] | None = None, **values: Any) -> None:
+        """Offer the node's GPUs by the "plugin" or by "dra". settings, values: of the chart too."""
+        values = {**self.values(), **values}
+        values["settings"] |= {"gpu-offer": how, **(settings or {})}
         values["agent"]["endsClaims"] = how == "plugin"
         self.chart.install(values)
         self.wait_rollout(AGENT)
+
+    def divide(self, profiles: str) -> None:
+        """Give the third GPU MIG devices of these profiles; "": none."""
+        self.product.order("mig", "2=" + profiles)
 
     def roll_out_amid_pods(self, create: Callable[[str], None], count: int = 60) -> list[str]:
         """Create pods in a row, from before a rollout of the agent begins to after its end."""

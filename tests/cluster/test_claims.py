@@ -61,9 +61,68 @@ def test_rollout_of_the_agent_loses_no_pod_with_a_claim(claiming: Node) -> None:
     claiming.wait_ended(names)
     assert {name: claiming.phase(name) for name in names} == dict.fromkeys(names, "Succeeded")
     # None waited for the driver: the next one answered before the former ended.
-    waited = claiming.get("events", "--field-selector=reason=FailedPrepareDynamicResources")
-    assert [each["message"] for each in waited["items"]] == []
+    waited = [claiming.events(name, "FailedPrepareDynamicResources") for name in names]
+    assert waited == [[]] * len(names)
     assert claiming.held() == {"before": (30, 1024 * MIB)}
+
+
+def test_status_of_a_pod_says_whether_its_gpu_is_healthy(claiming: Node) -> None:
+    claims.run(claiming, "first", 40, "1Gi")
+    claiming.wait_running("first")
+
+    def health() -> tuple[str, str]:
+        (container,) = claiming.get("pod", "first")["status"]["containerStatuses"]
+        for status in container.get("allocatedResourcesStatus", ()):
+            (resource,) = status["resources"]
+            assert status["name"] == "claim:share"
+            return resource["health"], resource.get("message", "")
+        return "", ""
+
+    claiming.wait(lambda: health() == ("Healthy", ""), "the GPU's health")
+    claiming.product.order("fail", "--lost", "0")
+    try:
+        # Before, it says the Xid of the loss.
+        claiming.wait(lambda: health() == ("Unhealthy", "GPU is lost"), "the GPU's loss")
+    finally:
+        claiming.product.order("heal")
+    claiming.wait(lambda: health() == ("Healthy", ""), "the GPU's return")
+
+
+def test_mig_devices_are_shared_parts_of_their_gpu(claiming: Node) -> None:
+    claiming.divide("1g.4gb,2g.8gb")
+    try:
+        claiming.wait(lambda: len(claims.devices(claiming)) == 4, "the MIG devices")
+        found = claims.specs(claiming)
+        ((counters,),) = (spec["sharedCounters"] for spec in found if "sharedCounters" in spec)
+        assert counters["counters"] == {"memory": {"value": "16Gi"}}
+        consumed = {
+            device["capacity"]["memory"]["value"]: device["consumesCounters"]
+            for spec in found
+            for device in spec.get("devices", ())
+            if "consumesCounters" in device
+        }
+        assert consumed == {
+            size: [{"counterSet": counters["name"], "counters": {"memory": {"value": size}}}]
+            for size in ("4Gi", "8Gi")
+        }
+        is_mig = f'device.attributes["{claims.DRIVER}"].type == "mig"'
+        claiming.apply(claims.template("mig", 50, "1Gi", is_mig))
+        pods = ("first", "second", "third")
+        for name in pods:
+            claiming.apply(claims.pod(name, "mig", ["sleep", "10000"], "Always"))
+            claiming.wait_running(name)
+        # The counters of a device are consumed once, however many pods share it.
+        first, second, third = (claiming.gpus_held()[name] for name in pods)
+        assert first == second != third
+        assert claiming.held() == dict.fromkeys(pods, (50, 1024 * MIB))
+        for name in pods:
+            claiming.delete(name)
+        claiming.wait(lambda: claiming.held() == {}, "the end of the shares")
+    finally:
+        claiming.kubectl("delete", "resourceclaimtemplate", "mig", "--ignore-not-found")
+        claiming.divide("")
+    claiming.wait(lambda: len(claims.devices(claiming)) == 2, "the end of the MIG devices")
+    assert [spec for spec in claims.specs(claiming) if "sharedCounters" in spec] == []
 
 
 def test_switch_to_the_plugin_offers_a_gpu_once_its_claims_have_ended(claiming: Node) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vcuda_plugin.agent.dra import devices
-from vcuda_plugin.agent.dra.dra_api import DRIVER
+from vcuda_plugin.kube.dra_names import DRIVER
 
 NODE, SPACE = "node-1", "default"
 

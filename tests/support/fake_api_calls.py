@@ -10,6 +10,7 @@ from support.fake_api_objects import (
     NODES,
     PODS,
     SLICES,
+    TEMPLATES,
     Answer,
     FakeApiObjects,
     Object,
@@ -53,6 +54,8 @@ class FakeApiCalls(FakeApiObjects):
             if "/resourceclaims/" in path:
                 words = path.split("/")
                 return self._named(method, CLAIMS, f"{words[5]}/{words[7]}", body)
+            if path.endswith("/resourceclaimtemplates") and method == "POST":
+                return self._template(path.split("/")[5], body)
             # /api/v1/nodes/NAME, /api/v1/namespaces/NAMESPACE/pods/NAME[/binding]
             words = path.split("/")
             if path.startswith(NODES + "/"):
@@ -102,6 +105,13 @@ class FakeApiCalls(FakeApiObjects):
                 return status(409, "the object has been modified")
             self.set(SLICES, name, merged(known, body))
         return 200, self.objects[SLICES][name]
+
+    def _template(self, namespace: str, body: Any) -> Answer:
+        key = f"{namespace}/{body['metadata']['name']}"
+        if key in self.objects[TEMPLATES]:
+            return status(409, f'resourceclaimtemplates "{key}" already exists')
+        self.set(TEMPLATES, key, merged(body, {"metadata": {"uid": f"uid-{self.version}"}}))
+        return 201, self.objects[TEMPLATES][key]
 
     def _named(self, method: str, kind: str, key: str, body: Any) -> Answer:
         known = self.objects[kind].get(key)

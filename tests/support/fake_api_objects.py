@@ -20,9 +20,10 @@ PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+TEMPLATES = "/apis/resource.k8s.io/v1/resourceclaimtemplates"
 # Of the node agents.
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/vcuda/leases"
-KINDS = (PODS, NODES, CONFIG_MAPS, SLICES, CLAIMS, LEASES)
+KINDS = (PODS, NODES, CONFIG_MAPS, SLICES, CLAIMS, TEMPLATES, LEASES)
 
 
 def status(code: int, message: str) -> Answer:

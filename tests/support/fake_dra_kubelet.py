@@ -14,6 +14,7 @@ import grpc  # type: ignore[import-untyped]
 from support.fake_kubelet import SECONDS, until
 
 dra, dra_services = grpc.protos_and_services("support/dra.proto")
+health, health_services = grpc.protos_and_services("support/dra_health.proto")
 reg, reg_services = grpc.protos_and_services("support/plugin_registration.proto")
 
 _OPTIONS = [("grpc.default_authority", "localhost")]
@@ -61,6 +62,11 @@ class DraKubelet:
 
     def unprepare(self, *claims: tuple[str, str, str]) -> dict[str, Any]:
         return self._call("NodeUnprepareResources", claims)
+
+    def watch_health(self) -> Any:
+        """The driver's health stream: iterate over the answers, or cancel it."""
+        stub = health_services.DRAResourceHealthStub(self._channel)
+        return stub.NodeWatchResources(health.NodeWatchResourcesRequest(), wait_for_ready=True)
 
     def _call(self, name: str, claims: tuple[tuple[str, str, str], ...]) -> dict[str, Any]:
         assert self.info is not None

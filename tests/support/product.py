@@ -43,6 +43,10 @@ class Product:
         install(self.prefix, sysconf)
         _run(SOFTGPU, "create", self.driver_root, "--gpus", str(gpus), *options)
 
+    def order(self, command: str, *words: str) -> None:
+        """Run `softgpu mig`, `fail` or `heal`."""
+        _run(SOFTGPU, command, self.driver_root, *words)
+
     def configure(self, engine: Engine, **settings: str) -> None:
         """Write config.toml for one engine, with the state folder in the engine's own folder."""
         values: dict[str, object] = {

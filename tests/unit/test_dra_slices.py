@@ -76,7 +76,7 @@ def test_fields_that_the_server_changes_cause_no_write() -> None:
 def test_a_change_raises_the_generation_above_all_that_exist() -> None:
     existing: dict[str, Object] = {}
     apply(existing, slices.writes(NODE, "", offered(70), existing))
-    existing[slices.name_of(NODE, 1)]["spec"]["pool"]["generation"] = 7
+    existing[slices.name_of(NODE, "1")]["spec"]["pool"]["generation"] = 7
     apply(existing, slices.writes(NODE, "", offered(70, 1), existing))
     assert {each["spec"]["pool"]["generation"] for each in existing.values()} == {8}
 
@@ -89,9 +89,31 @@ def test_without_gpus_every_slice_is_removed() -> None:
     assert existing == {}
 
 
+def test_counter_sets_have_slices_of_their_own_in_the_same_pool() -> None:
+    existing: dict[str, Object] = {}
+    sets = [{"name": f"gpu-{at}", "counters": {}} for at in range(9)]
+    apply(existing, slices.writes(NODE, "", offered(2), existing, sets))
+    assert {name: each["spec"].get("sharedCounters") for name, each in existing.items()} == {
+        slices.name_of(NODE, "0"): None,
+        slices.name_of(NODE, "counters-0"): sets[:8],
+        slices.name_of(NODE, "counters-1"): sets[8:],
+    }
+    pools = [each["spec"]["pool"] for each in existing.values()]
+    assert pools == [{"name": NODE, "generation": 1, "resourceSliceCount": 3}] * 3
+    # Their devices are in other slices: an API server takes no slice with both.
+    assert "devices" not in existing[slices.name_of(NODE, "counters-0")]["spec"]
+    # An API server without the gate drops the counters.
+    for each in existing.values():
+        each["spec"].pop("sharedCounters", None)
+    assert slices.writes(NODE, "", offered(2), existing, sets) == []
+    apply(existing, slices.writes(NODE, "", offered(2), existing))
+    assert list(existing) == [slices.name_of(NODE, "0")]
+    assert is_whole(existing, offered(2))
+
+
 def test_long_node_names_give_different_legal_names() -> None:
     nodes = ["n" * 250, "n" * 249 + "m"]
-    names = {slices.name_of(node, 0) for node in nodes}
+    names = {slices.name_of(node, "0") for node in nodes}
     assert len(names) == 2
     assert max(map(len, names)) <= 253
 

@@ -2,6 +2,7 @@
 agent and one set of resources. */}}
 {{- define "vcuda.agent" -}}vcuda-node-agent{{- end }}
 {{- define "vcuda.extender" -}}vcuda-scheduler-extender{{- end }}
+{{- define "vcuda.claims" -}}vcuda-claim-templates{{- end }}
 
 {{/* Labels that never change, for selectors. Takes a program's name. */}}
 {{- define "vcuda.selector" -}}
@@ -43,6 +44,11 @@ app.kubernetes.io/version: {{ (last .).Chart.AppVersion | quote }}
 {{/* Not empty: the agent can prepare and unprepare claims. */}}
 {{- define "vcuda.hasDra" -}}
 {{- if or (include "vcuda.byDra" .) (and .Values.agent.enabled .Values.agent.endsClaims) }}yes{{ end }}
+{{- end }}
+
+{{/* Not empty: pods that ask for a share by resources get a claim. */}}
+{{- define "vcuda.claimsFromResources" -}}
+{{- if and (include "vcuda.byDra" .) .Values.claims.fromResources }}yes{{ end }}
 {{- end }}
 
 {{- define "vcuda.port" -}}{{ .Values.agent.listen | splitList ":" | last }}{{- end }}

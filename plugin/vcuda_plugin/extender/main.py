@@ -12,6 +12,7 @@ from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
 from .. import dependencies
+from .claims import command as claims
 from .http import certificates
 
 PROGRAM = names.EXTENDER_PROGRAM
@@ -31,6 +32,8 @@ def main(argv: Sequence[str]) -> int:
         return simulate(argv[1:])
     if argv[:1] == ["certificates"]:
         return certificates.main(argv[1:])
+    if argv[:1] == ["claim-templates"]:
+        return claims.main(argv[1:])
     arguments = _parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=f"{PROGRAM}: %(message)s")
     try:

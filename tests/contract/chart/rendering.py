@@ -17,12 +17,14 @@ CHART = REPOSITORY + "/packaging/chart"
 HELM = REPOSITORY + "/build/venv/bin/helm"
 NEWEST = "1.37"
 AGENT, EXTENDER = "vcuda-node-agent", "vcuda-scheduler-extender"
+CLAIM_TEMPLATES = "vcuda-claim-templates"
 # Values beside the chart's own under which it renders something else.
 CLUSTER = {"scheduler": {"mode": "cluster", "tlsSecret": "extender-tls"}}
 HAMI = {"settings": {"gpu-resource": "nvidia.com/gpu"}}
 IN_A_CONTAINER = {"agent": {"driverRoot": "/run/nvidia/driver", "listen": "[::]:9400"}}
 
 DRA = {"settings": {"gpu-offer": "dra", "gpu-resource": "nvidia.com/gpu"}}
+CLAIMS = {**DRA, "claims": {"fromResources": True}}
 
 Object = dict[str, Any]
 

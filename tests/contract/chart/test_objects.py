@@ -10,17 +10,27 @@ import kubernetes_validate
 import pytest
 
 from contract.chart import rendering
-from contract.chart.rendering import AGENT, CHART, CLUSTER, DRA, EXTENDER, HAMI, IN_A_CONTAINER
+from contract.chart.rendering import (
+    AGENT,
+    CHART,
+    CLAIMS,
+    CLUSTER,
+    DRA,
+    EXTENDER,
+    HAMI,
+    IN_A_CONTAINER,
+)
 
 # The oldest that the chart is for, the last without the admission policy, the first with it.
 VERSIONS = ["1.25", "1.29", "1.30", rendering.NEWEST]
-KINDS = [{}, CLUSTER, HAMI, IN_A_CONTAINER, DRA]
+KINDS = [{}, CLUSTER, HAMI, IN_A_CONTAINER, DRA, CLAIMS]
 NAMES = [
     "as it is",
     "the cluster's scheduler",
     "HAMi's resources",
     "a driver container, IPv6",
     "DRA",
+    "DRA for old manifests",
 ]
 
 
@@ -97,8 +107,8 @@ def named_by(each: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for subject in each["subjects"]:
             assert subject["namespace"] == "vcuda"
             yield subject["kind"], subject["name"]
-    if each["kind"] == "ValidatingAdmissionPolicyBinding":
-        yield "ValidatingAdmissionPolicy", each["spec"]["policyName"]
+    if each["kind"].endswith("AdmissionPolicyBinding"):
+        yield each["kind"].removesuffix("Binding"), each["spec"]["policyName"]
     spec = each.get("spec", {}).get("template", {}).get("spec")
     if spec:
         yield "ServiceAccount", spec["serviceAccountName"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from contract.chart import rendering
-from contract.chart.rendering import AGENT, CLUSTER, DRA, EXTENDER
+from contract.chart.rendering import AGENT, CLAIM_TEMPLATES, CLAIMS, CLUSTER, DRA, EXTENDER
 
 EXTENDERS_RULES = [
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
@@ -110,10 +110,32 @@ def test_the_extender_may_read_and_bind_and_beside_a_scheduler_what_that_may() -
     }
 
 
-@pytest.mark.parametrize("values", [{}, CLUSTER], ids=["own", "cluster"])
-def test_the_extenders_pods_pass_the_restricted_pod_security_standard(values: Any) -> None:
+def test_the_maker_of_claim_templates_may_create_them_and_change_none() -> None:
+    resource = {"apiGroups": ["resource.k8s.io"]}
+    assert rights(rendering.objects(CLAIMS), CLAIM_TEMPLATES) == {
+        f"/{CLAIM_TEMPLATES}": [
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+            {
+                **resource,
+                "resources": ["resourceclaimtemplates"],
+                "verbs": ["list", "watch", "create"],
+            },
+            {**resource, "resources": ["resourceslices"], "verbs": ["list"]},
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [({}, EXTENDER), (CLUSTER, EXTENDER), (CLAIMS, CLAIM_TEMPLATES)],
+    ids=["own", "cluster", "claim templates"],
+)
+def test_the_extenders_pods_pass_the_restricted_pod_security_standard(
+    values: Any, name: str
+) -> None:
     """Source: Kubernetes, "Pod Security Standards", Restricted."""
-    spec = rendering.pod_spec(rendering.objects(values), EXTENDER)
+    spec = rendering.pod_spec(rendering.objects(values), name)
     assert {"hostPID", "hostNetwork", "hostIPC"} & spec.keys() == set()
     assert {kind for volume in spec["volumes"] for kind in volume} <= {
         "name", "configMap", "secret", "emptyDir"}  # fmt: skip

@@ -18,19 +18,16 @@ from vcuda_oci.model.policies import Terms
 from vcuda_oci.model.request import Part, Request
 
 from ...kube import quantity
+from ...kube.dra_names import (
+    CONFIG_FIELDS,
+    CONFIG_KIND,
+    CONFIG_TEXTS,
+    CONFIG_VERSION,
+    CORES,
+    DRIVER,
+    MEMORY,
+)
 from . import devices
-from .dra_api import DRIVER
-
-CONFIG_VERSION, CONFIG_KIND = "vcuda.io/v1alpha1", "ShareConfig"
-# The policies' words, by the field of the parameters.
-FIELDS = {
-    "policy": "policy",
-    "coreLimit": policies.CORE_LIMIT,
-    "weight": policies.WEIGHT,
-    "priority": policies.PRIORITY,
-    "latency": policies.LATENCY,
-}
-_TEXTS = ("policy", policies.LATENCY)
 
 Object = dict[str, Any]
 
@@ -113,8 +110,8 @@ def _share(each: Object, gpus: Sequence[Gpu], where: str) -> GpuShare:
         raise VcudaError(f"device '{name}' is not here", where, hint)
     # Without amounts the API server does not know shares: the device belongs to this claim alone.
     consumed = each.get("consumedCapacity") or {}
-    cores = quantity.whole(consumed.get(devices.CORES, 100))
-    memory = quantity.whole(consumed.get(devices.MEMORY, gpu.memory_bytes))
+    cores = quantity.whole(consumed.get(CORES, 100))
+    memory = quantity.whole(consumed.get(MEMORY, gpu.memory_bytes))
     if not cores or not memory or cores > 100:
         hint = "delete the pod, and it is scheduled anew"
         raise VcudaError(f"its amounts are invalid: {consumed}"[:300], where, hint)
@@ -135,7 +132,7 @@ def _terms(configs: Sequence[Object], result: Object, core: int, where: str) -> 
 
 def _words(parameters: Any, where: str) -> dict[str, str]:
     """The words of a ShareConfig. Raises VcudaError: not one, or a field of the wrong type."""
-    hint = f"write apiVersion: {CONFIG_VERSION}, kind: {CONFIG_KIND} and {', '.join(FIELDS)}"
+    hint = f"write apiVersion: {CONFIG_VERSION}, kind: {CONFIG_KIND} and {', '.join(CONFIG_FIELDS)}"
     if not isinstance(parameters, dict):
         raise VcudaError("its parameters are not an object", where, hint)
     kind = (parameters.get("apiVersion"), parameters.get("kind"))
@@ -145,9 +142,9 @@ def _words(parameters: Any, where: str) -> dict[str, str]:
     for key, value in parameters.items():
         if key in ("apiVersion", "kind"):
             continue
-        if key not in FIELDS:
+        if key not in CONFIG_FIELDS:
             raise VcudaError(f"its parameters have an unknown field '{key}'"[:200], where, hint)
-        if type(value) is not (str if key in _TEXTS else int):
+        if type(value) is not (str if key in CONFIG_TEXTS else int):
             raise VcudaError(f"{key} cannot be {value!r}"[:200], where, hint)
-        words[FIELDS[key]] = str(value)
+        words[CONFIG_FIELDS[key]] = str(value)
     return words

@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import quote
 
 from ...kube.api import ApiError, KubeApi, message_of
+from ...kube.dra_names import DRIVER
 from ...kube.retry import Retry
 from .claim_request import ClaimRequest
-from .dra_api import DRIVER
 
 _APPLY = "application/apply-patch+yaml"  # merges the devices by name; JSON is YAML
 _MOST_WAITING = 1000

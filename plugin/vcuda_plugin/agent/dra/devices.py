@@ -15,12 +15,10 @@ from vcuda_oci.model import topology
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.sizes import LEAST_SHARE_BYTES
 
+from ...kube.dra_names import CORES, DRIVER, MEMORY, MEMORY_STEP_BYTES
 from ..gpus import node_labels
 from ..gpus.inventory import Inventory
-from .dra_api import DRIVER
 
-CORES, MEMORY = "cores", "memory"
-MEMORY_STEP_BYTES = 1 << 20
 UNHEALTHY = f"{DRIVER}/unhealthy"
 _MOST_LETTERS = 64  # of an attribute's text
 _MOST_NAME_LETTERS = 63

@@ -24,9 +24,10 @@ from ...kube import kube_client
 from ...kube.api import ApiError, KubeApi
 from ...kube.connect import connect
 from ..gpus.inventory import Inventory
-from . import devices, sockets
+from . import devices, partitions, sockets
 from .claim_request import Object
 from .claim_status import Reports, path_of
+from .health_stream import HealthStream
 from .plugin import DraPlugin
 from .prepared import PreparedClaims
 from .publisher import Publisher
@@ -52,7 +53,7 @@ def main(
     signal.signal(signal.SIGTERM, _end)
     prepare()  # import now: two threads would do it at once
     api = connect(kubeconfig, names.AGENT_PROGRAM)
-    publisher, reports = Publisher(node), Reports(node)
+    publisher, reports, health = Publisher(node), Reports(node), HealthStream(node)
     claims = PreparedClaims(config, cdi_folder, node, node_root)
     try:
         paths = sockets.free_pair(kubelet)
@@ -73,7 +74,7 @@ def main(
     )
     try:
         with (
-            sockets.served(paths.claims, plugin.service()),
+            sockets.served(paths.claims, plugin.service(), health.service()),
             sockets.served(paths.registration, plugin.registration()),
         ):
             for task in tasks:
@@ -81,7 +82,9 @@ def main(
             overcommit = settings_file.load(config).memory_overcommit
             for line in sys.stdin:
                 seen = inventory_of(line)
-                publisher.publish(devices.devices(seen, overcommit, pcie_roots(seen.gpus)))
+                health.publish(seen)
+                offered = devices.devices(seen, overcommit, pcie_roots(seen.gpus))
+                publisher.publish(*partitions.partitioned(offered, seen))
     except VcudaError as error:
         sys.exit(f"{names.AGENT_PROGRAM}: {error}")
 

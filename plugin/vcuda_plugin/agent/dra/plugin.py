@@ -17,6 +17,7 @@ import grpc  # type: ignore[import-untyped]
 from vcuda_oci.model.errors import VcudaError
 
 from ...kube.api import ApiError
+from ...kube.dra_names import DRIVER
 from . import dra_api as api
 from .claim_request import ClaimRequest, Object
 from .prepared import PreparedClaims
@@ -69,17 +70,17 @@ class DraPlugin:
     def _info(self, request: Any, context: Any) -> Any:
         return api.message("PluginInfo")(
             type=api.PLUGIN_TYPE,
-            name=api.DRIVER,
+            name=DRIVER,
             endpoint=self._endpoint,
             supported_versions=[api.VERSION],
         )
 
     def _registered(self, status: Any, context: Any) -> Any:
         if status.plugin_registered:
-            _log.info("%s: registered with the kubelet", api.DRIVER)
+            _log.info("%s: registered with the kubelet", DRIVER)
             self._registered_now()
         else:
-            _log.warning("%s: the kubelet refuses it: %s", api.DRIVER, status.error)
+            _log.warning("%s: the kubelet refuses it: %s", DRIVER, status.error)
         return api.message("RegistrationStatusResponse")()
 
     def _prepare(self, request: Any, context: Any) -> Any:

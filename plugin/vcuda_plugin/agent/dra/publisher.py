@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 
 from ...kube.api import ApiError, KubeApi, Object, message_of
+from ...kube.dra_names import DRIVER
 from ...kube.list_watch import ListWatch
 from ...kube.retry import Retry
 from . import slices
-from .dra_api import DRIVER
 
 _PAGE = 100
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -30,13 +30,14 @@ class Publisher(ListWatch):
         self._listing: dict[str, Object] = {}
         self._existing: dict[str, Object] | None = None
         self._devices: Sequence[Object] | None = None
+        self._counter_sets: Sequence[Object] = ()
         self._lock = threading.Condition()
         self._due = False
 
-    def publish(self, devices: Sequence[Object]) -> None:
-        """Offer these devices from now on."""
+    def publish(self, devices: Sequence[Object], counter_sets: Sequence[Object]) -> None:
+        """Offer these devices from now on, which consume these counters."""
         with self._lock:
-            self._devices = devices
+            self._devices, self._counter_sets = devices, counter_sets
             self._wake()
 
     def begin_list(self) -> None:
@@ -86,10 +87,11 @@ class Publisher(ListWatch):
             if self._existing is None or self._devices is None:
                 return
             devices, existing = self._devices, dict(self._existing)
-        due = slices.writes(self._node, self._node_uid, devices, existing)
+            counters = self._counter_sets
+        due = slices.writes(self._node, self._node_uid, devices, existing, counters)
         if due and not self._node_uid:
             self._node_uid = _uid_of(api, self._node)
-            due = slices.writes(self._node, self._node_uid, devices, existing)
+            due = slices.writes(self._node, self._node_uid, devices, existing, counters)
         for each in due:
             kind = _MERGE_PATCH if each.method == "PATCH" else "application/json"
             status, answer = api.call(each.method, each.path, each.body, kind=kind)

@@ -14,13 +14,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .dra_api import DRIVER
+from ...kube.dra_names import DRIVER
 
 API_VERSION = "resource.k8s.io/v1"
 PATH = "/apis/resource.k8s.io/v1/resourceslices"
 DIGEST = f"{DRIVER}/digest"
 # Of devices with taints. Source: ResourceSliceMaxDevicesWithTaintsOrConsumesCounters.
 MOST_DEVICES = 64
+MOST_COUNTER_SETS = 8
 _MOST_NAME_LETTERS = 253
 
 Object = dict[str, Any]
@@ -34,33 +35,41 @@ class Write(NamedTuple):
     body: Object | None
 
 
-def name_of(node: str, number: int) -> str:
+def name_of(node: str, part: str) -> str:
     """The name of a node's slice; slices of different nodes have different names."""
-    end = f"-{DRIVER}-{number}"
+    end = f"-{DRIVER}-{part}"
     if len(node) + len(end) > _MOST_NAME_LETTERS:
         node = hashlib.sha256(node.encode()).hexdigest()[:32]
     return node + end
 
 
 def writes(
-    node: str, node_uid: str, devices: Sequence[Object], existing: Mapping[str, Object]
+    node: str,
+    node_uid: str,
+    devices: Sequence[Object],
+    existing: Mapping[str, Object],
+    counter_sets: Sequence[Object] = (),
 ) -> list[Write]:
     """The calls that make the pool consist of exactly these devices; none if it already does.
 
     node_uid: of the node's object, the slices' owner; "": unknown. existing: this driver's slices
-    of the node, by name. Without devices there is no slice.
+    of the node, by name. counter_sets: what the devices consume; they need slices of their own.
+    Without devices there is no slice.
     """
-    parts = [devices[at : at + MOST_DEVICES] for at in range(0, len(devices), MOST_DEVICES)]
-    names = [name_of(node, number) for number in range(len(parts))]
-    digest = hashlib.sha256(json.dumps(devices, sort_keys=True).encode()).hexdigest()[:32]
-    if _is_right(existing, dict(zip(names, parts)), digest):
+    parts = {
+        **_parts(node, "", "devices", devices, MOST_DEVICES),
+        **_parts(node, "counters-", "sharedCounters", counter_sets, MOST_COUNTER_SETS),
+    }
+    whole = json.dumps([*devices, *counter_sets], sort_keys=True)
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:32]
+    if _is_right(existing, parts, digest):
         return []
     generation = 1 + max([0, *map(_generation, existing.values())])
     pool = {"name": node, "generation": generation, "resourceSliceCount": len(parts)}
     found: list[Write] = []
-    for name, part in zip(names, parts):
+    for name, part in parts.items():
         metadata: Object = {"annotations": {DIGEST: digest}}
-        spec = {"pool": pool, "devices": list(part)}
+        spec = {"pool": pool, **part}
         if name in existing:
             # Another writer's change meanwhile is answered with 409.
             metadata["resourceVersion"] = existing[name]["metadata"].get("resourceVersion")
@@ -73,11 +82,21 @@ def writes(
         tree = {"apiVersion": API_VERSION, "kind": "ResourceSlice", "metadata": metadata}
         tree["spec"] = {"driver": DRIVER, "nodeName": node, **spec}
         found.append(Write("POST", PATH, tree))
-    others = sorted(set(existing) - set(names))
+    others = sorted(set(existing) - set(parts))
     return found + [Write("DELETE", f"{PATH}/{name}", None) for name in others]
 
 
-def _is_right(existing: Mapping[str, Object], parts: Mapping[str, Any], digest: str) -> bool:
+def _parts(
+    node: str, kind: str, field: str, items: Sequence[Object], most: int
+) -> dict[str, Object]:
+    """The field of each slice of one kind, by the slice's name."""
+    return {
+        name_of(node, f"{kind}{at // most}"): {field: list(items[at : at + most])}
+        for at in range(0, len(items), most)
+    }
+
+
+def _is_right(existing: Mapping[str, Object], parts: Mapping[str, Object], digest: str) -> bool:
     if set(existing) != set(parts):
         return False
     for name, part in parts.items():
@@ -86,7 +105,7 @@ def _is_right(existing: Mapping[str, Object], parts: Mapping[str, Any], digest: 
         pool = spec.get("pool") or {}
         if (
             (about.get("annotations") or {}).get(DIGEST) != digest
-            or shown != [device["name"] for device in part]
+            or shown != [device["name"] for device in part.get("devices", ())]
             or pool.get("resourceSliceCount") != len(parts)
         ):
             return False

@@ -25,10 +25,11 @@ import grpc  # type: ignore[import-untyped]
 
 from vcuda_oci.model.errors import VcudaError
 
+from ...kube.dra_names import DRIVER
 from ..kubelet import socket_file
-from .dra_api import DRIVER
 
-_THREADS = 4
+# One of them is the health stream's.
+_THREADS = 5
 
 
 class Paths(NamedTuple):
@@ -91,14 +92,14 @@ def _remove(paths: Paths) -> None:
 
 
 @contextlib.contextmanager
-def served(path: str, service: Any) -> Iterator[None]:
+def served(path: str, *services: Any) -> Iterator[None]:
     """Serve at `path`; remove the socket with the block, unless it is another server's by then.
 
     Raises VcudaError: it cannot be bound.
     """
     folder, name = os.path.split(path)
     server = grpc.server(futures.ThreadPoolExecutor(_THREADS))
-    server.add_generic_rpc_handlers((service,))
+    server.add_generic_rpc_handlers(services)
     before = os.umask(0o177)
     beside = f"{folder}/.{name}.new"
     try:

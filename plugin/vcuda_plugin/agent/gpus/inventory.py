@@ -37,6 +37,7 @@ class Inventory:
     gpus: MIG devices, and GPUs that are not in MIG mode. unhealthy: reason by UUID.
     numa: NUMA node by UUID, of GPUs that have one.
     distances: between the GPUs, in the order of `gpus` (vcuda_oci.model.topology); None: unknown.
+    divided: memory in bytes by UUID, of GPUs in MIG mode.
     driver: its version. cuda: the newest CUDA version it supports, such as "13.0". "": unknown.
     """
 
@@ -46,6 +47,7 @@ class Inventory:
     distances: list[list[int]] | None = None
     driver: str = ""
     cuda: str = ""
+    divided: dict[str, int] = field(default_factory=dict)
 
 
 async def follow(
@@ -176,10 +178,11 @@ def _shared(inventory: Inventory) -> Inventory:
         None if far is None else [[far[a][b] for b in at] for a in at],
         inventory.driver,
         inventory.cuda,
+        {gpu.uuid: gpu.memory_bytes for gpu in inventory.gpus if gpu.divided},
     )
 
 
 def _facts(inventory: Inventory) -> tuple[Any, ...]:
     gpus = [gpu.__dict__ for gpu in inventory.gpus]
-    versions = (inventory.driver, inventory.cuda)
-    return gpus, inventory.numa, inventory.unhealthy, inventory.distances, versions
+    rest = (inventory.driver, inventory.cuda, inventory.divided)
+    return gpus, inventory.numa, inventory.unhealthy, inventory.distances, rest

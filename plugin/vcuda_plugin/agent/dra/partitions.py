@@ -1,0 +1,59 @@
+"""GPUs in MIG mode as counters that their MIG devices consume. Pure: no I/O.
+
+Each such GPU is a counter set with its memory. The layout is the administrator's, and its devices
+exist side by side, so the counters keep none of them from being allocated: they say which devices
+are parts of one GPU, and what of it no device has. kube-scheduler counts a device once, however
+many claims share it. Compute instances of one GPU instance have the same memory, so each consumes
+an equal part of it. Source: Kubernetes 1.36, resource.k8s.io/v1, "CounterSet"; NVIDIA, MIG user
+guide, "Concepts".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from vcuda_oci.model.gpu import Gpu
+
+from ...kube.dra_names import MEMORY
+from ..gpus.inventory import Inventory
+from . import devices
+
+Object = dict[str, Any]
+
+
+def partitioned(offered: Sequence[Object], seen: Inventory) -> tuple[list[Object], list[Object]]:
+    """The devices with what they consume, and the counter sets in the order of their names.
+
+    A MIG device of a GPU that is not known consumes nothing.
+    """
+    sets = {devices.name_of(uuid): {MEMORY: _counter(size)} for uuid, size in seen.divided.items()}
+    parts = {
+        devices.name_of(gpu.uuid): (devices.name_of(gpu.parent), {MEMORY: _counter(size)})
+        for gpu, size in _sizes(seen)
+        if gpu.parent in seen.divided
+    }
+
+    def with_counters(device: Object) -> Object:
+        if device["name"] not in parts:
+            return device
+        name, counters = parts[device["name"]]
+        return {**device, "consumesCounters": [{"counterSet": name, "counters": counters}]}
+
+    used = sorted({name for name, _ in parts.values()})
+    return (
+        [with_counters(device) for device in offered],
+        [{"name": name, "counters": sets[name]} for name in used],
+    )
+
+
+def _sizes(seen: Inventory) -> Iterator[tuple[Gpu, int]]:
+    """Each MIG device, and its part of its GPU instance's memory in bytes."""
+    instances = [(gpu.parent, gpu.mig[1]) for gpu in seen.gpus if gpu.mig]
+    for gpu in seen.gpus:
+        if gpu.mig:
+            yield gpu, gpu.memory_bytes // instances.count((gpu.parent, gpu.mig[1]))
+
+
+def _counter(size: int) -> Object:
+    return {"value": devices.quantity(size)}

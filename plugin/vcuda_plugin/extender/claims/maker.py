@@ -1,0 +1,212 @@
+"""Creates the ResourceClaimTemplates that pods name and that do not exist.
+
+A template belongs to the pod for which it was created: Kubernetes removes it with that pod. Another
+pod that has no claim by then gets it created again. Pods with a claim no longer need theirs.
+Without this program new pods wait, and no pod gets anything else than it asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+from urllib.parse import quote
+
+from vcuda_oci.model import names
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system.settings_file import Config
+
+from ...kube import quantity
+from ...kube.api import ApiError, KubeApi, message_of
+from ...kube.dra_names import DRIVER, MEMORY
+from ...kube.retry import Retry
+from ..follow.follow import UNFINISHED, Follower
+from .template import PREFIX, template
+
+# The admission policy's sign on the pods that it has changed.
+LABEL = "vcuda.io/claims"
+REASON = "ClaimTemplateRefused"
+_API = "/apis/resource.k8s.io/v1"
+_TEMPLATES, _SLICES = f"{_API}/resourceclaimtemplates", f"{_API}/resourceslices"
+# Sizes of GPUs are read again after this time, for a template that needs them.
+_SIZES_SECONDS = 60.0
+_LONGEST_PAUSE_SECONDS = 30.0
+
+Object = dict[str, Any]
+Key = tuple[str, str]  # namespace and name of a template
+
+_log = logging.getLogger(__name__)
+
+
+class Maker:
+    """Knows the pods that wait for a claim and the templates that exist. Run `make` for good."""
+
+    def __init__(self, api: KubeApi, settings: Config) -> None:
+        self._api, self._settings = api, settings
+        # By uid: the pod as its template's owner, and the templates that it waits for.
+        self._waiting: dict[str, tuple[Object, set[Key]]] = {}
+        self._there: dict[str, Key] = {}
+        self._refused: set[tuple[str, Key]] = set()
+        self._sizes: list[int] = []
+        self._sizes_until = 0.0
+        self._lock = threading.Condition()
+        self._due = False
+        self.following = [
+            Follower(
+                api,
+                "/api/v1/pods",
+                "uid",
+                self._put_pod,
+                self._drop_pod,
+                self._keep_pods,
+                labelSelector=LABEL,
+                fieldSelector=UNFINISHED,
+            ),
+            Follower(
+                api,
+                _TEMPLATES,
+                "uid",
+                self._put_template,
+                self._drop_template,
+                self._keep_templates,
+            ),
+        ]
+
+    def make(self) -> None:
+        """Create what is missing, until the process ends."""
+        for each in self.following:
+            each.start()
+        for each in self.following:
+            each.synced.wait()
+        retry = Retry(_log.warning, _LONGEST_PAUSE_SECONDS)
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: self._due)
+                self._due, missing = False, self._missing()
+            troubles = [trouble for pod, key in missing if (trouble := self._create(pod, key))]
+            if troubles:
+                time.sleep(retry.after(f"{troubles[0]}; trying again"))
+                self._wake()
+            else:
+                retry.forget()
+
+    def _missing(self) -> list[tuple[Object, Key]]:
+        there = set(self._there.values())
+        found: dict[Key, Object] = {}
+        for pod, keys in self._waiting.values():
+            for key in keys - there:
+                if (pod["uid"], key) not in self._refused:
+                    found.setdefault(key, pod)
+        return [(pod, key) for key, pod in found.items()]
+
+    def _create(self, pod: Object, key: Key) -> str:
+        """Create a template for a pod; return why it is to be tried again, "": it is not."""
+        namespace, name = key
+        try:
+            tree = template(name, self._settings, self._sizes_now)
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
+            tree["metadata"] |= {"namespace": namespace, "ownerReferences": [owner]}
+            path = f"{_API}/namespaces/{quote(namespace, '')}/resourceclaimtemplates"
+            status, answer = self._api.call("POST", path, tree)
+        except VcudaError as error:
+            self._refuse(pod, key, str(error))
+            return ""
+        except ApiError as error:
+            return f"template {namespace}/{name}: {error}"
+        if status == 201:
+            self._put_template(answer)
+            _log.info("%s/%s: created for pod %s", namespace, name, pod["name"])
+        elif status in (400, 422):
+            self._refuse(pod, key, message_of(answer))
+        elif status != 409:  # it exists, and the watch is late
+            return f"template {namespace}/{name}: {status} {message_of(answer)}"
+        return ""
+
+    def _sizes_now(self) -> list[int]:
+        """The memory capacities of the driver's devices, in bytes. Raises ApiError: none known."""
+        if self._sizes_until < time.monotonic():
+            slices = self._api.get(_SLICES, {"fieldSelector": f"spec.driver={DRIVER}"})["items"]
+            found = {
+                quantity.whole(device["capacity"][MEMORY]["value"])
+                for each in slices
+                for device in each["spec"].get("devices") or ()
+            }
+            if not found:
+                raise ApiError(0, f"no ResourceSlice of {DRIVER} has a GPU")
+            self._sizes = sorted(size for size in found if size)
+            self._sizes_until = time.monotonic() + _SIZES_SECONDS
+        return self._sizes
+
+    def _refuse(self, pod: Object, key: Key, why: str) -> None:
+        """Say in the log and in an Event of the pod why it gets no template."""
+        with self._lock:
+            self._refused.add((pod["uid"], key))
+        namespace, name = key
+        _log.warning("%s/%s: pod %s waits: %s", namespace, name, pod["name"], why)
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        about = {"name": pod["name"], "namespace": namespace, "uid": pod["uid"]}
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{pod['name']}.", "namespace": namespace},
+            "involvedObject": {"apiVersion": "v1", "kind": "Pod", **about},
+            "reason": REASON,
+            "message": why[:1000],
+            "type": "Warning",
+            "source": {"component": names.EXTENDER_PROGRAM},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        path = f"/api/v1/namespaces/{quote(namespace, '')}/events"
+        try:
+            self._api.create(path, event)
+        except ApiError as error:
+            _log.warning("pod %s: no event was written: %s", pod["name"], error)
+
+    def _put_pod(self, pod: Object) -> None:
+        about, spec = pod["metadata"], pod.get("spec") or {}
+        claimed = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+        has = {each.get("name") for each in claimed}
+        keys = {
+            (str(about["namespace"]), str(each["resourceClaimTemplateName"]))
+            for each in spec.get("resourceClaims") or ()
+            if str(each.get("resourceClaimTemplateName", "")).startswith(PREFIX)
+            and each.get("name") not in has
+        }
+        with self._lock:
+            self._waiting[about["uid"]] = {key: about[key] for key in ("name", "uid")}, keys
+            if not keys or about.get("deletionTimestamp"):
+                del self._waiting[about["uid"]]
+        self._wake()
+
+    def _drop_pod(self, uid: str) -> None:
+        with self._lock:
+            self._waiting.pop(uid, None)
+            self._refused = {each for each in self._refused if each[0] != uid}
+
+    def _keep_pods(self, uids: set[str], since: float) -> None:
+        for uid in self._waiting.keys() - uids:
+            self._drop_pod(uid)
+
+    def _put_template(self, each: Object) -> None:
+        about = each["metadata"]
+        if str(about["name"]).startswith(PREFIX):
+            with self._lock:
+                self._there[about["uid"]] = about["namespace"], about["name"]
+
+    def _drop_template(self, uid: str) -> None:
+        with self._lock:
+            self._there.pop(uid, None)
+        self._wake()
+
+    def _keep_templates(self, uids: set[str], since: float) -> None:
+        with self._lock:
+            self._there = {uid: key for uid, key in self._there.items() if uid in uids}
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._lock:
+            self._due = True
+            self._lock.notify_all()
