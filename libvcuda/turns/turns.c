@@ -135,8 +135,9 @@ begin_turn (struct tenant *tenant)
   tenant->granted_busy_ns = tenant->signals.busy_ns;
 }
 
-/* Learns what a pass takes. With work to the end of the turn and few gaps: the time LOST of it.
-   With many gaps: the delay of the first work, the time beyond the turn's end, and two wake-ups. */
+/* Learns what a pass takes. With work to the end of the turn and few gaps: the time LOST of it, and
+   the delay of the first work, which its event pair contains. With many gaps: that delay, the time
+   beyond the turn's end, and two wake-ups.  */
 static void
 learn_pass (const struct gpu *gpu, uint64_t lost, uint64_t now)
 {
@@ -144,7 +145,8 @@ learn_pass (const struct gpu *gpu, uint64_t lost, uint64_t now)
   bool has_gaps = holder->signals.work_begun - holder->granted_begun > MOST_BEGUN;
   if (has_gaps ? now < gpu->until_ns : !holder->claim.wants)
     return;
-  uint64_t pass = has_gaps ? holder->signals.switch_ns + WAKING_NS + now - gpu->until_ns : lost;
+  uint64_t pass = holder->signals.switch_ns;
+  pass += has_gaps ? WAKING_NS + now - gpu->until_ns : lost;
   holder->pass_ns = holder->pass_ns - holder->pass_ns / 4 + pass / 4;
 }
 

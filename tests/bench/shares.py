@@ -11,7 +11,13 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from bench import share_rows, share_rows_false_pages, share_rows_latency, share_rows_more
+from bench import (
+    share_rows,
+    share_rows_deaths,
+    share_rows_false_pages,
+    share_rows_latency,
+    share_rows_more,
+)
 from bench.result import Figure
 from bench.share_rows import Judged, Row
 from support.shares.judge import MODELS
@@ -28,6 +34,7 @@ def rows() -> list[Row]:
         *share_rows_latency.requests(),
         share_rows_latency.always_at_work(),
         *share_rows_more.longest_waits(),
+        *share_rows_deaths.rows(),
         share_rows_false_pages.row(),
         share_rows_more.quiet(),
         share_rows_more.keeper(),

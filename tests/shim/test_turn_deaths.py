@@ -6,58 +6,18 @@ import json
 
 import pytest
 
-from support.shares import loads
+from support.shares import deaths, loads
 from support.shares.judge import MODELS, Tenant, judge
 
 pytestmark = pytest.mark.usefixtures("built")
 PAIR = [Tenant(30, loads.AHEAD), Tenant(70, loads.AHEAD)]
-
-# A killed process has dropped its locks when it is a zombie. Virtual time stands still meanwhile.
-COMMON = """
-import json, os, signal, sys, time
-from vcuda_oci.pages import page_reader
-given = json.loads(sys.argv[1])
-WAIT, HELD = 2, 3
-def state(tenant):
-    with open(given["limits"][tenant], "rb") as page:
-        return page_reader.read_limits(page.read()).gpus[0].turn & 3
-def wait_for(*wanted, tenant):
-    while state(tenant) not in wanted:
-        time.sleep(0.0001)
-def kill(pid):
-    os.kill(pid, signal.SIGKILL)
-    while os.path.exists(f"/proc/{pid}"):
-        with open(f"/proc/{pid}/stat") as stat:
-            if stat.read().rpartition(")")[2].split()[0] == "Z":
-                return
-"""
-
-# Kills a container two milliseconds into its turn, while its kernels are queued.
-HOLDER = """
-time.sleep(0.5)
-wait_for(WAIT, tenant=%(holder)d)
-wait_for(HELD, tenant=%(holder)d)
-time.sleep(0.002)
-assert state(%(holder)d) == HELD
-kill(given["pids"][%(holder)d])
-killed = time.monotonic()
-wait_for(WAIT, tenant=%(holder)d)
-print(json.dumps(1000 * (time.monotonic() - killed)))
-"""
-
-KEEPER = """
-time.sleep(0.5)
-wait_for(HELD, tenant=0)
-kill(given["keeper"])
-print("true")
-"""
 
 
 @pytest.mark.parametrize("model", ["default", "slice 30 ms", "no preemption"])
 @pytest.mark.parametrize("holder", [0, 1], ids=["the small share", "the large share"])
 def test_a_killed_containers_turn_ends_within_5_ms(model: str, holder: int) -> None:
     """The other one goes on as soon as its own share allows it."""
-    outcome = judge(MODELS[model], PAIR, window_s=2, scripts=[COMMON + HOLDER % {"holder": holder}])
+    outcome = judge(MODELS[model], PAIR, window_s=2, scripts=[deaths.holder_killed(holder)])
     assert json.loads(outcome.said[0]) <= 5
     works = [100 * got.work for got in outcome.tenants]
     expected = [0.0, 0.0]
@@ -69,8 +29,9 @@ def test_a_killed_containers_turn_ends_within_5_ms(model: str, holder: int) -> N
 def test_without_its_keeper_no_container_is_stuck(load: loads.Load) -> None:
     """The driver's slices and each one's own rate decide then, which is less exact."""
     tenants = [Tenant(30, load), Tenant(70, load)]
-    script = COMMON + KEEPER
-    outcome = judge(MODELS["default"], tenants, window_s=3, warming_s=1.5, scripts=[script])
+    outcome = judge(
+        MODELS["default"], tenants, window_s=3, warming_s=1.5, scripts=[deaths.KEEPER_KILLED]
+    )
     assert (outcome.said, outcome.words, outcome.keeper_survived) == (["true\n"], 0, False)
     assert [got.work > 0.05 for got in outcome.tenants] == [True, True]
     longest_us = [got.report["longest_us"] for got in outcome.tenants]

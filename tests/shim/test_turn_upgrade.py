@@ -6,37 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from support.shares import loads
+from support.shares import deaths, loads
 from support.shares.judge import MODELS, Tenant, judge
 from support.shares.loads import Load
 
 pytestmark = pytest.mark.usefixtures("built")
 
-# The first keeper is asked to end amid the window; the next one, which waits for the lock, gets it
-# %(away)s seconds later. Virtual time stands still while the first one ends.
-UPGRADE = """
-import fcntl, json, os, signal, sys, time
-given = json.loads(sys.argv[1])
-lock = os.open(given["state"] + "/turns.lock", os.O_RDONLY | os.O_CREAT, 0o600)
-time.sleep(4.005)  # between two polls of the next one
-os.kill(given["keeper"], signal.SIGTERM)
-time.sleep(0.002)
-taken = False
-while not taken:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        taken = True
-    except BlockingIOError:
-        pass
-time.sleep(%(away)s)
-fcntl.flock(lock, fcntl.LOCK_UN)
-print("true")
-"""
-
 
 def check(model: str, tenants: Sequence[Tenant], away_s: float) -> None:
     """Each container works as much as beside one keeper; a failed call would end its load."""
-    script = UPGRADE % {"away": away_s}
+    script = deaths.upgrade(away_s)
     outcome = judge(MODELS[model], tenants, scripts=[script], keepers=2)
     assert (outcome.said, outcome.errors, outcome.keeper_survived) == (["true\n"], "", True)
     undisturbed = judge(MODELS[model], tenants)

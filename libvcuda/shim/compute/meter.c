@@ -12,6 +12,7 @@
 #include "compute/meter.h"
 
 #include "compute/estimate.h"
+#include "compute/own_turn.h"
 #include "compute/time_bucket.h"
 #include "thread/own_calls.h"
 #include "thread/thread.h"
@@ -128,6 +129,9 @@ settle_entry (struct meter *meter, struct entry *entry)
       if (vcuda_paced (meter->gpu) && !entry->in_turn)
         vcuda_spend (meter->gpu, more);
       charged += more;
+      /* The GPU switches to this process after the first event.  */
+      if (entry->begins_turn && entry->weight <= 1)
+        vcuda_own_learn_switch (meter->gpu, more > 0 ? (uint64_t) more : 0);
       if (linked || !entry->overlaps || entry->weight <= 1)
         vcuda_estimate_learn (entry->function, learnt (entry, took, linked));
     }
@@ -197,6 +201,9 @@ vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link, bool over
   entry->linked = linked;
   entry->overlaps = overlaps;
   entry->in_turn = vcuda_thread ()->credit.in_turn;
+  uint32_t word = vcuda_turn_word (meter->gpu);
+  entry->begins_turn = entry->in_turn && word != meter->turn_word;
+  meter->turn_word = word;
   meter->breaks += !linked;
   __atomic_store_n (&meter->unbroken, true, __ATOMIC_RELAXED);
   meter->count++;

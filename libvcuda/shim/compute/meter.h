@@ -35,6 +35,7 @@ struct entry
   int64_t foreign_ns;   /* what other threads may have launched between its events */
   bool linked;          /* the GPU was never idle since the entry before was made */
   bool in_turn;         /* the keeper's queue pays for it, not the bucket */
+  bool begins_turn;     /* the first one in a turn that is measured */
   bool overlaps;        /* launches of other streams or threads run beside it */
 };
 
@@ -46,10 +47,11 @@ struct meter
   struct entry ring[VCUDA_RING]; /* its events are created once and used again */
   unsigned head, count;
   uint64_t in_flight_ns;
-  bool unbroken;   /* no thread has seen the queue empty since the last entry was made */
-  uint32_t breaks; /* how often the first entry after that was made */
-  CUevent fence;   /* behind the last launch, while the queue drains */
-  CUevent anchor;  /* an event at a known time in COVERED */
+  bool unbroken;      /* no thread has seen the queue empty since the last entry was made */
+  uint32_t turn_word; /* of the entry that was made last */
+  uint32_t breaks;    /* how often the first entry after that was made */
+  CUevent fence;      /* behind the last launch, while the queue drains */
+  CUevent anchor;     /* an event at a known time in COVERED */
   double anchor_ms;
   struct vcuda_intervals covered; /* milliseconds since the first anchor */
 };

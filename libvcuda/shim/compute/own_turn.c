@@ -92,10 +92,9 @@ vcuda_own_begin (int gpu, CUstream stream)
   __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].work_begun, 1, __ATOMIC_RELAXED);
 }
 
-/* What a switch of the GPU costs: the first work of a turn is LATE by it. The least of what was
-   seen lately counts: where the work differs, it may be late by more.  */
-static void
-learn_switch (int gpu, uint64_t late)
+/* The least of what was seen lately counts: where the work differs, it may be late by more.  */
+void
+vcuda_own_learn_switch (int gpu, uint64_t late)
 {
   uint32_t *learnt = &vcuda_pages.usage->gpu[gpu].switch_ns;
   uint64_t most = __atomic_load_n (learnt, __ATOMIC_RELAXED);
@@ -112,7 +111,7 @@ vcuda_own_rest (int gpu)
   if (!own->begins_turn)
     own->span_ns = mean (own->span_ns, span);
   else if ((own->began_word & VCUDA_TURN_STATE) == VCUDA_TURN_HELD)
-    learn_switch (gpu, span > own->span_ns ? span - own->span_ns : 0);
+    vcuda_own_learn_switch (gpu, span > own->span_ns ? span - own->span_ns : 0);
   __atomic_store_n (&own->rested_ns, now, __ATOMIC_RELAXED);
 }
 

@@ -72,6 +72,10 @@ void vcuda_own_begin (int gpu, CUstream stream);
 /* The queue was found empty; BUSY is not cleared yet.  */
 void vcuda_own_rest (int gpu);
 
+/* The first work of a turn took LATE longer than later work: what a switch of the GPU costs.
+   Without the mutex.  */
+void vcuda_own_learn_switch (int gpu, uint64_t late);
+
 /* In the child after a fork, without the mutex.  */
 void vcuda_own_forget (void);
 
