@@ -17,5 +17,12 @@ build/turns/vcuda-turn-keeper: $(TURNS_FILES)
 	@echo "link      $@"
 	@$(CC) $(TURNS_CFLAGS) -D_GNU_SOURCE -o $@ $(TURNS_SOURCES) -pthread
 
+# Its sanitizers are linked in: the clock's library is loaded before any other.
+build/sanitize/vcuda-turn-keeper: $(TURNS_FILES)
+	@mkdir -p $(@D)
+	@echo "link      $@"
+	@$(CC) $(TURNS_CFLAGS) -D_GNU_SOURCE -g -fsanitize=address,undefined -fno-sanitize-recover \
+		-static-libasan -static-libubsan -o $@ $(TURNS_SOURCES) -pthread
+
 RUNTIME_TARGETS += $(TURNS)
 BUILD_TARGETS += build/turns/vcuda-turn-keeper

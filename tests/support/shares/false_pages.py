@@ -83,6 +83,31 @@ while True:
 """
 
 
+# Any bytes anywhere, and any size, for a while each.
+FUZZ = """
+random.seed(%d)
+while True:
+    kind = random.randrange(10)
+    if kind == 0:
+        os.ftruncate(page, random.choice((0, 100, GPU + 8, layout.USAGE_SIZE - 1, 1 << 30)))
+    elif kind == 1:
+        os.ftruncate(page, layout.USAGE_SIZE)
+    elif kind == 2:
+        claim(random.randrange(5, 256))
+    else:
+        for _ in range(random.randrange(50)):
+            size = random.choice((1, 4, 8))
+            edge = random.choice((0, 1, (1 << (8 * size)) - 1, 1 << (8 * size - 1), 1 << 63))
+            value = random.choice((edge, random.getrandbits(64), time.monotonic_ns()))
+            offset = random.choice((random.randrange(GPU + 256), random.randrange(layout.USAGE_SIZE)))
+            put(offset, value %% (1 << (8 * size)), size)
+    # The bell's mapping may lie beyond the file's end.
+    if os.fstat(page).st_size >= layout.USAGE_SIZE:
+        ring()
+    time.sleep(random.expovariate(500))
+"""
+
+
 # The same page and bell as BUSY_FOR_EVER, without a false mark.
 HONEST = """
 claim(5)

@@ -130,6 +130,7 @@ def judge(
     scripts: Sequence[str] = (),
     keepers: int = 1,
     without: str = "",
+    program: str = KEEPER,
 ) -> Outcome:
     """Run the tenants' loads together. options: of `softgpu create`.
 
@@ -138,7 +139,7 @@ def judge(
     their argument is a JSON object with the first keeper's pid, the state folder, and for each
     tenant its pid and the paths of its pages. A load that a script kills has no report.
     keepers: turn keepers; each further one waits until the one before has ended. without: a call
-    that the keepers' kernel lacks.
+    that the keepers' kernel lacks. program: another build of the keeper.
     """
     window_s = window_s or window_of(tenants)
     with contextlib.ExitStack() as stack:
@@ -153,7 +154,7 @@ def judge(
         clock = Clock(pathlib.Path(folder), processes)
         errors = stack.enter_context(tempfile.TemporaryFile("w+"))
         keeping = [
-            stack.enter_context(_keeper(clock, node.state_dir, errors, without))
+            stack.enter_context(_keeper(clock, node.state_dir, errors, without, program))
             for _ in range(count)
         ]
         moments = [warming_s, warming_s + window_s]
@@ -215,10 +216,10 @@ def _script(clock: Clock, script: str, given: dict[str, Any]) -> subprocess.Pope
 
 @contextlib.contextmanager
 def _keeper(
-    clock: Clock, state_dir: str, errors: Any, without: str
+    clock: Clock, state_dir: str, errors: Any, without: str, program: str
 ) -> Iterator[subprocess.Popen[Any]]:
     process = subprocess.Popen(
-        clock.command(KEEPER, state_dir, str(os.getpid()), without=without),
+        clock.command(program, state_dir, str(os.getpid()), without=without),
         env={"PATH": os.environ["PATH"]},
         stderr=errors,
     )
