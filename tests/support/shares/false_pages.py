@@ -99,7 +99,7 @@ while True:
             size = random.choice((1, 4, 8))
             edge = random.choice((0, 1, (1 << (8 * size)) - 1, 1 << (8 * size - 1), 1 << 63))
             value = random.choice((edge, random.getrandbits(64), time.monotonic_ns()))
-            offset = random.choice((random.randrange(GPU + 256), random.randrange(layout.USAGE_SIZE)))
+            offset = random.randrange(random.choice((GPU + 256, layout.USAGE_SIZE)))
             put(offset, value %% (1 << (8 * size)), size)
     # The bell's mapping may lie beyond the file's end.
     if os.fstat(page).st_size >= layout.USAGE_SIZE:

@@ -25,6 +25,7 @@ def main(argv: Sequence[str]) -> int:
         # Imported late: --help works without the client's modules.
         from vcuda_oci.system import settings_file
 
+        # Likewise.
         from ...kube.api import KubeApi
         from .maker import Maker
     except ModuleNotFoundError as error:
