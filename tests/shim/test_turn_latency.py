@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from shim.test_turn_upgrade import UPGRADE
-from support.shares import loads
+from support.shares import deaths, loads
 from support.shares.false_pages import (
     BUSY_FOR_EVER,
     FLIPS,
@@ -218,7 +217,7 @@ def test_a_keeper_killed_while_a_request_cuts_in_leaves_no_container_stuck(
     moment_s: str,
 ) -> None:
     killed = UPGRADE.replace("SIGTERM", "SIGKILL").replace("4.005", moment_s) % {"away": 0.01}
-    tenants = [Tenant(30, REQUESTS, LOW), Tenant(70, loads.MS_300)]
+    killed = deaths.upgrade(0.01).replace("SIGTERM", "SIGKILL").replace("4.005", moment_s)
     outcome = judge(MODELS["default"], tenants, scripts=[killed], keepers=2)
     assert (outcome.said, outcome.errors, outcome.keeper_survived) == (["true\n"], "", True)
     assert [100 * got.work for got in outcome.tenants] == [
