@@ -216,8 +216,8 @@ def test_a_container_that_cuts_in_for_nothing_takes_no_work_from_others() -> Non
 def test_a_keeper_killed_while_a_request_cuts_in_leaves_no_container_stuck(
     moment_s: str,
 ) -> None:
-    killed = UPGRADE.replace("SIGTERM", "SIGKILL").replace("4.005", moment_s) % {"away": 0.01}
     killed = deaths.upgrade(0.01).replace("SIGTERM", "SIGKILL").replace("4.005", moment_s)
+    tenants = [Tenant(30, REQUESTS, LOW), Tenant(70, loads.MS_300)]
     outcome = judge(MODELS["default"], tenants, scripts=[killed], keepers=2)
     assert (outcome.said, outcome.errors, outcome.keeper_survived) == (["true\n"], "", True)
     assert [100 * got.work for got in outcome.tenants] == [
