@@ -77,6 +77,7 @@ PAGES = {
     "docs/migrate-from-nvidia.md": Page((*BARE, "docker"), PACKAGES),
     "docs/node-agent.md": Page((*HOST, "cluster")),
     "docs/operations.md": Page((*HOST, "cluster"), PACKAGES),
+    "docs/request.md": Page((*HOST, "podman")),
     "docs/scheduler.md": Page(("checkout", "installed", "cluster"), PACKAGES),
     "docs/softgpu.md": Page(("checkout", "installed")),
     "docs/start-docker.md": Page(("checkout", "docker")),
