@@ -171,6 +171,11 @@ class Node:
         pid = self.signal_agent(signal.SIGKILL)
         self.wait(lambda: self.agent_pids() not in ([], [pid]), "the agent's next container")
 
+    def move_agent(self, selector: dict[str, str | None]) -> None:
+        """Change the labels of the nodes that the agent's DaemonSet is for."""
+        patch = {"spec": {"template": {"spec": {"nodeSelector": selector}}}}
+        self.kubectl("patch", AGENT, "--namespace", NAMESPACE, "--patch", json.dumps(patch))
+
     def wait_agent_ready(self) -> None:
         self.wait(lambda: bool(self._agent_status().get("numberReady")), "the agent's readiness")
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
-from cluster.chart import NAMESPACE
-from cluster.node import AGENT, CORE, Node
+from cluster.node import CORE, Node
 from support.product import MEMORY_UNIT
 
 # The kubelet's line, at -v=2, when a resource's devices become unhealthy: it rejects pods from then
@@ -30,15 +27,9 @@ def test_rollout_of_the_agent_rejects_no_pod(node: Node) -> None:
     node.wait(lambda: node.allocatable(CORE) == 200, "the agent's GPUs")
 
 
-def move_agent(node: Node, selector: dict[str, str | None]) -> None:
-    patch = {"spec": {"template": {"spec": {"nodeSelector": selector}}}}
-    words = ("--namespace", NAMESPACE, "--patch", json.dumps(patch))
-    node.kubectl("patch", AGENT, *words)
-
-
 def test_node_whose_agent_has_ended_gets_no_pod_until_it_is_back(node: Node) -> None:
     names = [f"row-{number}" for number in range(5)]
-    move_agent(node, {"none": "such"})
+    node.move_agent({"none": "such"})
     try:
         node.wait(lambda: node.agent_pids() == [], "the agent's end")
         for name in names:
@@ -49,6 +40,6 @@ def test_node_whose_agent_has_ended_gets_no_pod_until_it_is_back(node: Node) -> 
             [node.events(name, "FailedScheduling") for name in names]
         )
     finally:
-        move_agent(node, {"none": None})
+        node.move_agent({"none": None})
     node.wait_ended(names)
     assert [node.phase(name) for name in names] == ["Succeeded"] * 5

@@ -36,6 +36,13 @@ def remove(group: str) -> None:
             _remove_one(folder)
 
 
+def kill(group: str) -> None:
+    """Kill the processes in a top-level cgroup and in all cgroups below."""
+    for root in hierarchies():
+        for folder, _, _ in os.walk(root + group):
+            _kill_all(folder)
+
+
 def _remove_one(folder: str) -> None:
     # The kernel lets the folder be removed only some time after the last process has ended.
     deadline = time.monotonic() + 10

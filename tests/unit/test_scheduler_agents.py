@@ -40,6 +40,14 @@ def followed() -> Followed:
     return Followed()
 
 
+@pytest.fixture
+def both(followed: Followed) -> Followed:
+    """With a pod of the agent on each node."""
+    for name in ("a", "b"):
+        followed.agents.put_pod(pod("agent-" + name, name, True))
+    return followed
+
+
 def pod(uid: str, node: str, ready: bool, **metadata: Any) -> dict[str, Any]:
     about = {"uid": uid, "namespace": "vcuda", "name": uid}
     labels = {"app.kubernetes.io/name": "vcuda-node-agent"}
@@ -98,31 +106,41 @@ def test_without_a_namespace_no_agent_is_judged(followed: Followed) -> None:
     assert not agents.put_pod(pod("one", "a", False, namespace=""))
 
 
-def test_node_is_away_once_its_lease_was_not_renewed_for_its_duration(followed: Followed) -> None:
-    followed.renew("a", 1)
-    followed.age(LEASE_SECONDS)
-    assert followed.away() == {}
-    followed.renew("b", 1)
-    followed.age(1)
-    assert followed.away() == {"a": OLD}
-    followed.renew("a", 1)  # a list brings the same again
-    assert followed.away() == {"a": OLD}
-    followed.renew("a", 2)
-    assert followed.away() == {}
-    followed.age(LEASE_SECONDS + 1)
-    assert followed.away() == {"a": OLD, "b": OLD}
-    followed.agents.keep_leases({"b"}, 0.0)
-    assert followed.away() == {"b": OLD}
+def test_node_is_away_once_its_lease_was_not_renewed_for_its_duration(both: Followed) -> None:
+    both.renew("a", 1)
+    both.age(LEASE_SECONDS)
+    assert both.away() == {}
+    both.renew("b", 1)
+    both.age(1)
+    assert both.away() == {"a": OLD}
+    both.renew("a", 1)  # a list brings the same again
+    assert both.away() == {"a": OLD}
+    both.renew("a", 2)
+    assert both.away() == {}
+    both.age(LEASE_SECONDS + 1)
+    assert both.away() == {"a": OLD, "b": OLD}
+    both.agents.keep_leases({"b"}, 0.0)
+    assert both.away() == {"b": OLD}
 
 
-def test_an_api_server_that_was_away_makes_no_lease_old(followed: Followed) -> None:
-    followed.renew("a", 1)
-    followed.age(LEASE_SECONDS - 1)
-    followed.agents.missed()
-    followed.age(LEASE_SECONDS)
-    assert followed.away() == {}
-    followed.age(1)
-    assert followed.away() == {"a": OLD}
+def test_lease_of_a_former_pod_says_nothing_of_a_service(both: Followed) -> None:
+    both.renew("a", 1)
+    both.age(LEASE_SECONDS + 1)
+    assert both.away() == {"a": OLD}
+    both.agents.drop_pod("agent-a")
+    assert both.away() == {}
+    both.agents.put_pod(pod("next", "a", True))
+    assert both.away() == {"a": OLD}
+
+
+def test_an_api_server_that_was_away_makes_no_lease_old(both: Followed) -> None:
+    both.renew("a", 1)
+    both.age(LEASE_SECONDS - 1)
+    both.agents.missed()
+    both.age(LEASE_SECONDS)
+    assert both.away() == {}
+    both.age(1)
+    assert both.away() == {"a": OLD}
 
 
 def test_removed_nodes_stay_removed(followed: Followed) -> None:

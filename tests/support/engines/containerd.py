@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from support.engines.base import IMAGE, Engine, Result, Wanted, wait_until
 
@@ -90,13 +90,15 @@ class Containerd(Engine):
         self._daemon = self.host.daemon(self.daemon_command(), "containerd.log")
         wait_until(lambda: self.ctr("version").rc == 0, "containerd, see containerd.log")
 
-    def restart(self) -> None:
-        """Kill the daemon and start it again; its containers continue to run."""
+    def restart(self, meanwhile: Callable[[], object] = bool) -> None:
+        """Kill the daemon and start it again; its containers continue to run. meanwhile: called
+        while there is none."""
         with open(f"/proc/{self._daemon.pid}/task/{self._daemon.pid}/children") as children:
             # A process that entered the private host waits for the daemon that it started there.
             pid = int((children.read().split() or [str(self._daemon.pid)])[0])
         os.kill(pid, signal.SIGKILL)
         self._daemon.wait(30)
+        meanwhile()
         self._start_daemon()
 
     def command(self, *arguments: str) -> list[str]:

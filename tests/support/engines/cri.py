@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,8 +44,8 @@ class Cri(Containerd):
         self.runtime_service = RuntimeServiceStub(self._channel)
         wait_until(self._is_ready, "containerd's CRI, see containerd.log")
 
-    def restart(self) -> None:
-        super().restart()
+    def restart(self, meanwhile: Callable[[], object] = bool) -> None:
+        super().restart(meanwhile)
         wait_until(self._is_ready, "containerd's CRI, see containerd.log")
 
     def close(self) -> None:

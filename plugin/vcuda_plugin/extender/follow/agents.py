@@ -1,8 +1,9 @@
 """Which nodes' agents are away. The kubelet of such a node rejects pods with a share.
 
 A kubelet reports an agent's end with its next status, up to 10 s later. The state of the agent's
-pod shows that end within a second or two; its Lease shows an agent that hangs. A node without
-either is not judged: its agent may be a service of the host.
+pod shows that end within a second or two; its Lease shows an agent that hangs. A node without such
+a pod is not judged: its agent may be a service of the host, which renews no Lease, and the Lease of
+an earlier pod may still exist.
 """
 
 from __future__ import annotations
@@ -147,8 +148,9 @@ class Agents:
         facts = self._nodes.get(name)
         if facts is None:
             return
-        ready = self._ready.get(name)
-        why = NOT_READY if ready and not any(ready.values()) else OLD if name in self._old else ""
+        ready, why = self._ready.get(name), ""
+        if ready:
+            why = NOT_READY if not any(ready.values()) else OLD if name in self._old else ""
         if why and facts.usable:
             facts = dataclasses.replace(facts, usable=(), why=why, source=facts.source + why)
         known = self._cluster.nodes.get(name)
