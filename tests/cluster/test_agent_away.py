@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from cluster import deployments
 from cluster.chart import NAMESPACE
 from cluster.control_plane import NODE
 from cluster.node import CORE, EXTENDER, Node
@@ -14,6 +15,8 @@ from cluster.node import CORE, EXTENDER, Node
 # From the agent's end to the report of its pod, and to the extender.
 NOTICED_SECONDS = 4.0
 AWAY_SECONDS = 8.0
+AGAIN_SECONDS = 60.0
+MOST_REJECTED = 40
 LEASE = """{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-2"},
 "spec": {"holderIdentity": "node-2", "leaseDurationSeconds": 40}}"""
 
@@ -49,6 +52,28 @@ def test_pods_wait_soon_after_the_agent_is_killed(slowly_reporting: Node) -> Non
     node.wait_ended(list(created))
     rejected = {name: since for name, since in created.items() if node.phase(name) == "Failed"}
     assert {name for name in rejected if rejected[name] > NOTICED_SECONDS} == set(), rejected
+    node.wait_agent_ready()
+
+
+def test_deployment_runs_again_after_pods_of_it_were_rejected(slowly_reporting: Node) -> None:
+    """A ReplicaSet replaces each rejected pod at once, until the extender knows of the kill."""
+    node = slowly_reporting
+    with deployments.running(node, node.pod("train", 40, 4), 1):
+        (before,) = node.held()
+        node.signal_agent(signal.SIGKILL)
+        node.kubectl("delete", "pod", before, "--wait=false")
+        began = time.monotonic()
+        node.wait(lambda: deployments.ready(node, "train") == 1, "the Deployment's pod")
+        node.wait(lambda: list(node.held()) not in ([], [before]), "the share of the next pod")
+        assert time.monotonic() - began < AGAIN_SECONDS
+        rejected = [
+            pod
+            for pod in node.get("pods", "-l", "app=train")["items"]
+            if pod["status"].get("reason") == "UnexpectedAdmissionError"
+        ]
+        assert len(rejected) <= MOST_REJECTED
+        # They stay as objects; the node has nothing of them.
+        assert len(node.held()) == 1
     node.wait_agent_ready()
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import pytest
 
+from cluster import deployments
 from cluster.node import CORE, Node
 from cluster.reboot import HostAgent, reboot
 from support.product import MEMORY_UNIT
@@ -63,26 +63,8 @@ def test_reboot_keeps_pods_where_the_agent_is_the_hosts_service(
         assert [node.events(name, REJECTED) for name in names] == [[], [], []]
 
 
-def deployment(pod: dict[str, Any], replicas: int) -> dict[str, Any]:
-    labels = {"app": pod["metadata"]["name"]}
-    spec = {
-        "replicas": replicas,
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": pod["spec"]},
-    }
-    metadata = {"name": pod["metadata"]["name"], "namespace": "default"}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
-
-
 def test_reboot_restarts_deployments_where_the_agent_is_a_pod(node: Node) -> None:
-    node.apply(deployment(node.pod("train", 40, 4), 3))
-    try:
-
-        def ready() -> bool:
-            status: dict[str, int] = node.get("deployment", "train")["status"]
-            return status.get("readyReplicas") == 3
-
-        node.wait(ready, "the Deployment's pods")
+    with deployments.running(node, node.pod("train", 40, 4), 3):
         before = max(starts(node, node.held()))
         reboot(node)
         began = time.monotonic()
@@ -93,5 +75,3 @@ def test_reboot_restarts_deployments_where_the_agent_is_a_pod(node: Node) -> Non
         assert time.monotonic() - began < AGAIN_SECONDS
         assert set(node.held().values()) == {SHARE}
         assert node.gpus_held() == {name: node.decided(name) for name in node.held()}
-    finally:
-        node.kubectl("delete", "deployment", "train")

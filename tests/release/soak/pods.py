@@ -42,7 +42,7 @@ def main() -> int:
     own_run.sweep()
     folder = own_run.scratch_folder()
     try:
-        with node(_files(folder), folder) as lives:
+        with node(files_in(folder), folder) as lives:
             report = soak(lives, options.pods)
     finally:
         shutil.rmtree(folder)
@@ -117,7 +117,8 @@ def _is_page(path: str) -> bool:
     return "/containers/" in path or "/ended/" in path
 
 
-def _files(folder: str) -> Files:
+def files_in(folder: str) -> Files:
+    """The tests' image, made in a folder."""
     tree, layer, packed = folder + "/rootfs", folder + "/layer.tar", folder + "/image"
     rootfs.build(tree, {"/usr/bin/vcuda-workload": os.path.abspath("build/softgpu/vcuda-workload")})
     rootfs.as_tar(tree, layer)
