@@ -38,12 +38,12 @@ CORES, MEMORY_MIB = 10, 512
 WINDOW = 30
 # So many pods end between two kills.
 PODS_A_KILL = 20
-SECONDS = 3600
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make cluster-soak")
     parser.add_argument("--pods", type=int, default=1000)
+    parser.add_argument("--minutes", type=float, default=60, help="create none after that")
     parser.add_argument("--json-out", default="build/cluster-soak.json")
     options = parser.parse_args()
     own_run.sweep()
@@ -52,7 +52,7 @@ def main() -> int:
         os.mkdir(folder + "/cluster")
         node = Node(files_in(folder), folder + "/cluster", binaries.folder())
         try:
-            report = soak(node, options.pods)
+            report = soak(node, options.pods, 60 * options.minutes)
         finally:
             node.close()
     finally:
@@ -64,7 +64,7 @@ def main() -> int:
     return 1 if report["lost"] or report["wrong"] or report["leaked"] else 0
 
 
-def soak(node: Node, count: int) -> dict[str, Any]:
+def soak(node: Node, count: int, limit: float) -> dict[str, Any]:
     # By default a kubelet waits longer and longer before it starts the killed agent again.
     node.restart_kubelet(crashLoopBackOff={"maxContainerRestartPeriod": "2s"})
     node.offer("dra")
@@ -74,7 +74,7 @@ def soak(node: Node, count: int) -> dict[str, Any]:
     pods = [claims.pod(f"pod-{n}", "share", command, "OnFailure") for n in range(count)]
     file = node.host.write("pods.json", json.dumps(pods))
     began = time.monotonic()
-    words = ["-m", "cluster.feed", node.cluster.kubeconfig("admin"), file, str(WINDOW)]
+    words = ["-m", "cluster.feed", node.cluster.kubeconfig("admin"), file, str(WINDOW), str(limit)]
     feed = subprocess.Popen(
         node.host.inside([sys.executable, *words]),
         env=node.host.environment(inside.ENV),
@@ -98,9 +98,10 @@ def soak(node: Node, count: int) -> dict[str, Any]:
             kills.next()
             print(f"[soak] {len(phases)} pods, {kills.count}, {len(wrong)} wrong", flush=True)
     seconds = time.monotonic() - began
-    lost = [f"pod-{n}" for n in range(count) if phases.get(f"pod-{n}") != "Succeeded"]
+    created = [each["metadata"]["name"] for each in node.get("pods")["items"]]
+    lost = [name for name in created if phases.get(name) != "Succeeded"]
     return {
-        "pods": count,
+        "pods": len(created),
         "seconds": round(seconds),
         "kills": kills.count,
         "restarted": _restarted(node),

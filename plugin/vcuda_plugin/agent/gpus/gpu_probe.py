@@ -172,13 +172,14 @@ class _Query:
     def begin(self) -> None:
         """Start a query, unless the last one is still running."""
         if self._answered.is_set():
+            self._hangs = False
             self._answered.clear()
             self._requested.set()
 
     def answer(self, end: float) -> str:
         """Return why the GPU does not answer, "" if it does.
 
-        Waits until `end`, but not at all for a GPU that already hung in the last sample.
+        Waits until `end`, but not at all for a query that hung in the last sample already.
         """
         left = 0 if self._hangs else max(0, end - time.monotonic())
         self._hangs = not self._answered.wait(left)
