@@ -10,7 +10,6 @@ pod's end is leaked: records, pages, CDI specs, claims. Exit code 0 only if ther
 from __future__ import annotations
 
 import argparse
-import glob
 import itertools
 import json
 import os
@@ -36,6 +35,7 @@ from vcuda_plugin.agent.dra import devices
 
 CORES, MEMORY_MIB = 10, 512
 WINDOW = 30
+FOLDER = "/var/lib/seen"
 # So many pods end between two kills.
 PODS_A_KILL = 20
 
@@ -70,8 +70,7 @@ def soak(node: Node, count: int, limit: float) -> dict[str, Any]:
     node.offer("dra")
     node.wait(lambda: len(claims.devices(node)) == 2, "the node's devices")
     node.apply(claims.template("share", CORES, f"{MEMORY_MIB}Mi"))
-    command = ["sh", "-c", f"{SEEN}; sleep 1"]
-    pods = [claims.pod(f"pod-{n}", "share", command, "OnFailure") for n in range(count)]
+    pods = [_pod(f"pod-{n}") for n in range(count)]
     file = node.host.write("pods.json", json.dumps(pods))
     began = time.monotonic()
     words = ["-m", "cluster.feed", node.cluster.kubeconfig("admin"), file, str(WINDOW), str(limit)]
@@ -92,7 +91,7 @@ def soak(node: Node, count: int, limit: float) -> dict[str, Any]:
         name = told["pod"]
         phases[name] = told["phase"]
         mine = gpus.get(name, set())
-        if told["phase"] == "Succeeded" and (why := fault(node, name, told["uid"], mine)):
+        if told["phase"] == "Succeeded" and (why := fault(node, name, mine)):
             wrong.append(f"{name}: {why}")
         if len(phases) % PODS_A_KILL == 0:
             kills.next()
@@ -133,21 +132,31 @@ class Kills:
             self._node.engine.restart()
 
 
-def fault(node: Node, name: str, uid: str, gpus: Collection[str]) -> str:
+def _pod(name: str) -> dict[str, Any]:
+    """It writes what it sees to a folder of the node: a log is lost with a killed containerd."""
+    script = (
+        f"{{ {SEEN}; }} >{FOLDER}/{name}.new && mv {FOLDER}/{name}.new {FOLDER}/{name}; sleep 1"
+    )
+    pod = claims.pod(name, "share", ["sh", "-c", script], "OnFailure")
+    folder = {"path": FOLDER, "type": "DirectoryOrCreate"}
+    pod["spec"]["volumes"] = [{"name": "seen", "hostPath": folder}]
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "seen", "mountPath": FOLDER}]
+    return pod
+
+
+def fault(node: Node, name: str, gpus: Collection[str]) -> str:
     """What the pod's last container saw that is not its claim's; "" if there is nothing."""
-    root = f"/proc/{node.host.pid}/root"
-    logs = glob.glob(f"{root}/var/log/pods/default_{name}_{uid}/main/*.log")
-    if not logs:
-        return "no log"
-    with open(max(logs, key=lambda path: int(os.path.basename(path)[: -len(".log")]))) as file:
-        # `TIME STREAM F|P TEXT`
-        return fault_of([line.rstrip("\n").split(" ", 3)[3] for line in file], gpus)
+    try:
+        with open(f"/proc/{node.host.pid}/root{FOLDER}/{name}") as file:
+            return fault_of(file.read().splitlines(), gpus)
+    except FileNotFoundError:
+        return "it wrote nothing"
 
 
 def fault_of(lines: Sequence[str], gpus: Collection[str]) -> str:
     """lines: of SEEN. gpus: the devices of the pod's claim."""
     if len(lines) != 2:
-        return f"it printed {lines}"
+        return f"it wrote {lines}"
     found = json.loads(lines[1])["devices"]
     seen = [(devices.name_of(gpu["uuid"]), gpu["total_bytes"]) for gpu in found]
     wanted = [(device, MEMORY_MIB * MIB) for device in gpus]

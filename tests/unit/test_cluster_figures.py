@@ -48,7 +48,7 @@ def test_pod_that_saw_its_claims_gpu_is_right() -> None:
         (seen(), {DEVICE, "gpu-other"}),
     ],
     ids=[
-        "nothing printed",
+        "nothing written",
         "two device nodes",
         "claim never seen",
         "another GPU",
