@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..live import table, turn_figures, views
 
@@ -28,17 +28,25 @@ _HELD = _HEADINGS.index("HELD")
 _LEAST_NAME, _LEAST_BAR = 9, 10
 
 
-def screen(
-    view: _Entry, width: int, order: str, past: Callable[[str, int], tuple[str, str]] | None = None
-) -> list[Line]:
-    """Each GPU with its bars and tenants, then other messages. past: a sparkline of a GPU and what
-    it shows, as History.line.
+class More(NamedTuple):
+    """What is shown of a GPU beside the sample. past: a sparkline of so many characters and what it
+    shows, as History.line. sensors: a line.
     """
+
+    past: Callable[[str, int], tuple[str, str]] = lambda uuid, width: ("", "")
+    sensors: Callable[[str], str] = lambda uuid: ""
+
+
+_NO_MORE = More()
+
+
+def screen(view: _Entry, width: int, order: str, more: More = _NO_MORE) -> list[Line]:
+    """Each GPU with its bars and tenants, then other messages."""
     lines: list[Line] = []
     known = [gpu["uuid"] for gpu in view["gpus"]]
     for gpu in view["gpus"]:
         tenants = _sorted([e for e in view["tenants"] if e["gpu_uuid"] == gpu["uuid"]], order)
-        lines += [*_gpu(gpu, tenants, width, past), *_table(tenants, width), []]
+        lines += [*_gpu(gpu, tenants, width, more), *_table(tenants, width), []]
     for uuid in dict.fromkeys(entry["gpu_uuid"] for entry in view["tenants"]):
         if uuid not in known:
             tenants = _sorted([e for e in view["tenants"] if e["gpu_uuid"] == uuid], order)
@@ -113,14 +121,12 @@ def help() -> list[Line]:
     return [*lines, [], [("any key returns", _DIM)]]
 
 
-def _gpu(
-    gpu: _Entry,
-    tenants: Sequence[_Entry],
-    width: int,
-    past: Callable[[str, int], tuple[str, str]] | None,
-) -> list[Line]:
+def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int, more: More) -> list[Line]:
     head: Line = [(f"GPU {gpu['name']}", _BOLD)]
     head.append((f"  {_seen(gpu['model'])}  {table.short(_seen(gpu['uuid']))}", ""))
+    sensors = more.sensors(gpu["uuid"])
+    if sensors:
+        head.append((f"  {sensors}", ""))
     if gpu["unhealthy"] is not None:
         head.append((f"  UNHEALTHY: {_seen(gpu['unhealthy'])}", _BAD))
     unread = any(entry["usage"] == views.UNREADABLE for entry in tenants)
@@ -136,7 +142,7 @@ def _gpu(
         f"{table.size(promised)} promised",
     )
     wide = max(_LEAST_BAR, width - 11 - max(map(len, says)))
-    drawn, shows = past(gpu["uuid"], wide) if past else ("", "")
+    drawn, shows = more.past(gpu["uuid"], wide)
     return [
         head,
         *([[("history [", ""), (drawn, _COLOURS[1]), (f"] {shows}", "")]] if drawn else []),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from vcuda_hook.live import table, turn_figures, views
+from vcuda_hook.live import sensor_text, table, turn_figures, views
 
 from . import history
 from .node_state import View
@@ -64,7 +64,7 @@ def _gpu(gpu: Mapping[str, Any], tenants: _Entries, past: Mapping[str, _Points])
         f'<section class="card"><h2>GPU {gpu["name"]} · {escape(gpu["model"])}'
         f'<span class="soft">{escape(gpu["uuid"])}</span>'
         f"{state or '<span class=state>healthy</span>'}</h2>"
-        f"{_compute(gpu, tenants)}{_memory(gpu, tenants)}{_past(gpu, past)}"
+        f"{_compute(gpu, tenants)}{_memory(gpu, tenants)}{_past(gpu, past)}{_sensors(gpu)}"
         f"{_table(tenants)}</section>"
     )
 
@@ -97,6 +97,11 @@ def _memory(gpu: Mapping[str, Any], tenants: _Entries) -> str:
         f"{table.size(sum(used))} used, {table.size(sum(asked))} promised of {table.size(there)}"
     )
     return _whole("Memory", _bar(tenants, asked, used, there, max(there, sum(asked), 1)), figures)
+
+
+def _sensors(gpu: Mapping[str, Any]) -> str:
+    text = sensor_text.of(gpu["sensors"])
+    return f'<p class="sensors soft">{escape(text)}</p>' if text else ""
 
 
 def _past(gpu: Mapping[str, Any], past: Mapping[str, _Points]) -> str:
