@@ -25,7 +25,8 @@ _BOLD, _DIM, _BAD, _USED = "1", "2", "1;31", "7;"
 # HELD is shown while the containers of a GPU take turns.
 _HEADINGS: tuple[str, ...] = ("COMPUTE", "MEMORY", "HELD", "WAITS", "POLICY")
 _HELD = _HEADINGS.index("HELD")
-_LEAST_NAME, _LEAST_BAR = 9, 10
+# A name shorter than that says little; notes are cut at the edge of the screen first.
+_LEAST_NAME, _LEAST_NOTES, _LEAST_BAR = 16, 24, 10
 
 
 class More(NamedTuple):
@@ -179,7 +180,8 @@ def _table(tenants: Sequence[_Entry], width: int) -> list[Line]:
         headings, *rows = (row[:_HELD] + row[_HELD + 1 :] for row in (headings, *rows))
     widths = [max(map(len, column)) for column in zip(headings, *rows)]
     names = [_seen(entry["name"]) for entry in tenants]
-    room = max(_LEAST_NAME, width - 4 - sum(w + 2 for w in widths))
+    others = sum(w + 2 for w in (*widths[:-1], min(widths[-1], _LEAST_NOTES)))
+    room = max(_LEAST_NAME, width - 4 - others)
     longest = min(room, max(map(len, ("CONTAINER", *names))))
     shown = [table.cut(name, longest).ljust(longest) for name in names]
     lines: list[Line] = [
@@ -196,7 +198,9 @@ def _row(entry: _Entry) -> tuple[str, ...]:
         entry[key]
         for key in ("core_used_percent", "memory_used_bytes", "held_percent", "waited_percent")
     )
-    notes = [views.policy(entry)]
+    # What matters most comes first: a narrow screen cuts the rest.
+    notes = ["its figures cannot be true"] if entry["usage"] == views.IMPOSSIBLE else []
+    notes.append(views.policy(entry))
     reason = turn_figures.waits(entry)
     if reason:
         notes.append(_seen(reason))
@@ -204,8 +208,6 @@ def _row(entry: _Entry) -> tuple[str, ...]:
         notes.append("managed memory")
     if entry["refusals"]:
         notes.append(f"{entry['refusals']} refusals")
-    if entry["usage"] == views.IMPOSSIBLE:
-        notes.append("its figures cannot be true")
     return (
         f"{'-' if core is None else f'{core:.0f}'} of {entry['core_percent']} %",
         f"{'-' if memory is None else table.size(memory)} of {table.size(entry['memory_bytes'])}",

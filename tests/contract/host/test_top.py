@@ -191,6 +191,20 @@ def test_the_agents_history_and_sensors_are_drawn(node: Node) -> None:
         assert terminal.end() == 0
 
 
+def test_a_long_reason_is_cut_before_the_containers_name(node: Node) -> None:
+    pod = {**POD, "namespace": "machine-learning", "name": "ranker-7d9f8b6c5"}
+    node.tenants.add_record("pod-v.main", pod=pod, shares=[GpuShare("GPU-1", GIB, 10)])
+    at = time.monotonic_ns() + 60 * 10**9
+    node.tenants.turns(at, {"pod-v.main": [0] * 4, "x": [0] * 4}, gpu="GPU-1")
+    terminal = node.top(width=110)
+    terminal.until(lambda lines: "GPU 1" in lines[9])
+    of = {"pod-v.main": (10**8, 8 * 10**8, 0, 0), "x": (8 * 10**8, 0, 0, 0)}
+    node.tenants.turns(at + 10**9, of, gpu="GPU-1")
+    name = "machine-learning/ranker-7d9f8b6c5/main"
+    lines = terminal.until(lambda lines: "waits: GPU" in lines[13])
+    assert lines[13].startswith(f"A {name}  ") and len(lines[13]) == 110
+
+
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"])
 def test_a_signal_ends_it_and_the_terminal_is_as_it_was(node: Node, number: str) -> None:
     terminal = node.top()

@@ -109,14 +109,14 @@ def _past(gpu: Mapping[str, Any], past: Mapping[str, _Points]) -> str:
     if not past or len(past[history.COMPUTE]) < 2:
         return ""
     drawn, said = "", []
-    for name, word, whole, colour in (
-        (history.COMPUTE, "compute", 100.0, "c0"),
-        (history.MEMORY, "memory", float(gpu["memory_bytes"]), "c1"),
+    for name, word, how, whole in (
+        (history.COMPUTE, "compute", "line", 100.0),
+        (history.MEMORY, "memory", "dashed", float(gpu["memory_bytes"])),
     ):
         known = [point for point in past[name] if point is not None]
-        drawn += f'<polyline class="{colour}" points="{_line(past[name], whole)}"/>'
+        drawn += f'<polyline class="{word}" points="{_line(past[name], whole)}"/>'
         if known:
-            said.append(f"{100 * sum(known) / len(known) / whole:.0f} % {word}")
+            said.append(f"{word} ({how}) {100 * sum(known) / len(known) / whole:.0f} %")
     minutes = len(past[history.COMPUTE]) * history.STEP_SECONDS / 60
     says = f"{minutes:.0f} min, on average {', '.join(said) or 'unknown'}"
     svg = (
