@@ -1,4 +1,4 @@
-"""A server on a loopback address that gives each request the same answer."""
+"""A server on a loopback address with fixed answers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 
 @contextlib.contextmanager
-def serving(body: bytes, status: int = 200) -> Iterator[str]:
-    """HOST:PORT of the server, until the block ends."""
+def serving(body: bytes, status: int = 200, **paths: bytes) -> Iterator[str]:
+    """HOST:PORT of the server, until the block ends. paths: other answers than `body`."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            answer = paths.get(self.path[1:], body)
             self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(answer)
 
         def log_message(self, *_: object) -> None:
             pass

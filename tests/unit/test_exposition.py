@@ -23,6 +23,7 @@ from support.tenants import Tenants
 from vcuda_hook.live.engine_files import Described
 from vcuda_oci.model import policies
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_plugin.agent.gpus import sensors
 from vcuda_plugin.agent.http import exposition, metrics
 from vcuda_plugin.agent.http.event_counts import Counts
 from vcuda_plugin.agent.http.node_state import Node, View
@@ -38,6 +39,7 @@ def tenants(tmp_path: Any) -> Iterator[Tenants]:
 
 def look(tenants: Tenants, *memory_gib: int, image: str = "") -> View:
     node = Node("node-1", tenants.state_dir)
+    node.sensors = {"GPU-0": dict.fromkeys(sensors.KEYS, 1.5)} if image else {}
     node.described = {"pod-u.main": Described("ml/train-0/main", image)} if image else {}
     node.known = NodeGpus(gpus(*memory_gib), unhealthy={"GPU-1": "Xid 79"})
     return asyncio.run(node.view())

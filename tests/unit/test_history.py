@@ -113,8 +113,11 @@ def test_samples_of_the_node_are_served_and_drawn(tenants: Tenants, monkeypatch:
 
     found, page = asyncio.run(served())
     assert found["containers"]["box"]["memory_bytes"][-1] == 4 * GIB
-    assert "History 0 min, on average 0 % compute, 25 % memory" in ParsedPage(page).text()
-    assert b'aria-label="0 min, on average 0 % compute, 25 % memory"' in page
+    assert (
+        "History 0 min, on average compute (line) 0 %, memory (dashed) 25 %"
+        in ParsedPage(page).text()
+    )
+    assert b'aria-label="0 min, on average compute (line) 0 %, memory (dashed) 25 %"' in page
 
 
 def test_a_fault_of_one_sample_ends_nothing(past: History, monkeypatch: Any, caplog: Any) -> None:

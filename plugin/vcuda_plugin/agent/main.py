@@ -370,7 +370,7 @@ async def _follow_gpus(
     # Know the pods before offering devices: the kubelet then starts to admit pods that use them.
     if alone.is_set():  # else the running agent knows them
         await api.known()
-    await inventory.follow(settings, changed, missing)
+    await inventory.follow(settings, changed, missing, http.send_sensors)
 
 
 def _with_hint(why: str, driver_root: str) -> str:

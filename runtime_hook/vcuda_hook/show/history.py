@@ -6,18 +6,16 @@ The agent serves it at the setting ``listen``; without an agent it begins with t
 
 from __future__ import annotations
 
-import http.client
-import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from . import agent_client
 
 STEP_SECONDS = 10
 STEPS = 360
 # Before this many points a line says nothing.
 _LEAST = 6
-_ANSWER_SECONDS = 0.5
-_MOST_BYTES = 32 << 20
 _BARS, _PLAIN_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#@"
 
 
@@ -79,29 +77,17 @@ def _parts(points: Sequence[float | None], width: int) -> list[list[float | None
 
 def of_agent(listen: str) -> dict[str, list[float | None]]:
     """The agent's history of each GPU; {}: no agent serves there. listen: the setting."""
-    host, _, port = listen.rpartition(":")
-    host = host.strip("[]")
-    if not port.isdigit():
-        return {}
-    if host in ("", "0.0.0.0", "::"):  # noqa: S104 - what the agent listens on
-        host = "127.0.0.1"
+    tree = agent_client.ask(listen, "/history")
     try:
-        connection = http.client.HTTPConnection(host, int(port), timeout=_ANSWER_SECONDS)
-        try:
-            connection.request("GET", "/history")
-            answer = connection.getresponse()
-            tree = json.loads(answer.read(_MOST_BYTES)) if answer.status == 200 else {}
-        finally:
-            connection.close()
-        return _checked(tree) if tree.get("step_seconds") == STEP_SECONDS else {}
-    except (OSError, http.client.HTTPException, ValueError, AttributeError, RecursionError):
+        return _checked(tree) if tree["step_seconds"] == STEP_SECONDS else {}
+    except (ValueError, AttributeError, TypeError, KeyError):
         return {}
 
 
-def _checked(tree: Mapping[str, Any]) -> dict[str, list[float | None]]:
-    """Raises ValueError, AttributeError: not a history."""
+def _checked(tree: Any) -> dict[str, list[float | None]]:
+    """Raises ValueError, AttributeError, KeyError, TypeError: not a history."""
     found: dict[str, list[float | None]] = {}
-    for uuid, figures in tree["gpus"].items() if "gpus" in tree else ():
+    for uuid, figures in tree["gpus"].items():
         points = figures.get("compute_percent")
         if not isinstance(points, list) or not all(_is_point(point) for point in points):
             raise ValueError("not a history")

@@ -16,8 +16,8 @@ from typing import Any
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ..live import in_time, table, views
-from . import history, top_screen
+from ..live import in_time, sensor_text, table, views
+from . import agent_client, history, top_screen
 from .history import History
 from .live_view import LiveView
 from .terminal import Ended, Terminal, end_by, is_usable
@@ -31,6 +31,7 @@ _KEYS = {
 }
 _HELP = "q quit   ? help   sort: n name, c compute, m memory, w waits   arrows, space: scroll"
 _HISTORY_SECONDS = 1.0
+_NO_GRAPH = top_screen.More().past
 
 
 def top(arguments: argparse.Namespace, settings: Config) -> int:
@@ -44,9 +45,10 @@ def top(arguments: argparse.Namespace, settings: Config) -> int:
     if not is_usable():
         raise VcudaError("shows nothing without a terminal", "vcuda top", "use --once or --json")
     past = History(_agents(settings.listen))
+    sensors = agent_client.Sensors(settings.listen)
     try:
         with Terminal() as terminal:
-            _live(live, terminal, arguments, past)
+            _live(live, terminal, arguments, past, sensors)
     except Ended as end:
         end_by(end.number)
     return 0
@@ -73,7 +75,13 @@ def _print(live: LiveView, arguments: argparse.Namespace) -> int:
         return 1 if view["broken_records"] or (unread and os.geteuid() != 0) else 0
 
 
-def _live(live: LiveView, terminal: Terminal, arguments: argparse.Namespace, past: History) -> None:
+def _live(
+    live: LiveView,
+    terminal: Terminal,
+    arguments: argparse.Namespace,
+    past: History,
+    sensors: agent_client.Sensors,
+) -> None:
     """Raises Ended."""
     order, above, helps, graphs = arguments.sort, 0, False, True
     view = live.sample()
@@ -82,8 +90,9 @@ def _live(live: LiveView, terminal: Terminal, arguments: argparse.Namespace, pas
     due = time.monotonic() + min(0.2, arguments.interval)
     while True:
         width, height = terminal.size()
-        graph = functools.partial(past.line, plain=_is_plain()) if graphs else None
-        body = top_screen.help() if helps else top_screen.screen(view, width, order, graph)
+        graph = functools.partial(past.line, plain=_is_plain()) if graphs else _NO_GRAPH
+        more = top_screen.More(graph, lambda uuid: _sensors(sensors, uuid))
+        body = top_screen.help() if helps else top_screen.screen(view, width, order, more)
         room = max(1, height - 3)
         above = max(0, min(above, len(body) - room))
         terminal.show(_page(view, body[above : above + room], order, width, height))
@@ -112,6 +121,11 @@ def _agents(listen: str) -> dict[str, list[float | None]]:
     """The agent's history, asked in a process of its own: the address may be another program's."""
     (answer,) = in_time.ask([lambda: history.of_agent(listen)], _HISTORY_SECONDS)
     return {} if isinstance(answer, in_time.Unanswered) else answer
+
+
+def _sensors(sensors: agent_client.Sensors, uuid: str) -> str:
+    text = sensor_text.of(sensors.of(uuid))
+    return text.replace("°C", "C") if _is_plain() else text
 
 
 def _is_plain() -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..live import table, turn_figures, views
 
@@ -25,20 +25,29 @@ _BOLD, _DIM, _BAD, _USED = "1", "2", "1;31", "7;"
 # HELD is shown while the containers of a GPU take turns.
 _HEADINGS: tuple[str, ...] = ("COMPUTE", "MEMORY", "HELD", "WAITS", "POLICY")
 _HELD = _HEADINGS.index("HELD")
-_LEAST_NAME, _LEAST_BAR = 9, 10
+# A name shorter than that says little; notes are cut at the edge of the screen first.
+_LEAST_NAME, _LEAST_NOTES, _LEAST_BAR = 16, 24, 10
 
 
-def screen(
-    view: _Entry, width: int, order: str, past: Callable[[str, int], tuple[str, str]] | None = None
-) -> list[Line]:
-    """Each GPU with its bars and tenants, then other messages. past: a sparkline of a GPU and what
-    it shows, as History.line.
+class More(NamedTuple):
+    """What is shown of a GPU beside the sample. past: a sparkline of so many characters and what it
+    shows, as History.line. sensors: a line.
     """
+
+    past: Callable[[str, int], tuple[str, str]] = lambda uuid, width: ("", "")
+    sensors: Callable[[str], str] = lambda uuid: ""
+
+
+_NO_MORE = More()
+
+
+def screen(view: _Entry, width: int, order: str, more: More = _NO_MORE) -> list[Line]:
+    """Each GPU with its bars and tenants, then other messages."""
     lines: list[Line] = []
     known = [gpu["uuid"] for gpu in view["gpus"]]
     for gpu in view["gpus"]:
         tenants = _sorted([e for e in view["tenants"] if e["gpu_uuid"] == gpu["uuid"]], order)
-        lines += [*_gpu(gpu, tenants, width, past), *_table(tenants, width), []]
+        lines += [*_gpu(gpu, tenants, width, more), *_table(tenants, width), []]
     for uuid in dict.fromkeys(entry["gpu_uuid"] for entry in view["tenants"]):
         if uuid not in known:
             tenants = _sorted([e for e in view["tenants"] if e["gpu_uuid"] == uuid], order)
@@ -113,14 +122,12 @@ def help() -> list[Line]:
     return [*lines, [], [("any key returns", _DIM)]]
 
 
-def _gpu(
-    gpu: _Entry,
-    tenants: Sequence[_Entry],
-    width: int,
-    past: Callable[[str, int], tuple[str, str]] | None,
-) -> list[Line]:
+def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int, more: More) -> list[Line]:
     head: Line = [(f"GPU {gpu['name']}", _BOLD)]
     head.append((f"  {_seen(gpu['model'])}  {table.short(_seen(gpu['uuid']))}", ""))
+    sensors = more.sensors(gpu["uuid"])
+    if sensors:
+        head.append((f"  {sensors}", ""))
     if gpu["unhealthy"] is not None:
         head.append((f"  UNHEALTHY: {_seen(gpu['unhealthy'])}", _BAD))
     unread = any(entry["usage"] == views.UNREADABLE for entry in tenants)
@@ -136,7 +143,7 @@ def _gpu(
         f"{table.size(promised)} promised",
     )
     wide = max(_LEAST_BAR, width - 11 - max(map(len, says)))
-    drawn, shows = past(gpu["uuid"], wide) if past else ("", "")
+    drawn, shows = more.past(gpu["uuid"], wide)
     return [
         head,
         *([[("history [", ""), (drawn, _COLOURS[1]), (f"] {shows}", "")]] if drawn else []),
@@ -173,7 +180,8 @@ def _table(tenants: Sequence[_Entry], width: int) -> list[Line]:
         headings, *rows = (row[:_HELD] + row[_HELD + 1 :] for row in (headings, *rows))
     widths = [max(map(len, column)) for column in zip(headings, *rows)]
     names = [_seen(entry["name"]) for entry in tenants]
-    room = max(_LEAST_NAME, width - 4 - sum(w + 2 for w in widths))
+    others = sum(w + 2 for w in (*widths[:-1], min(widths[-1], _LEAST_NOTES)))
+    room = max(_LEAST_NAME, width - 4 - others)
     longest = min(room, max(map(len, ("CONTAINER", *names))))
     shown = [table.cut(name, longest).ljust(longest) for name in names]
     lines: list[Line] = [
@@ -190,7 +198,9 @@ def _row(entry: _Entry) -> tuple[str, ...]:
         entry[key]
         for key in ("core_used_percent", "memory_used_bytes", "held_percent", "waited_percent")
     )
-    notes = [views.policy(entry)]
+    # What matters most comes first: a narrow screen cuts the rest.
+    notes = ["its figures cannot be true"] if entry["usage"] == views.IMPOSSIBLE else []
+    notes.append(views.policy(entry))
     reason = turn_figures.waits(entry)
     if reason:
         notes.append(_seen(reason))
@@ -198,8 +208,6 @@ def _row(entry: _Entry) -> tuple[str, ...]:
         notes.append("managed memory")
     if entry["refusals"]:
         notes.append(f"{entry['refusals']} refusals")
-    if entry["usage"] == views.IMPOSSIBLE:
-        notes.append("its figures cannot be true")
     return (
         f"{'-' if core is None else f'{core:.0f}'} of {entry['core_percent']} %",
         f"{'-' if memory is None else table.size(memory)} of {table.size(entry['memory_bytes'])}",

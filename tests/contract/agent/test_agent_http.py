@@ -124,6 +124,22 @@ def test_the_agent_keeps_the_history_of_gpus_and_containers(
     tenants.close()
 
 
+def test_the_agent_shows_the_sensors_of_gpus_that_answer(node: AgentNode) -> None:
+    port = listening(node)
+
+    def sensors() -> dict[str, Any]:
+        gpus = (asked(port, "/usage") or {}).get("gpus") or [{}]
+        return dict(gpus[0].get("sensors", {}))
+
+    with node.agent():
+        until(lambda: sensors().get("temperature_celsius") == 30)
+        assert (sensors()["power_watts"], sensors()["sm_clock_hertz"]) == (50, 1980e6)
+        # The software GPU's NVML tells of no traffic.
+        assert sensors()["pcie_sent_bytes_per_second"] is sensors()["nvlink_sent_bytes"] is None
+        node.order("fail", "--lost", "0")
+        until(lambda: sensors()["temperature_celsius"] is None)
+
+
 def test_prometheus_knows_which_allocation_a_slow_start_was(
     node: AgentNode, tmp_path: Path
 ) -> None:

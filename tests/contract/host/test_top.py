@@ -170,21 +170,39 @@ def test_keys_of_htop_order_help_and_quit(node: Node) -> None:
     assert (terminal.end(), terminal.is_as_before()) == (0, True)
 
 
-def test_the_agents_history_is_drawn_and_hidden_by_a_key(node: Node) -> None:
+def test_the_agents_history_and_sensors_are_drawn(node: Node) -> None:
     points = [None, *[0.0] * 100, *[100.0] * 100]
     tree = {"step_seconds": 10, "gpus": {"GPU-0": {"compute_percent": points}}}
-    with serving(json.dumps(tree).encode()) as address:
+    sensors = {"temperature_celsius": 41, "power_watts": 99.6, "sm_clock_hertz": 1.5e9}
+    usage = {"gpus": [{"uuid": "GPU-0", "sensors": sensors}]}
+    pages = (json.dumps(page).encode() for page in (tree, usage))
+    with serving(next(pages), usage=next(pages)) as address:
         with open(node.config) as file:
             settings = file.read().replace('listen = ""', f'listen = "{address}"')
         write(node.config, settings)
         terminal = node.top()
         lines = terminal.until(lambda lines: lines[3].startswith("history ["))
         assert lines[3].endswith("] 33 min: 50 %, at most 100 %")
+        terminal.until(lambda lines: lines[2] == "GPU 0  Soft  GPU-0  41 °C, 100 W, 1,500 MHz")
         assert lines[3].count("█") in range(10, 20) and lines[8].startswith("B ml/train-0/main")
         terminal.press("g")
         terminal.until(lambda lines: lines[3].startswith("compute ["))
         terminal.press("q")
         assert terminal.end() == 0
+
+
+def test_a_long_reason_is_cut_before_the_containers_name(node: Node) -> None:
+    pod = {**POD, "namespace": "machine-learning", "name": "ranker-7d9f8b6c5"}
+    node.tenants.add_record("pod-v.main", pod=pod, shares=[GpuShare("GPU-1", GIB, 10)])
+    at = time.monotonic_ns() + 60 * 10**9
+    node.tenants.turns(at, {"pod-v.main": [0] * 4, "x": [0] * 4}, gpu="GPU-1")
+    terminal = node.top(width=110)
+    terminal.until(lambda lines: "GPU 1" in lines[9])
+    of = {"pod-v.main": (10**8, 8 * 10**8, 0, 0), "x": (8 * 10**8, 0, 0, 0)}
+    node.tenants.turns(at + 10**9, of, gpu="GPU-1")
+    name = "machine-learning/ranker-7d9f8b6c5/main"
+    lines = terminal.until(lambda lines: "waits: GPU" in lines[13])
+    assert lines[13].startswith(f"A {name}  ") and len(lines[13]) == 110
 
 
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"])

@@ -12,6 +12,7 @@ Each line is a JSON object:
   failing     reason by UUID, of GPUs that do not answer
   xids        [UUID, number] of each Xid event since the last line
   silent      reason by index, of GPUs that did not answer at first and are not in gpus
+  sensors     figures by UUID (see sensors.py), of the period before
 If NVML cannot be used at all, the last line is {"cannot": reason}.
 """
 
@@ -30,6 +31,8 @@ from vcuda_oci.host import facts_cache, host, nvml
 from vcuda_oci.host.nvml import HANGS
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
+
+from . import sensors
 
 PERIOD_MS = 2000
 # A GPU that does not answer within this time hangs. This and the period together must be less than
@@ -89,6 +92,8 @@ class Probe:
         self._nvml.nvmlEventSetCreate(ctypes.byref(self._events))
         self._handles: dict[str, int] = {}
         self._queries = {gpu.uuid: _Query(self._ask, gpu.uuid) for gpu in facts.gpus}
+        # Apart from the queries, and never waited for: no sensor decides about a GPU's health.
+        self._sensors = {gpu.uuid: _Query(self._sense, gpu.uuid, {}) for gpu in facts.gpus}
         self._silent = [
             _Query(lambda index: nvml.why_silent(library, int(index)), str(index))
             for index in facts.silent
@@ -100,6 +105,9 @@ class Probe:
         xids = [] if self._first else self._wait()
         self._first = False
         for query in (*self._queries.values(), *self._silent):
+            query.begin()
+        sensed = {uuid: query.last for uuid, query in self._sensors.items()}
+        for query in self._sensors.values():
             query.begin()
         end = time.monotonic() + ANSWER_SECONDS
         answers = {uuid: query.answer(end) for uuid, query in self._queries.items()}
@@ -113,7 +121,12 @@ class Probe:
             "failing": {uuid: reason for uuid, reason in answers.items() if reason},
             "xids": xids,
             "silent": {index: error.what for index, error in self._facts.silent.items()},
+            "sensors": {uuid: figures for uuid, figures in sensed.items() if not answers[uuid]},
         }
+
+    def _sense(self, uuid: str) -> dict[str, float]:
+        device = self._handles.get(uuid)
+        return sensors.read(self._nvml, device) if device else {}
 
     def _ask(self, uuid: str) -> str:
         """Query the GPU; return why it does not answer, "" if it does."""
@@ -162,11 +175,13 @@ class Probe:
 class _Query:
     """Queries one GPU in its own thread, which may hang forever."""
 
-    def __init__(self, ask: Callable[[str], str], gpu: str) -> None:
+    def __init__(self, ask: Callable[[str], Any], gpu: str, last: Any = "") -> None:
+        """last: what counts as the answer before the first one."""
         self._ask, self._gpu = ask, gpu
+        self.last = last  # the last answer
         self._requested, self._answered = threading.Event(), threading.Event()
         self._answered.set()
-        self._reason, self._hangs = "", False
+        self._hangs = False
         threading.Thread(target=self._run, daemon=True).start()
 
     def begin(self) -> None:
@@ -183,13 +198,13 @@ class _Query:
         """
         left = 0 if self._hangs else max(0, end - time.monotonic())
         self._hangs = not self._answered.wait(left)
-        return HANGS if self._hangs else self._reason
+        return HANGS if self._hangs else str(self.last)
 
     def _run(self) -> None:
         while True:
             self._requested.wait()
             self._requested.clear()
-            self._reason = self._ask(self._gpu)
+            self.last = self._ask(self._gpu)
             self._answered.set()
 
 

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,8 @@ START_SECONDS = 60
 MODULE = "vcuda_plugin.agent.gpus.gpu_probe"
 # Pause before the next probe; it doubles up to the longest while NVML cannot be used.
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1, 16
+
+Sensors = Mapping[str, Mapping[str, float]]  # by UUID and key (sensors.py)
 
 _log = logging.getLogger(__name__)
 
@@ -51,13 +53,17 @@ class Inventory:
 
 
 async def follow(
-    settings: Config, changed: Callable[[Inventory], None], missing: Callable[[str], None]
+    settings: Config,
+    changed: Callable[[Inventory], None],
+    missing: Callable[[str], None],
+    sensed: Callable[[Sensors], None],
 ) -> None:
     """Run the probe forever and report what it finds.
 
     Calls `changed` with the inventory after NVML's first answer and at each change. Calls `missing`
     with the reason when no GPU is found and whenever that reason changes, and with "" when a GPU is
-    found again. Saves the unhealthy GPUs to a file for claims and for the next agent.
+    found again. Calls `sensed` with each sample's sensors, which no claim uses.
+    Saves the unhealthy GPUs to a file for claims and for the next agent.
     """
     watch = _Watch(settings, changed)
     known: dict[str, Any] | None = None
@@ -89,6 +95,7 @@ async def follow(
                     missing(why)
                 if known:
                     watch.see(known, trouble)
+                    sensed({} if trouble else known["sensors"])
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 

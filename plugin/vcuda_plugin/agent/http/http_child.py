@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 
@@ -11,9 +12,9 @@ from vcuda_oci.system import settings_file
 from vcuda_oci.system.settings_file import Config
 
 from ...kube.node_gpus import NO_GPU, NodeGpus
-from ..gpus.inventory import Inventory
+from ..gpus.inventory import Inventory, Sensors
 from ..process import child, rights
-from . import event_counts
+from . import event_counts, names_line
 
 MODULE = "vcuda_plugin.agent.http.http_process"
 _BEAT_SECONDS = 5
@@ -62,6 +63,10 @@ class HttpChild:
         gpus = NodeGpus(seen.gpus, seen.numa, seen.unhealthy, seen.distances, overcommit)
         self._gpus = gpus.dump().encode() + b"\n"
         self._send(self._gpus)
+
+    def send_sensors(self, sensed: Sensors) -> None:
+        """Send the GPUs' sensors; those sent before no longer count."""
+        self._send(names_line.SENSORS + json.dumps(sensed).encode() + b"\n")
 
     def send_names(self, line: bytes) -> None:
         """Send the containers' names: see names_line."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -42,9 +43,9 @@ def needed_files(address: str, node: str, state_dir: str, *_: str) -> tuple[list
 def main(address: str, node: str, state_dir: str, exemplars: str = settings_file.NO) -> None:
     """Serve until SIGTERM, or until the agent ends and closes standard input.
 
-    Each line on standard input holds the node's GPUs (node_gpus), containers' names (names_line) or
-    is empty: a heartbeat of the agent's event loop. Writes "open" to standard output once the
-    server listens.
+    Each line on standard input holds the node's GPUs (node_gpus), containers' names (names_line),
+    the GPUs' sensors, or is empty: a heartbeat of the agent's event loop. Writes "open" to standard
+    output once the server listens.
     exemplars: the value of the setting, "yes" or "no".
     """
     logging.basicConfig(
@@ -102,5 +103,7 @@ async def _read_agent(node: Node, routes: Routes) -> None:
             routes.no_gpu = line[1:].decode(errors="replace").strip()
         elif line.startswith(names_line.MARK):
             node.described = names_line.parse(line)
+        elif line.startswith(names_line.SENSORS):
+            node.sensors = json.loads(line[len(names_line.SENSORS) :])
         elif line.strip():
             node.known = node_gpus.parse(line.decode())

@@ -64,6 +64,15 @@ BYPASSES = _of_node("bypass_found_total", COUNTER, "Times a container was seen r
 START = _of_node("start_seconds", HISTOGRAM, "Time that giving a container its share took.")
 NODE_METRICS = (BUILD, BROKEN, EVENTS, REFUSALS, BYPASSES, START)
 
+
+def _sensor(key: str) -> _Value:
+    def value(entry: Mapping[str, Any]) -> float | None:
+        figure: float | None = entry["sensors"][key]
+        return figure
+
+    return value
+
+
 GPU_METRICS = (
     _of_gpu("healthy", "0 while it is unhealthy.", lambda gpu: float(gpu["unhealthy"] is None)),
     _of_gpu("memory_bytes", "Memory that it has.", _figure("memory_bytes")),
@@ -80,6 +89,33 @@ GPU_METRICS = (
         "lost_seconds_total",
         "Time in turns of its containers in which it was idle.",
         _figure("lost_seconds"),
+        COUNTER,
+    ),
+    _of_gpu("temperature_celsius", "Temperature of the chip.", _sensor("temperature_celsius")),
+    _of_gpu("power_watts", "Power that it draws.", _sensor("power_watts")),
+    _of_gpu("power_limit_watts", "Power that it may draw.", _sensor("power_limit_watts")),
+    _of_gpu("sm_clock_hertz", "Clock of its multiprocessors.", _sensor("sm_clock_hertz")),
+    _of_gpu("memory_clock_hertz", "Clock of its memory.", _sensor("memory_clock_hertz")),
+    _of_gpu(
+        "pcie_sent_bytes_per_second",
+        "What it sends by PCIe, over 20 ms.",
+        _sensor("pcie_sent_bytes_per_second"),
+    ),
+    _of_gpu(
+        "pcie_received_bytes_per_second",
+        "What it receives by PCIe, over 20 ms.",
+        _sensor("pcie_received_bytes_per_second"),
+    ),
+    _of_gpu(
+        "nvlink_sent_bytes_total",
+        "What it has sent by all its NVLinks.",
+        _sensor("nvlink_sent_bytes"),
+        COUNTER,
+    ),
+    _of_gpu(
+        "nvlink_received_bytes_total",
+        "What it has received by all its NVLinks.",
+        _sensor("nvlink_received_bytes"),
         COUNTER,
     ),
 )

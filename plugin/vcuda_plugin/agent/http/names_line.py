@@ -19,6 +19,7 @@ from vcuda_oci.model.errors import VcudaError
 from ..ledger.records import Records
 
 MARK = b"N"
+SENSORS = b"S"  # the first byte of a line with the GPUs' sensors as JSON
 # An engine renames a container without a change of its record.
 PERIOD_SECONDS = 2.0
 # A line stays below the bound of its reader.

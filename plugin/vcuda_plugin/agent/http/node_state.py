@@ -15,6 +15,7 @@ from vcuda_hook.live.usage import Sample
 from vcuda_oci.model.allocation import Allocation
 
 from ...kube.node_gpus import NodeGpus
+from ..gpus import sensors
 from ..ledger.records import Records
 
 # Requests within this time share one view: 500 at once cost as much as one.
@@ -62,13 +63,14 @@ class Node:
     """Reads the node's state. known: the GPUs as last reported by the agent; None before that.
 
     described: names and images from the engines' files, by allocation, as last reported by the
-    agent: this process may not read these files.
+    agent: this process may not read these files. sensors: figures by UUID and key, likewise.
     """
 
     def __init__(self, name: str, state_dir: str) -> None:
         self.name, self.state_dir, self._records = name, state_dir, Records(state_dir)
         self.known: NodeGpus | None = None
         self.described: Mapping[str, Described] = {}
+        self.sensors: Mapping[str, Mapping[str, float]] = {}
         self._last: _Samples | None = None
         self._view: tuple[float, View] | None = None
         self._lock = asyncio.Lock()
@@ -121,7 +123,16 @@ class Node:
             return None
         known = self.known
         entries = views.gpu_entries(known.gpus, allocations, known.overcommit, known.unhealthy)
-        return [{**entry, "numa": known.numa.get(entry["uuid"])} for entry in entries]
+        return [
+            {
+                **entry,
+                "numa": known.numa.get(entry["uuid"]),
+                "sensors": {
+                    key: self.sensors.get(entry["uuid"], {}).get(key) for key in sensors.KEYS
+                },
+            }
+            for entry in entries
+        ]
 
     def _sample(self, allocations: Sequence[Allocation]) -> _Samples:
         known, ledger = self._last.of if self._last else {}, self._records.ledger

@@ -58,7 +58,8 @@ svg.bar .asked{opacity:.35}svg.bar rect{stroke:var(--card);stroke-width:1px}
 svg.bar line{stroke:var(--ink);stroke-width:2px}
 svg.past{display:block;width:100%;height:40px;background:var(--track);border-radius:6px}
 svg.past polyline{fill:none;stroke-width:1.5px;vector-effect:non-scaling-stroke}
-svg.past .c0{stroke:var(--c0)}svg.past .c1{stroke:var(--c1)}
+svg.past .compute{stroke:var(--ink)}svg.past .memory{stroke:var(--soft);stroke-dasharray:5 4}
+p.sensors{margin:0 0 4px;font-size:13px;padding-left:84px}
 svg.mini{display:block;width:100%;height:6px;background:var(--track);border-radius:3px;margin-top:3px}
 table{width:100%;border-collapse:collapse;margin-top:12px;table-layout:fixed}
 th{font-size:12px;font-weight:500;color:var(--soft);text-align:left;padding:0 12px 4px 0}
@@ -76,7 +77,7 @@ i{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:8px
 .wide path{fill:none;stroke:var(--line);stroke-width:1.5px}
 @media(max-width:640px){body{font-size:14px}header,main{padding:0 12px}header{padding-top:14px}
 nav{margin-left:0}.card{padding:12px 14px}thead{display:none}
-.whole{grid-template-columns:1fr}.whole .says{grid-column:1}
+p.sensors{padding-left:0}.whole{grid-template-columns:1fr}.whole .says{grid-column:1}
 tr{display:grid;grid-template-columns:1fr 1fr;gap:4px 14px;border-top:1px solid var(--line);
 padding:8px 0}td{border:0;padding:0}td.name,td.notes{grid-column:1/3}}
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from vcuda_hook.live import table, turn_figures, views
+from vcuda_hook.live import sensor_text, table, turn_figures, views
 
 from . import history
 from .node_state import View
@@ -64,7 +64,7 @@ def _gpu(gpu: Mapping[str, Any], tenants: _Entries, past: Mapping[str, _Points])
         f'<section class="card"><h2>GPU {gpu["name"]} · {escape(gpu["model"])}'
         f'<span class="soft">{escape(gpu["uuid"])}</span>'
         f"{state or '<span class=state>healthy</span>'}</h2>"
-        f"{_compute(gpu, tenants)}{_memory(gpu, tenants)}{_past(gpu, past)}"
+        f"{_compute(gpu, tenants)}{_memory(gpu, tenants)}{_past(gpu, past)}{_sensors(gpu)}"
         f"{_table(tenants)}</section>"
     )
 
@@ -99,19 +99,24 @@ def _memory(gpu: Mapping[str, Any], tenants: _Entries) -> str:
     return _whole("Memory", _bar(tenants, asked, used, there, max(there, sum(asked), 1)), figures)
 
 
+def _sensors(gpu: Mapping[str, Any]) -> str:
+    text = sensor_text.of(gpu["sensors"])
+    return f'<p class="sensors soft">{escape(text)}</p>' if text else ""
+
+
 def _past(gpu: Mapping[str, Any], past: Mapping[str, _Points]) -> str:
     """Compute and memory of the last hour as two lines, at the right what is now."""
     if not past or len(past[history.COMPUTE]) < 2:
         return ""
     drawn, said = "", []
-    for name, word, whole, colour in (
-        (history.COMPUTE, "compute", 100.0, "c0"),
-        (history.MEMORY, "memory", float(gpu["memory_bytes"]), "c1"),
+    for name, word, how, whole in (
+        (history.COMPUTE, "compute", "line", 100.0),
+        (history.MEMORY, "memory", "dashed", float(gpu["memory_bytes"])),
     ):
         known = [point for point in past[name] if point is not None]
-        drawn += f'<polyline class="{colour}" points="{_line(past[name], whole)}"/>'
+        drawn += f'<polyline class="{word}" points="{_line(past[name], whole)}"/>'
         if known:
-            said.append(f"{100 * sum(known) / len(known) / whole:.0f} % {word}")
+            said.append(f"{word} ({how}) {100 * sum(known) / len(known) / whole:.0f} %")
     minutes = len(past[history.COMPUTE]) * history.STEP_SECONDS / 60
     says = f"{minutes:.0f} min, on average {', '.join(said) or 'unknown'}"
     svg = (
