@@ -70,6 +70,7 @@ enum vcuda_turn_mark
   VCUDA_TURN_BUSY = 1,    /* its queue may hold work */
   VCUDA_TURN_IN_WAIT = 2, /* a thread waits for the queue, and will clear BUSY */
   VCUDA_TURN_WANTS = 4,   /* a thread waits for a turn */
+  VCUDA_TURN_MIXED = 8,   /* threads use several streams: event pairs do not show the GPU time */
 };
 #define VCUDA_TURN_MARK_BITS 4
 

@@ -53,7 +53,7 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
     tenant->may_hold_work = false; /* not where only its estimate is over */
   bool began = tenant->signals.work_begun != before.work_begun;
   /* Also where it is not believed: a kernel of another may hold up its queue.  */
-  if (tenant->busy || tenant->signals.marks || began)
+  if (tenant->busy || tenant->signals.marks & (VCUDA_TURN_BUSY | VCUDA_TURN_WANTS) || began)
     tenant->active_ns = now;
   if (tenant->busy || tenant->claim.wants || began || !tenant->idle_ns)
     tenant->idle_ns = tenant->busy || tenant->claim.wants ? 0 : now;

@@ -35,6 +35,15 @@
 /* Figures are written so often while turns run, and soon after the last one.  */
 #define FIGURES_NS (500 * MS)
 #define LAST_FIGURES_NS (10 * MS)
+#define MILLION 1000000
+
+/* Whether its own bucket can pay while it is alone: its event pairs show its GPU time, or it needs
+   no bucket.  */
+static bool
+can_be_open (const struct tenant *tenant)
+{
+  return !(tenant->signals.marks & VCUDA_TURN_MIXED) || tenant->claim.rate_ppm >= MILLION;
+}
 
 static void
 set_turns (struct gpu *gpu, uint64_t now)
@@ -227,7 +236,7 @@ judge_holder (struct gpu *gpu, uint64_t now)
   bool wanted = others_want (gpu);
   if (gpu->open)
     {
-      if (wanted)
+      if (wanted || !can_be_open (holder))
         revoke_turn (gpu);
       return;
     }
@@ -247,7 +256,7 @@ judge_holder (struct gpu *gpu, uint64_t now)
   if (now < gpu->until_ns && !tenant_has_stopped (holder))
     return;
   /* What a turn began, its budget pays to the end.  */
-  if (!wanted && !others_are_recent (gpu, holder, now) && !holder->busy)
+  if (!wanted && !others_are_recent (gpu, holder, now) && !holder->busy && can_be_open (holder))
     open_gpu (gpu, holder, now);
   else if (!others_are_ready (gpu) && queue_is_ready (&holder->claim) && !cut_in_is_on (gpu))
     give_turn (gpu, holder, queue_turn_ns (&holder->claim), now);
@@ -286,7 +295,8 @@ grant (struct gpu *gpu, uint64_t now)
           wanting++;
         }
     }
-  if (wanting == 1 && queue_may_be_alone (&only->claim) && !others_are_recent (gpu, only, now))
+  if (wanting == 1 && can_be_open (only) && queue_may_be_alone (&only->claim)
+      && !others_are_recent (gpu, only, now))
     {
       open_gpu (gpu, only, now);
       return;

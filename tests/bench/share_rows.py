@@ -151,7 +151,27 @@ def alone() -> list[Row]:
             for load in (loads.AHEAD, loads.MS_1, loads.GRAPHS)
         ]
         rows.append(Row(f"alone on {count} streams", goal, cases))
-    return [*rows, _beside_a_copy()]
+    return [*rows, _threads(), _beside_a_copy()]
+
+
+def _threads() -> Row:
+    """Event pairs do not show the GPU time of several threads, so they have turns though alone."""
+
+    def case(core: int, load: Load) -> Case:
+        tenants = [Tenant(core, load), Tenant(100 - core, loads.IDLE)]
+
+        def run(options: Sequence[str]) -> Judged:
+            return {"off": abs(100 * judge(options, tenants).tenants[0].share - core)}
+
+        return Case(f"{core}: {load.name}", run, core == 50)
+
+    cases = [
+        case(core, load.in_threads(threads, 2))
+        for core in (10, 30, 50, 80)
+        for threads in (2, 4)
+        for load in (loads.AHEAD, loads.MS_1)
+    ]
+    return Row("alone in threads, a neighbour idle", {"off": (2.0, "points")}, cases)
 
 
 def _beside_a_copy() -> Row:

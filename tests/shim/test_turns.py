@@ -56,6 +56,25 @@ def test_two_containers_hold_their_shares(
     check(model, cores, chosen, 0.03)
 
 
+@pytest.mark.parametrize("model", UNKIND)
+@pytest.mark.parametrize("threads", [2, 4])
+def test_several_threads_and_streams_get_their_share_beside_an_idle_neighbour(
+    model: str, threads: int
+) -> None:
+    """Their event pairs do not show it, so they have turns."""
+    tenants = [Tenant(30, loads.AHEAD.in_threads(threads, 2)), Tenant(70, loads.IDLE)]
+    outcome = judge(MODELS[model], tenants, window_s=5)
+    assert 100 * outcome.tenants[0].work == pytest.approx(30, abs=2)
+    assert outcome.words > 0
+
+
+def test_one_thread_on_several_streams_has_no_turns_beside_an_idle_neighbour() -> None:
+    tenants = [Tenant(30, loads.AHEAD.on_streams(4)), Tenant(70, loads.IDLE)]
+    outcome = judge(MODELS["default"], tenants, window_s=5)
+    assert 100 * outcome.tenants[0].work == pytest.approx(30, abs=2)
+    assert outcome.words == 0
+
+
 @pytest.mark.parametrize("other", [loads.WAITED, loads.MS_5], ids=lambda load: load.name)
 def test_gaps_of_a_program_do_not_hide_what_a_slow_switch_costs(other: Load) -> None:
     """With turns of 15 ms it is 4.3 %."""

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "compute/credit.h"
 #include "pages/slot.h"
 #include "thread/clock.h"
 
@@ -46,6 +47,13 @@ vcuda_own_busy (int gpu)
   return __atomic_load_n (&vcuda_own_turn[gpu].marks, __ATOMIC_SEQ_CST) & VCUDA_TURN_BUSY;
 }
 
+bool
+vcuda_own_is_mixed (int gpu)
+{
+  return __atomic_load_n (&vcuda_own_turn[gpu].overlaps, __ATOMIC_RELAXED)
+         && __atomic_load_n (&vcuda_credit_threads, __ATOMIC_RELAXED) > 1;
+}
+
 /* Where every slot is taken, the process has no marks.  */
 void
 vcuda_own_mark (int gpu, uint32_t marks)
@@ -56,6 +64,8 @@ vcuda_own_mark (int gpu, uint32_t marks)
     marks |= VCUDA_TURN_IN_WAIT;
   if (own->wants)
     marks |= VCUDA_TURN_WANTS;
+  if (vcuda_own_is_mixed (gpu))
+    marks |= VCUDA_TURN_MIXED;
   __atomic_store_n (&own->marks, marks, __ATOMIC_SEQ_CST);
   struct vcuda_usage_slot *slot = vcuda_slot ();
   if (!slot)

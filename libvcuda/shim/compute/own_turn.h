@@ -63,6 +63,9 @@ void vcuda_turn_sleep_while (int gpu, uint32_t word, uint64_t ns);
 /* BUSY or 0; without the mutex.  */
 uint32_t vcuda_own_busy (int gpu);
 
+/* Whether threads launch into several streams; without the mutex.  */
+bool vcuda_own_is_mixed (int gpu);
+
 /* MARKS: BUSY or 0; those of waiting threads are added.  */
 void vcuda_own_mark (int gpu, uint32_t marks);
 

@@ -54,7 +54,13 @@ vcuda_turn_mark_busy (int gpu, CUstream stream)
       turn->several = true;
       __atomic_store_n (&turn->overlaps, true, __ATOMIC_RELAXED);
     }
+  /* The keeper then ends the time without turns.  */
+  bool rings = vcuda_own_is_mixed (gpu) && !(turn->marks & VCUDA_TURN_MIXED);
+  if (rings)
+    vcuda_own_mark (gpu, VCUDA_TURN_BUSY);
   vcuda_unlock (&turn->mutex);
+  if (rings)
+    vcuda_turn_ring (gpu);
   return before;
 }
 

@@ -23,6 +23,7 @@ class Load:
     blocks: int = 0
     copy: str = ""
     every_ms: int = 0
+    threads: int = 0
 
     @property
     def longest_s(self) -> float:
@@ -38,6 +39,7 @@ class Load:
             ("blocks", self.blocks),
             ("copy", self.copy),
             ("every-ms", self.every_ms),
+            ("threads", self.threads),
         ]:
             words += [f"--{name}", str(value)] if value else []
         return words
@@ -45,6 +47,12 @@ class Load:
     def gap_s(self, waits: int, slept_s: float) -> float:
         """How long the load left the GPU idle: `slept_s` by its own choice, in `waits` waits."""
         return 0.0 if self.ahead > 1 else slept_s + waits * SUBMIT_S
+
+    def in_threads(self, threads: int, streams: int) -> Load:
+        """The same in threads that have so many streams each; all kernels run at once."""
+        load = self.on_streams(threads * streams)
+        name = f"{self.name}, {threads} threads of {streams} streams"
+        return dataclasses.replace(load, name=name, streams=streams, threads=threads)
 
     def on_streams(self, count: int) -> Load:
         """The same on `count` streams; their kernels run at once."""
