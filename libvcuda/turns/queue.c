@@ -22,7 +22,7 @@ least_of (const struct claimant *claimant)
 int64_t
 queue_length_ns (int count, int64_t pass_ns)
 {
-  int64_t longest = count > FEW ? LONGEST_TURN_OF_MANY_NS : LONGEST_TURN_NS;
+  int64_t longest = count > FEW ? TURN_NS : LONGEST_TURN_NS;
   int64_t ns = pass_ns < longest / PASSES_A_TURN ? PASSES_A_TURN * pass_ns : longest;
   return ns > TURN_NS ? ns : TURN_NS;
 }

@@ -19,12 +19,10 @@
 
 #define MS 1000000ll
 
-/* The length of a turn. Where a pass from one container to the next loses much, turns are longer:
-   PASSES_A_TURN times that, but no longer than the last one of those that want the GPU can wait.
- */
+/* The length of a turn. Where a pass from one container to the next loses much, and no more than
+   FEW want the GPU, turns are longer: PASSES_A_TURN times that.  */
 #define TURN_NS (15 * MS)
 #define LONGEST_TURN_NS (30 * MS)
-#define LONGEST_TURN_OF_MANY_NS (16 * MS)
 #define FEW 4
 #define PASSES_A_TURN 40
 #define SHORTEST_TURN_NS (MS / 2)
