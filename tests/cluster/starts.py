@@ -37,6 +37,7 @@ SECONDS = 3600
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make cluster-starts")
     parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--json-out", default="build/cluster-starts.json")
     options = parser.parse_args()
     own_run.sweep()
@@ -46,7 +47,7 @@ def main() -> None:
         os.mkdir(folder + "/cluster")
         node = Node(files_in(folder), folder + "/cluster", binaries.folder())
         try:
-            for way in WAYS:
+            for way in options.ways:
                 report[way] = measure(node, way, options.pairs)
                 print(f"[starts] {way}: {report[way]}", flush=True)
         finally:

@@ -225,7 +225,6 @@ NOT_HERE = {
 A_NAME = "tells of the command, not to type it"
 A_HINT = "a hint, for a host that lacks it"
 THEIRS = "what readers come from"
-A_KUBERNETES = "needs a Kubernetes, which tests/cluster is given"
 # Commands of the pages' text that stand in no block.
 IN_PROSE = {
     "ctr run": A_NAME,
@@ -241,10 +240,7 @@ IN_PROSE = {
     "runc update": A_NAME,
     "systemctl daemon-reload": A_NAME,
     "make prepare": A_NAME,
-    "make cluster": A_KUBERNETES,
-    "make cluster-rate": A_KUBERNETES,
-    "make cluster-starts": A_KUBERNETES,
-    "make cluster-soak": A_KUBERNETES,
+    "make cluster": "needs a Kubernetes, which tests/cluster is given",
     "mount -o remount,bind,rw": "an attack; in its container no page runs commands",
     "vcuda configure containerd --default --config /etc/containerd/conf.d/99-vcuda.toml": A_HINT,
     "docker run --gpus all": THEIRS,
