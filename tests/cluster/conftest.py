@@ -15,7 +15,7 @@ from support.engines.base import Files
 from support.needed import skip_or_fail
 from support.product import missing
 
-OF_CLAIMS = ("test_claims.py", "test_old_manifests.py")
+OF_CLAIMS = ("test_claims.py", "test_gangs.py", "test_old_manifests.py")
 __all__ = ["files", "host_is_left_as_it_was", "session_folder"]
 
 

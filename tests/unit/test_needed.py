@@ -82,6 +82,7 @@ def without_modules(*words: str) -> subprocess.CompletedProcess[str]:
         (("--help",), "usage: vcuda-scheduler-extender "),
         (("--version",), "vcuda-scheduler-extender "),
         (("simulate", "--help"), "usage: vcuda simulate "),
+        (("claim-templates", "--help"), "usage: vcuda-scheduler-extender claim-templates "),
         (("certificates", "--help"), "usage: vcuda-scheduler-extender certificates "),
     ],
 )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import settings_file
 
 from ... import dependencies
 
@@ -23,9 +24,6 @@ def main(argv: Sequence[str]) -> int:
         signal.signal(number, lambda *_: sys.exit(0))
     try:
         # Imported late: --help works without the client's modules.
-        from vcuda_oci.system import settings_file
-
-        # Likewise.
         from ...kube.api import KubeApi
         from .maker import Maker
     except ModuleNotFoundError as error:

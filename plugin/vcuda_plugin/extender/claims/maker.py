@@ -187,7 +187,9 @@ class Maker:
             self._refused = {each for each in self._refused if each[0] != uid}
 
     def _keep_pods(self, uids: set[str], since: float) -> None:
-        for uid in self._waiting.keys() - uids:
+        with self._lock:
+            ended = self._waiting.keys() - uids
+        for uid in ended:
             self._drop_pod(uid)
 
     def _put_template(self, each: Object) -> None:

@@ -17,14 +17,15 @@ from ...kube import json_bytes
 from ..bind.bind import Binder
 from ..bind.evict import Evictions
 from ..cluster.cluster import Cluster
-from ..cluster.objects import priority_of
+from ..cluster.objects import pod_of, priority_of
 from ..filter import extender_api
-from ..filter.extender_api import Malformed
+from ..filter.extender_api import Candidates, Malformed
 from ..filter.fit import Verdict, fit
+from ..filter.gang import Gangs, group_of
 from ..filter.preempt import preempt
 from ..filter.score import scores
 from ..follow.follow import Follower
-from ..model.pod_request import ask_of
+from ..model.pod_request import PodAsk, ask_of
 from . import inspect
 from .http_app import MOST_BODY_BYTES, PROMETHEUS, Answer, HttpApp, Post, line
 from .metrics import Metrics
@@ -51,6 +52,7 @@ class Server:
         self._why_not, self._evictions = why_not, evictions
         self._cluster, self._binder, self._followers = cluster, binder, followers
         self._settings, self._metrics = settings, Metrics(cluster, followers, why_not)
+        self._gangs = Gangs(cluster)
         answers: dict[str, Verb] = {
             "predicates": self._filter,
             "priorities": self._prioritize,
@@ -102,6 +104,7 @@ class Server:
             self._metrics.failures.labels("predicates").inc()
             return extender_api.filter_error(NOT_READY)
         self._cluster.expire(time.monotonic())
+        self._gangs.expire(time.monotonic())
         try:
             ask = ask_of(asked.pod, self._settings)
         except VcudaError as error:
@@ -111,10 +114,17 @@ class Server:
         if self._cluster.quota.trouble and ask:
             self._metrics.failures.labels("predicates").inc()
             return extender_api.filter_error(self._cluster.quota.trouble)
-        verdict = fit(self._cluster, ask, asked.names) if ask else Verdict(asked.names)
+        verdict = self._fit(asked, ask) if ask else Verdict(asked.names)
         if ask and self._evictions and not verdict.fitting and not self._why_not():
             self._evictions.refused(asked.pod, ask, list(verdict.refused))
         return extender_api.filter_result(asked, verdict)
+
+    def _fit(self, asked: Candidates, ask: PodAsk) -> Verdict:
+        group = group_of(asked.pod)
+        pod = pod_of(asked.pod, self._settings) if group else None
+        if group is None or pod is None or self._why_not():
+            return fit(self._cluster, ask, asked.names)
+        return self._gangs.fit(pod, group, ask, asked.names)
 
     def _prioritize(self, body: bytes) -> bytes:
         asked = extender_api.candidates(body)
@@ -128,6 +138,7 @@ class Server:
     async def _bind(self, body: bytes) -> bytes:
         asked = extender_api.binding(body)
         if self.ready:
+            self._gangs.bound(asked.uid)
             failure = await self._binder.bind(asked)
         else:
             failure = NOT_READY
