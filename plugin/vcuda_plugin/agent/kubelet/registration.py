@@ -86,7 +86,9 @@ class Registration:
                         self._complain(error)
                         failed, pause = kubelet, min(2 * pause, _LONGEST_PAUSE_SECONDS)
                         again_at = time.monotonic() + pause
-                await asyncio.sleep(CHECK_SECONDS)
+                # A kubelet that has just started rejects pods until it knows this plugin.
+                known = self._plugin.streams or not self._plugin.ready
+                await asyncio.sleep(CHECK_SECONDS if known else _SOCKET_CHECK_SECONDS)
         finally:
             await self._close()
 
