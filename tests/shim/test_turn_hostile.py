@@ -92,6 +92,21 @@ def test_an_honest_container_is_charged_for_no_hidden_work(load: Load) -> None:
     assert "Hidden" not in outcome.said[0]
 
 
+@pytest.mark.parametrize(
+    "neighbour",
+    [None, loads.IDLE, Load("50 us every 40 s", 50, gap_us=40_000_000)],
+    ids=["none", "idle", "seldom at work"],
+)
+def test_an_honest_container_that_is_alone_is_charged_for_no_hidden_work(
+    neighbour: Load | None,
+) -> None:
+    """While no turns run the keeper sleeps, and writes no figures."""
+    tenants = [Tenant(30, loads.AHEAD), *([Tenant(70, neighbour)] if neighbour else [])]
+    outcome = judge(MODELS["default"], tenants, scripts=[AUDIT], warming_s=60, window_s=60)
+    assert "Hidden" not in outcome.said[0]
+    assert 100 * outcome.tenants[0].work == pytest.approx(30, abs=2)
+
+
 @pytest.mark.parametrize("load", [loads.AHEAD, loads.MS_5], ids=lambda load: load.name)
 def test_a_container_that_cuts_its_page_gets_its_own_share_still(load: Load) -> None:
     tenants = [Tenant(30, load), Tenant(70, loads.AHEAD)]

@@ -156,16 +156,20 @@ def test_a_budget_is_what_was_earned_less_what_was_held(queue, drawn, spans):
 
 
 @settings(max_examples=60, deadline=None)
-@given(tenants(), st.integers(0, 60_000 * MS))
-def test_hidden_work_costs_its_tenant_double_and_the_others_get_it_by_rate(queue, drawn, hidden):
+@given(tenants(), st.integers(0, 60_000 * MS), st.integers(-5_000 * MS, 30 * MS))
+def test_hidden_work_costs_its_tenant_double_and_the_others_get_it_by_rate(
+    queue, drawn, hidden, budget
+):
     cores, kernels_ns = drawn
     gpu = Gpu(queue, cores, kernels_ns)
+    gpu.tenants[0].budget_ns = budget
     before = [tenant.budget_ns for tenant in gpu.tenants]
     gpu.tenants[0].hidden_ns = hidden
     queue.queue_charge_hidden(gpu.array, len(cores))
-    changes = [one.budget_ns - budget for one, budget in zip(gpu.tenants, before, strict=True)]
+    changes = [one.budget_ns - was for one, was in zip(gpu.tenants, before, strict=True)]
     others = [hidden * 5 // 4 * core / sum(cores[1:]) for core in cores[1:]]
-    assert changes == [-2 * hidden, *(pytest.approx(one, abs=1) for one in others)]
+    assert gpu.tenants[0].budget_ns == max(budget - 2 * hidden, min(budget, -2_000 * MS))
+    assert changes[1:] == [*(pytest.approx(one, abs=1) for one in others)]
     assert gpu.tenants[0].hidden_ns == 0
 
 

@@ -21,6 +21,8 @@ from .hidden_work import Hidden, HiddenWork, Poll
 # NVML's figures are of about this time before they are read.
 SECOND = 1.0
 MS = 1_000_000
+# While turns run, the keeper writes its figures twice in this time.
+FRESH_NS = 1_000_000_000
 
 # An allocation's id and a GPU's UUID.
 Place = tuple[str, str]
@@ -87,8 +89,11 @@ class TurnAudit:
         """Leave out containers with a page that is leased, released or being written."""
         held, free = {}, {}
         for uuid, turns in turn_figures.read(self._state_dir).items():
+            # Older figures: no turns run, so the time since then is free.
+            age_ns = turns.read_ns - turns.at_ns
+            since_ns = age_ns if age_ns > FRESH_NS else 0
             for id, one in turns.of.items():
-                free[id, uuid] = one.free_ns
+                free[id, uuid] = one.free_ns + since_ns
         for id in {id for id, _ in free}:
             path = f"{self._state_dir}/containers/{id}/limits"
             try:
