@@ -126,3 +126,8 @@ def test_resources_that_are_not_offered_have_no_word() -> None:
     with pytest.raises(VcudaError) as raised:
         devices("vcuda.gpu-1", settings=settings_file.parse("", "config.toml"))
     assert "'gpu-1' is no amount" in str(raised.value)
+
+
+def test_an_amount_that_is_said_twice_is_refused() -> None:
+    with pytest.raises(VcudaError, match="said twice"):
+        template("vcuda.core-30.memory-20.policy-elastic.core-90", SETTINGS, lambda: [16 * GIB])

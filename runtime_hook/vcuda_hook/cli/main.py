@@ -252,7 +252,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--bundle",
         metavar="FILE",
         default="",
-        help="write an archive for a bug report to a new FILE, without secrets",
+        help="write an archive for a bug report to a new FILE; known forms of secrets are removed",
     )
     doctor.add_argument("--dry-run", action="store_true", help="only list what --bundle writes")
     _demo_options(

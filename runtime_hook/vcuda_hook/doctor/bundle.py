@@ -1,4 +1,4 @@
-"""``vcuda doctor --bundle FILE``: one archive with what a maintainer needs, without secrets.
+"""``vcuda doctor --bundle FILE``: one archive with what a maintainer needs, and no known secrets.
 
 Each part is read by a process of its own with a time limit, redacted, and cut to _MOST_BYTES. What
 cannot be read stands in its place as a reason. Engines' files and containers' config.json, with
@@ -52,7 +52,8 @@ class Part:
 
 
 def _about(settings: Config) -> dict[str, Any]:
-    release = files.read("/etc/os-release", _MOST_BYTES).decode(errors="replace")
+    # Debian's is a link.
+    release = files.read("/etc/os-release", _MOST_BYTES, follow=True).decode(errors="replace")
     return {
         "version": names.VERSION,
         "time": time.time(),
@@ -74,7 +75,7 @@ def _doctor(settings: Config) -> list[dict[str, str]]:
 
 def _settings(settings: Config) -> str:
     try:
-        return files.read(settings.path, _MOST_BYTES).decode(errors="replace")
+        return files.read_settings(settings.path, _MOST_BYTES).decode(errors="replace")
     except FileNotFoundError:
         return "not there: the defaults count\n"
 

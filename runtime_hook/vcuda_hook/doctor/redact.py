@@ -19,10 +19,16 @@ _PATTERNS = tuple(
     for pattern, flags in (
         (r"-----BEGIN [A-Z ]*PRIVATE KEY.*?(?:END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
         (r"(\b(?:Bearer|Basic)\s+)[\w.~+/=-]{6,}", re.IGNORECASE),
-        (r"(\w://)[^/\s@]+@", 0),
+        (r"((?:authorization|cookie)[\"']?\s*[:=]\s*)[^\r\n]+", re.IGNORECASE),
+        (r"(\w://)[^\s\"'<>]{1,512}@", 0),
         (r"\beyJ[\w-]{8,}(?:\.[\w-]*){0,2}", 0),
-        (r"\b(?:gh[pousr]_|hf_|glpat-|xox[a-z]-|sk-|AKIA)[\w-]{12,}", 0),
-        (rf"((?:{_WITHIN})[\"']?\s*[:=]\s*)(?:\"[^\"]*\"|'[^']*'|\S+)", re.IGNORECASE),
+        (r"\b(?:gh[pousr]_|github_pat_|hf_|glpat-|nvapi-|dckr_pat_)[\w-]{12,}", 0),
+        (r"\b(?:xox[a-z]-|sk-|AKIA)[\w-]{12,}", 0),
+        (
+            rf"((?:{_WITHIN})\\?[\"']?\s*[:=]\s*|--(?:{_WITHIN})\s+)"
+            r"(?:\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\S+)",
+            re.IGNORECASE,
+        ),
         # A variable's value; our own are needed to understand a request.
         (r"((?<![\w.])(?!VCUDA_|NVIDIA_|CUDA_)[A-Z][A-Z0-9_]{2,}=)(?:\"[^\"]*\"|'[^']*'|\S+)", 0),
     )

@@ -66,7 +66,10 @@ def _of_share(settings: Config, allocation: Allocation) -> dict[str, Any]:
     view = live.sample()
     entries, gpus = _mine(view, allocation), {gpu["uuid"]: gpu for gpu in view["gpus"]}
     (status,) = statuses([allocation])
-    described = container_names.description_of(allocation)
+    # A name that another container has too would send the hints to that one.
+    allocations, _ = Ledger(settings.state_dir).read()
+    all_of = {each.id: each for each in (*allocations, allocation)}
+    described = container_names.of(list(all_of.values()))[allocation.id]
     name = described.name or views.short_id(allocation.id)
     found = list(reasons.of_state(status.word, bool(allocation.becoming)))
     for uuid, entry in entries.items():

@@ -357,6 +357,7 @@ def test_kubelet_is_told_at_once_that_a_gpu_is_unhealthy_and_why(dra: DraNode) -
 def test_many_health_streams_hold_up_no_claim(dra: DraNode) -> None:
     with dra.agent():
         dra.kubelet.register()
+        until(lambda: len(dra.devices()) == 2)
         streams = [dra.kubelet.watch_health() for _ in range(20)]
         mine = dra.allocate("a", dra.uuids()[0])
         assert dra.kubelet.prepare(mine)["a"].error == ""

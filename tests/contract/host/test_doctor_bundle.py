@@ -66,7 +66,7 @@ def test_the_archive_has_what_is_listed_and_no_secret(
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert SECRET not in json.dumps(found)
     assert "VCUDA_CORE=30" in found["events.jsonl"] and redact.REMOVED in found["events.jsonl"]
-    assert found["services.log"] == "Authorization: Bearer <removed>\n"
+    assert found["services.log"] == "Authorization: <removed>\n"
     assert found["kernel.log"] == "NVRM: Xid 79\n"
     records = json.loads(found["records.json"])
     assert [each["record"]["id"] for each in records["records"]] == ["box"]
@@ -158,3 +158,32 @@ def test_what_a_maintainer_needs_stays() -> None:
         "password": redact.REMOVED,
         "image": "a/b:1",
     }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"--password {SECRET}",
+        f"Authorization: token {SECRET}",
+        f"Cookie: session={SECRET}",
+        f'{{\\"password\\": \\"{SECRET}\\"}}',
+        f'"password": "a\\"{SECRET}"',
+        f"https://u:a/{SECRET}@host/path",
+        f"https://u:a@{SECRET}@host/path",
+        f"github_pat_{SECRET}",
+        f"nvapi-{SECRET}",
+    ],
+)
+def test_a_known_form_of_a_secret_is_removed(text: str) -> None:
+    assert SECRET not in redact.text(text)
+
+
+def test_release_and_settings_are_read_through_links(node: Node, tmp_path: Any, capfd: Any) -> None:
+    """A ConfigMap's settings are a link, and so is /etc/os-release of Debian."""
+    os.rename(node.config, f"{node.config}.real")
+    os.symlink(f"{node.config}.real", node.config)
+    path = f"{tmp_path}/report.tar.gz"
+    assert node.vcuda("doctor", "--bundle", path) == 0
+    found = contents(path)
+    assert json.loads(found["about.json"])["release"]
+    assert "unknown" not in found["settings.toml"]

@@ -127,10 +127,12 @@ class Maker:
         """The memory capacities of the driver's devices, in bytes. Raises ApiError: none known."""
         if self._sizes_until < time.monotonic():
             slices = self._api.get(_SLICES, {"fieldSelector": f"spec.driver={DRIVER}"})["items"]
+            # A slice can be written by any node's agent: a device without memory has no size.
             found = {
                 quantity.whole(device["capacity"][MEMORY]["value"])
                 for each in slices
                 for device in each["spec"].get("devices") or ()
+                if "value" in device.get("capacity", {}).get(MEMORY, {})
             }
             if not found:
                 raise ApiError(0, f"no ResourceSlice of {DRIVER} has a GPU")

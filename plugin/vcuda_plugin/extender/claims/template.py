@@ -98,6 +98,8 @@ def _pod(name: str, settings: Config) -> Object:
         if word is None:
             raise VcudaError(f"'{part}' is no amount", name, f"use {', '.join(known)}")
         said = annotations if word in POLICY_WORDS.values() else limits
+        if known[word] in said:
+            raise VcudaError(f"'{word}' is said twice", name, "name each amount once")
         said[known[word]] = part[len(word) + 1 :]
     main = {"name": "main", "resources": {"limits": limits}}
     return {"metadata": {"annotations": annotations}, "spec": {"containers": [main]}}
