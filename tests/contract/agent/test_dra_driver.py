@@ -335,6 +335,7 @@ def test_next_agents_driver_answers_before_the_former_ends(dra: DraNode) -> None
 def test_kubelet_is_told_at_once_that_a_gpu_is_unhealthy_and_why(dra: DraNode) -> None:
     with dra.agent():
         dra.kubelet.register()
+        until(lambda: len(dra.devices()) == 2)
         stream = dra.kubelet.watch_health()
 
         def told() -> dict[str, tuple[int, str]]:
