@@ -50,7 +50,7 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
     tenant->may_hold_work = true;
   else if (!tenant->busy
            && (now < tenant->distrusted_until_ns || !(tenant->signals.marks & VCUDA_TURN_BUSY)))
-    tenant->may_hold_work = false; /* not where only its estimate is over */
+    tenant->may_hold_work = false; /* not if only the estimated end has passed */
   bool began = tenant->signals.work_begun != before.work_begun;
   /* Also where it is not believed: a kernel of another may hold up its queue.  */
   if (tenant->busy || tenant->signals.marks & (VCUDA_TURN_BUSY | VCUDA_TURN_WANTS) || began)

@@ -5,12 +5,15 @@ turns of others. NVML and the keeper do not read that page. An honest container 
 second than it held of it, if it could not use the GPU without a turn in that second. What it uses
 beyond that is hidden work, which the keeper charges to it (libvcuda/turns/queue.h).
 
-One second shows little: NVML's figures may be of another one, and a program that works in bursts
-then seems to use what it did not hold. So work counts as hidden only after POLLS in a row if their
-mean shows it far beyond their spread, and none of which shows the opposite, a turn without work;
-and never where the figures of all processes add up to more than the GPU has. Until the mean no
-longer shows it, the excess of these polls and of each later one is added up, with its sign, and the
-sum's new maxima are charged.
+One second shows little: NVML's sample may cover a different one, and a program that works in bursts
+then seems to use what it did not hold. So work counts as hidden only if, in POLLS in a row,
+
+  the mean excess is far above its own spread,
+  no second shows the opposite, a turn without work,
+  and all processes together use no more than the GPU has.
+
+From then on the signed excess of these polls and of each later one is summed, and each new maximum
+of the sum is charged, until the mean no longer shows it.
 """
 
 from __future__ import annotations
