@@ -95,4 +95,5 @@ must(cu.cuEventSynchronize(event))
     assert maker.stdout.readline() == "recorded\n"
     assert waiter.communicate("\n", timeout=60)[1] == ""
     assert (waiter.returncode, maker.communicate("\n")[1]) == (0, "")
-    assert other.read_usage().gpus[0].busy_ns == pytest.approx(21 * 20_000, rel=0.5)
+    # A slice of the other's kernel may fall into the last one of these.
+    assert 10 * 20_000 <= other.read_usage().gpus[0].busy_ns <= 21 * 30_000 + 2_500_000
