@@ -76,6 +76,7 @@ def _keeper_replaced() -> Row:
 
     pairs = [(loads.AHEAD, loads.AHEAD), (loads.WAITED, loads.MS_25), (loads.GRAPHS, loads.MS_5)]
     cases = [case(*pair, away_s) for pair in pairs for away_s in (0.0, 1.0)]
-    # In the second without turns the driver switches every 2 ms, which loses a fifth of the GPU.
-    costly = {"switch 500 us": {"off": (3.0, "points")}}
+    # In the second without turns the driver's switches lose a fifth of the GPU.
+    models = ("switch 500 us", "slice 0.5 ms")
+    costly = {model: {"off": (3.0, "points")} for model in models}
     return Row("keeper replaced", {"off": (2.0, "points")}, cases, elsewhere=costly)

@@ -94,3 +94,11 @@ def test_a_container_that_has_ended_is_forgotten() -> None:
         gpu.add(poll(0.0, 0.5))
     gpu.add(Poll(PERIOD, {}, {}, {}, 0.0))
     assert gpu.add(poll(0.0, 0.5)) == {}
+
+
+def test_time_without_turns_is_no_sign_that_a_container_obeys_again() -> None:
+    lies = [poll(0.1, 0.5)] * (POLLS + 1)
+    free = [poll(0.0, 0.9, free_ns=at) for at in range(1, 20)]
+    found = after([*lies, *free, *[poll(0.1, 0.5, free_ns=20)] * 2])
+    assert found[POLLS + 1 : -1] == [None] * 20
+    assert found[-1] == about(0.4 * PERIOD, 50, 10)

@@ -89,14 +89,16 @@ class _Container:
         """
         last, self._next = self._next, new
         if last is None or new.free_ns != last.free_ns:
-            self._seconds.clear()
-            last = None
+            # Without turns, nothing shows that a container obeys which did not.
+            if not self._hides:
+                self._seconds.clear()
+            return None
         # At rest it does not show that it obeys.
-        elif not self._hides or max(last.used, last.held) > MARGIN:
+        if not self._hides or max(last.used, last.held) > MARGIN:
             self._seconds.append(last)
         hid = self._hides
         self._judge()
-        if last is None or not self._hides:
+        if not self._hides:
             self._sum = self._charged = 0.0
             return None
         for second in [last] if hid else self._seconds:
