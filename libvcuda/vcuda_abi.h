@@ -74,6 +74,14 @@ enum vcuda_turn_mark
 };
 #define VCUDA_TURN_MARK_BITS 4
 
+/* Whether the container's processes are off the GPU, or on the way: `suspended`.  */
+enum vcuda_suspended
+{
+  VCUDA_AWAKE = 0,
+  VCUDA_SUSPENDED = 1,  /* by order: calls wait until the host resumes the container */
+  VCUDA_UNTIL_CALL = 2, /* because it was idle, or for another's turn: a call asks to be resumed */
+};
+
 /* Field lists: F (type, name) is a scalar, A (type, name, count) an array.  */
 
 #define VCUDA_LIMITS_HEAD_FIELDS(F, A)                                                             \
@@ -85,7 +93,9 @@ enum vcuda_turn_mark
   A (char, driver_dir, 64)    /* the real libraries, as the container sees them */                 \
   F (uint64_t, rate_until_ns) /* CLOCK_MONOTONIC until which rate_ppm counts; 0: for ever */       \
   F (uint32_t, meter_copies) /* not 0: copies and sets within the GPU are paced as launches are */ \
-  A (uint8_t, reserved, 28)
+  F (uint32_t, suspended)    /* futex: enum vcuda_suspended */                                     \
+  F (uint32_t, calls_ask)    /* 1: each call looks at `suspended`; never changes */                \
+  A (uint8_t, reserved, 20)
 
 /* After rate_until_ns, or more than VCUDA_LONGEST_LEASE_NS before it, the arbiter is dead or counts
    by another clock: then core_percent is the rate.  */
@@ -109,6 +119,13 @@ enum vcuda_turn_mark
   F (uint32_t, managed_memory) /* 1: cuMemAlloc gives managed memory, which may be moved out */    \
   F (uint64_t, context_bytes)  /* what each context counts against memory_bytes; 0: nothing */
 
+/* calls_inside of a slot and `suspended`: with calls_ask the host stores VCUDA_UNTIL_CALL, then
+   reads calls_inside of each live slot; if one is not 0 it stores VCUDA_AWAKE again and wakes the
+   futex. A call adds itself to calls_inside, then reads `suspended`; if that is not VCUDA_AWAKE it
+   takes itself off, adds to resume_asked and waits. Both sides store first and then read,
+   sequentially consistent, so once the host has read zeroes no call is in the driver and each later
+   one asks.  */
+
 /* newer_symbols: answers of cuGetProcAddress that the shim's headers don't know, passed on.
    export_tables: private tables handed out, and the UUIDs of the last ones, each at its number
    modulo VCUDA_EXPORT_TABLE_IDS.  */
@@ -121,7 +138,8 @@ enum vcuda_turn_mark
   F (uint32_t, newer_symbols)                                                                      \
   F (uint32_t, export_tables)                                                                      \
   A (uint8_t, export_table_ids, 64)                                                                \
-  A (uint8_t, reserved, 40)
+  F (uint32_t, resume_asked) /* grows when a call begins to wait for the end of UNTIL_CALL */      \
+  A (uint8_t, reserved, 36)
 
 #define VCUDA_USAGE_GPU_FIELDS(F, A)                                                               \
   F (int64_t, balance_ns)    /* GPU time in hand; below 0 is debt */                               \
@@ -153,7 +171,7 @@ enum vcuda_turn_mark
   F (uint32_t, generation) /* grows each time the slot is taken */                                 \
   F (uint64_t, start_time) /* clock ticks since boot, field 22 of /proc/PID/stat */                \
   F (uint32_t, asking)     /* low half: reservations now being decided; high half: ever decided */ \
-  F (uint32_t, padding)                                                                            \
+  F (uint32_t, calls_inside) /* calls that may be in the driver; counted with calls_ask only */    \
   A (uint64_t, held_bytes, VCUDA_MAX_GPUS)                                                         \
   A (uint64_t, busy_ns, VCUDA_MAX_GPUS)                                                            \
   A (uint8_t, contexts, VCUDA_MAX_GPUS)             /* live ones; 255: that many or more */        \

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
+
+import pytest
 
 from support.guest import BUILD, Gpu
 from vcuda_oci.pages import layout, page_reader
@@ -29,12 +32,14 @@ def test_no_field_of_version_1_has_moved(built):
     with open(os.path.join(os.path.dirname(__file__), "abi_v1.txt"), encoding="utf-8") as frozen:
         then = fields(frozen.read())
     now = {name: (offset, size) for name, offset, size in layout.offsets()}
+    # Version 1 had one more unused word, beside those named "reserved".
+    spare = {"usage_slot.calls_inside": then.pop("usage_slot.padding")}
     named = {name: place for name, place in then.items() if not name.endswith(".reserved")}
     assert {name: now.get(name) for name in named} == named
     # New fields are in formerly reserved space.
     for name, (offset, size) in now.items():
         if name not in then:
-            start, room = then[name.split(".")[0] + ".reserved"]
+            start, room = spare.get(name) or then[name.split(".")[0] + ".reserved"]
             assert start <= offset
             assert offset + size <= start + room
 
@@ -63,6 +68,40 @@ def test_a_limits_page_reads_back_as_it_was_written():
     assert [
         Gpu(**{name: getattr(gpu, name) for name in Gpu._fields}) for gpu in limits.gpus
     ] == gpus
+
+
+def test_a_new_container_is_awake_and_its_calls_ask_only_if_told():
+    asks = page_reader.read_limits(layout.limits_page([], calls_ask=True))
+    silent = page_reader.read_limits(layout.limits_page([]))
+    assert (asks.suspended, asks.calls_ask) == (layout.AWAKE, True)
+    assert (silent.suspended, silent.calls_ask) == (layout.AWAKE, False)
+
+
+@pytest.mark.parametrize("state", [layout.AWAKE, layout.SUSPENDED, layout.UNTIL_CALL])
+def test_a_suspension_reads_back_as_the_host_wrote_it(state):
+    page = bytearray(layout.limits_page([]))
+    at = offset_of("limits.suspended")
+    page[at : at + 4] = struct.pack("=I", state)
+    assert page_reader.read_limits(bytes(page)).suspended == state
+
+
+def test_calls_inside_and_asked_resumes_read_back_as_the_shim_wrote_them():
+    page = bytearray(layout.empty_usage_page().ljust(layout.USAGE_SIZE, b"\0"))
+    slot = offset_of("usage.slot") + layout.USAGE_SLOT_SIZE
+    for at, value in (
+        (offset_of("usage.slots_used"), 2),
+        (offset_of("usage.resume_asked"), 7),
+        (slot + offset_of("usage_slot.pid"), 41),
+        (slot + offset_of("usage_slot.calls_inside"), 3),
+    ):
+        page[at : at + 4] = struct.pack("=I", value)
+    usage = page_reader.read_usage(bytes(page))
+    assert usage.resume_asked == 7
+    assert [(process.pid, process.calls_inside) for process in usage.processes] == [(41, 3)]
+
+
+def offset_of(field: str) -> int:
+    return {name: offset for name, offset, _ in layout.offsets()}[field]
 
 
 def test_normal_latency_leaves_the_formerly_reserved_bytes_zero():

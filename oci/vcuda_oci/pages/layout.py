@@ -61,6 +61,11 @@ POLICY_BEST_EFFORT = 3
 LATENCY_NORMAL = 0
 LATENCY_LOW = 1
 
+# `suspended`
+AWAKE = 0
+SUSPENDED = 1  # by order: calls wait until the host resumes the container
+UNTIL_CALL = 2  # because it was idle, or for another's turn: a call asks to be resumed
+
 # Field name and struct code, in order and without gaps.
 FIELDS = {
     "limits": (
@@ -72,7 +77,9 @@ FIELDS = {
         ("driver_dir", "64s"),
         ("rate_until_ns", "Q"),
         ("meter_copies", "I"),
-        ("reserved", "28s"),
+        ("suspended", "I"),
+        ("calls_ask", "I"),
+        ("reserved", "20s"),
     ),
     "limits_gpu": (
         ("uuid", "48s"),
@@ -101,7 +108,8 @@ FIELDS = {
         ("newer_symbols", "I"),
         ("export_tables", "I"),
         ("export_table_ids", "64s"),
-        ("reserved", "40s"),
+        ("resume_asked", "I"),
+        ("reserved", "36s"),
     ),
     "usage_gpu": (
         ("balance_ns", "q"),
@@ -128,7 +136,7 @@ FIELDS = {
         ("generation", "I"),
         ("start_time", "Q"),
         ("asking", "I"),
-        ("padding", "I"),
+        ("calls_inside", "I"),
         ("held_bytes", f"{MAX_GPUS}Q"),
         ("busy_ns", f"{MAX_GPUS}Q"),
         ("contexts", f"{MAX_GPUS}B"),
@@ -224,9 +232,15 @@ class LimitsGpu:
 
 
 def limits_page(
-    gpus: Sequence[GpuLimits], driver_dir: str = GUEST_DRIVER, meter_copies: bool = False
+    gpus: Sequence[GpuLimits],
+    driver_dir: str = GUEST_DRIVER,
+    meter_copies: bool = False,
+    calls_ask: bool = False,
 ) -> bytes:
-    """The bytes of a limits page. meter_copies: the shim limits copies on the GPU too.
+    """The bytes of the limits page of a container that is not suspended.
+
+    meter_copies: the shim limits copies on the GPU too. calls_ask: each CUDA call looks whether the
+    container is suspended, so that the host may suspend it while it is idle.
 
     Raises ValueError: more GPUs than a page can hold, or a text that does not fit its field.
     """
@@ -242,6 +256,8 @@ def limits_page(
         text_field(driver_dir, 64),
         0,
         meter_copies,
+        AWAKE,
+        calls_ask,
         b"",
     )
     for gpu in gpus:
@@ -274,4 +290,4 @@ def text_field(text: str, size: int) -> bytes:
 
 def empty_usage_page() -> bytes:
     """The header of a usage page; the rest of the file, up to USAGE_SIZE, is zero."""
-    return struct.pack(code("usage"), USAGE_MAGIC, ABI_VERSION, USAGE_SIZE, 0, 0, 0, b"", b"")
+    return struct.pack(code("usage"), USAGE_MAGIC, ABI_VERSION, USAGE_SIZE, 0, 0, 0, b"", 0, b"")

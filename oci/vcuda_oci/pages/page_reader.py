@@ -12,6 +12,7 @@ import time
 
 from .layout import (
     ABI_VERSION,
+    AWAKE,
     LIMITS_GPU_SIZE,
     LIMITS_HEAD_SIZE,
     LIMITS_MAGIC,
@@ -38,7 +39,15 @@ F_OFD_GETLK = 36  # Source: linux/fcntl.h, the same on every architecture
 
 
 class Limits:
-    __slots__ = ("driver_dir", "gpus", "meter_copies", "rate_until_ns", "sequence")
+    __slots__ = (
+        "calls_ask",
+        "driver_dir",
+        "gpus",
+        "meter_copies",
+        "rate_until_ns",
+        "sequence",
+        "suspended",
+    )
 
     def __init__(
         self,
@@ -47,9 +56,13 @@ class Limits:
         rate_until_ns: int,
         gpus: list[LimitsGpu],
         meter_copies: bool,
+        suspended: int = AWAKE,
+        calls_ask: bool = False,
     ) -> None:
         self.driver_dir = driver_dir
         self.meter_copies = meter_copies
+        self.suspended = suspended  # AWAKE, SUSPENDED or UNTIL_CALL
+        self.calls_ask = calls_ask  # each call looks at `suspended`
         self.sequence = sequence
         self.rate_until_ns = rate_until_ns  # CLOCK_MONOTONIC; 0: the rates do not expire
         self.gpus = gpus
@@ -93,7 +106,16 @@ class UsageGpu:
 class UsageProcess:
     """A process's slot. All values are self-reported; `pid` is in the container's pid namespace."""
 
-    __slots__ = ("busy_ns", "contexts", "generation", "held_bytes", "pid", "slot", "start_time")
+    __slots__ = (
+        "busy_ns",
+        "calls_inside",
+        "contexts",
+        "generation",
+        "held_bytes",
+        "pid",
+        "slot",
+        "start_time",
+    )
 
     def __init__(
         self,
@@ -104,6 +126,7 @@ class UsageProcess:
         held_bytes: tuple[int, ...],
         busy_ns: tuple[int, ...],
         contexts: tuple[int, ...],
+        calls_inside: int = 0,
     ) -> None:
         self.slot = slot  # the process holds a lock on byte USAGE_LOCK_BASE + slot
         self.pid = pid
@@ -112,10 +135,11 @@ class UsageProcess:
         self.held_bytes = held_bytes  # per GPU, in the order of the limits page
         self.busy_ns = busy_ns
         self.contexts = contexts
+        self.calls_inside = calls_inside  # calls that may be in the driver; 0 without calls_ask
 
 
 class Usage:
-    __slots__ = ("export_table_ids", "gpus", "newer_symbols", "processes")
+    __slots__ = ("export_table_ids", "gpus", "newer_symbols", "processes", "resume_asked")
 
     def __init__(
         self,
@@ -123,11 +147,13 @@ class Usage:
         processes: list[UsageProcess],
         newer_symbols: int = 0,
         export_table_ids: tuple[str, ...] = (),
+        resume_asked: int = 0,
     ) -> None:
         self.gpus = gpus
         self.processes = processes
         self.newer_symbols = newer_symbols  # driver functions that the shim's headers lack
         self.export_table_ids = export_table_ids  # private tables given to programs, in hex
+        self.resume_asked = resume_asked  # grows, modulo 2^32, when a call asks to be resumed
 
 
 def checked_head(page: bytes, table: str, magic: int, size: int) -> tuple[int, ...]:
@@ -158,7 +184,7 @@ def read_limits(page: bytes) -> Limits:
         gpu.turn, gpu.turn_held_ns, gpu.turn_waited_ns = turn, held_ns, waited_ns
         gpu.latency, gpu.hidden_ms = entry[12], entry[14]
         gpus.append(gpu)
-    return Limits(text_of(head[5]), head[4], head[6], gpus, head[7] != 0)
+    return Limits(text_of(head[5]), head[4], head[6], gpus, head[7] != 0, head[8], head[9] != 0)
 
 
 def shortages(fd: int, count: int) -> list[tuple[int, int]]:
@@ -242,6 +268,7 @@ def read_usage(page: bytes, live: frozenset[int] | None = None, count: int = MAX
                     tuple(bytes_held),
                     tuple(busy),
                     tuple(live_contexts),
+                    slot[4],
                 )
             )
     gpus = []
@@ -261,6 +288,6 @@ def read_usage(page: bytes, live: frozenset[int] | None = None, count: int = MAX
                 overrun_ns,
             )
         )
-    newer_symbols, tables, ids = struct.unpack_from("=II64s", page, 16)
+    newer_symbols, tables, ids, resume_asked = struct.unpack_from("=II64sI", page, 16)
     known = [ids[at * 16 : at * 16 + 16].hex() for at in range(min(tables, 4))]
-    return Usage(gpus, processes, newer_symbols, tuple(known))
+    return Usage(gpus, processes, newer_symbols, tuple(known), resume_asked)
