@@ -87,6 +87,16 @@ def test_more_containers_than_there_is_room_for_have_no_history(
     assert listed(past)["containers"].keys() == {"a", "b", "c"}
 
 
+def test_many_short_containers_keep_no_later_one_out(past: History, monkeypatch: Any) -> None:
+    monkeypatch.setattr(history, "MOST_SERIES", 3)
+    past.add(view(old=1, stays=1))
+    past.add(view(stays=1, newer=1))
+    past.add(view(stays=1, late=1))
+    assert listed(past)["containers"].keys() == {"stays", "newer", "late"}
+    past.add(view(stays=1, late=1, later=1, none=1))
+    assert listed(past)["containers"].keys() == {"stays", "late", "later"}
+
+
 @pytest.fixture
 def tenants(tmp_path: Any) -> Iterator[Tenants]:
     node = Tenants(str(tmp_path))

@@ -1,6 +1,6 @@
 """``vcuda doctor --bundle FILE``: one archive with what a maintainer needs, and no known secrets.
 
-Each part is read by a process of its own with a time limit, redacted, and cut to _MOST_BYTES. What
+Each part is read, cut to _MOST_BYTES and redacted by a process of its own, with a time limit. What
 cannot be read stands in its place as a reason. Engines' files and containers' config.json, with
 their environments and annotations, are never read.
 """
@@ -178,7 +178,7 @@ def bundle(arguments: argparse.Namespace, config_path: str) -> int:
     """List the parts, then write the archive. Raises VcudaError: the file exists or cannot be
     written."""
     settings, _ = settings_or_defaults(config_path)
-    parts = [(part, _content(part, answer)) for part, answer in zip(PARTS, _answers(settings))]
+    parts = list(zip(PARTS, _contents(settings)))
     rows = [(part.name, str(len(content)), part.what) for part, content in parts]
     if arguments.json:
         listed = [{"name": name, "bytes": int(size), "what": what} for name, size, what in rows]
@@ -194,28 +194,31 @@ def bundle(arguments: argparse.Namespace, config_path: str) -> int:
     return 0
 
 
-def _answers(settings: Config) -> list[Any]:
-    questions = [lambda part=part: _answer(part, settings) for part in PARTS]
-    return in_time.ask(questions, 2 * SECONDS)
+def _contents(settings: Config) -> list[bytes]:
+    """The content of each part; the reason, where a process gave none in time."""
+    questions = [lambda part=part: _content(part, settings) for part in PARTS]
+    answers = in_time.ask(questions, 2 * SECONDS)
+    texts = [
+        _as_json({"unknown": a.reason}) if isinstance(a, in_time.Unanswered) else a for a in answers
+    ]
+    return [text.encode(errors="replace")[:_MOST_BYTES] for text in texts]
 
 
-def _answer(part: Part, settings: Config) -> Any:
+def _content(part: Part, settings: Config) -> str:
     try:
-        return part.read(settings)
+        answer = part.read(settings)
     except (OSError, ValueError, VcudaError, subprocess.SubprocessError) as error:
-        return {"unknown": str(error)}
-
-
-def _content(part: Part, answer: Any) -> bytes:
-    if isinstance(answer, in_time.Unanswered):
-        answer = {"unknown": answer.reason}
+        answer = {"unknown": str(error)}
     if not isinstance(answer, str):
-        text = json.dumps(redact.tree(answer), indent=2) + "\n"
-        return text.encode()[:_MOST_BYTES]
+        return _as_json(answer)
     cut = answer[-_MOST_BYTES:] if part.last else answer[:_MOST_BYTES]
     if part.last and len(cut) < len(answer):
         cut = cut.partition("\n")[2]  # half of a line may be a secret without what names it
-    return redact.text(cut).encode(errors="replace")[:_MOST_BYTES]
+    return redact.text(cut)
+
+
+def _as_json(tree: Any) -> str:
+    return json.dumps(redact.tree(tree), indent=2) + "\n"
 
 
 def _archive(parts: Sequence[tuple[Part, bytes]]) -> bytes:
@@ -229,15 +232,26 @@ def _archive(parts: Sequence[tuple[Part, bytes]]) -> bytes:
 
 
 def _write(path: str, content: bytes) -> None:
-    """Create the file for its owner alone; never through a link, never over another file."""
+    """Create the file for its owner alone; never through a link, never over another file.
+
+    The folder stays open: after a failure the file is removed there, whatever is at the path by
+    then.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    folder, name = os.path.split(path)
     try:
-        fd = os.open(path, flags, 0o600)
+        at = os.open(folder or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise VcudaError(f"cannot be created: {error.strerror}", path, "name a new file") from error
     try:
-        with open(fd, "wb") as file:
-            file.write(content)
+        fd = os.open(name, flags, 0o600, dir_fd=at)
+        try:
+            with open(fd, "wb") as file:
+                file.write(content)
+        except OSError as error:
+            os.unlink(name, dir_fd=at)
+            raise VcudaError(f"cannot be written: {error.strerror}", path, "free space") from error
     except OSError as error:
-        os.unlink(path)
-        raise VcudaError(f"cannot be written: {error.strerror}", path, "free space") from error
+        raise VcudaError(f"cannot be created: {error.strerror}", path, "name a new file") from error
+    finally:
+        os.close(at)

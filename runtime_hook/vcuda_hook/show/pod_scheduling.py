@@ -70,12 +70,18 @@ def ask(namespace: str, pod: str) -> Scheduling:
 
 
 def parse(text: bytes) -> Scheduling:
-    """The newest events of an EventList. Source: Kubernetes API, core/v1 Event."""
+    """The newest events of an EventList, if they are of one pod. Source: Kubernetes API, core/v1
+    Event.
+    """
     try:
-        items = json.loads(text[:_MOST_BYTES])["items"]
-        found = [_event(item) for item in items if isinstance(item, dict)]
+        items = [item for item in json.loads(text[:_MOST_BYTES])["items"] if isinstance(item, dict)]
+        found = [_event(item) for item in items]
+        namespaces = sorted({str(item["involvedObject"]["namespace"]) for item in items})
     except (ValueError, KeyError, TypeError, RecursionError):
         return Scheduling(unknown="kubectl gave no list of events")
+    if len(namespaces) > 1:
+        listed = ", ".join(namespaces[:_MOST_EVENTS])
+        return Scheduling(unknown=f"pods of this name are in {listed}; write NAMESPACE/POD")
     return Scheduling(sorted(found, key=lambda event: event.time)[-_MOST_EVENTS:])
 
 

@@ -131,6 +131,12 @@ def of_absence(found: Sequence[Entry], now: float) -> Iterator[Reason]:
         yield Reason(last["kind"], f"{what} {_ago(last, now)}: {last['text']}", hint)
 
 
+def of_silence(unknown: str) -> Reason:
+    """Nothing on this host says why, and the cluster was not asked. unknown: why not."""
+    what = f"nothing on this host says why, and the cluster's events are unknown: {unknown}"
+    return Reason("unknown", what, "see 'kubectl describe pod'")
+
+
 _ABSENT = {
     events.REFUSED: ("it was refused", "'vcuda ps' shows what holds the GPUs"),
     events.RELEASED: ("its share was released", ""),

@@ -39,26 +39,40 @@ class Concerned:
         self._name = name
         self._ids: set[str] = set()
         self._engines: dict[str, dict[str, str]] = {}
+        # The name of each allocation, and what each name or id has stood for.
+        self._names: dict[str, str] = {}
+        self._ids_of: dict[str, set[str]] = {}
 
     def among(self, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The selected events, each with "name", the engine's name for the container, if known."""
+        """The selected events, each with "name", the engine's name for the container, if it is
+        known and has stood for no other container.
+        """
         for event in found:
             engine = event.pop("engine", None)
             if isinstance(engine, dict):
                 self._engines[event["allocation"]] = engine
         for event in found:
-            noted = self._engines.get(event["allocation"], {})
-            name = engine_files.described(str(event.get("container", "")), noted).name
+            id = event["allocation"]
+            container = str(event.get("container", ""))
+            name = engine_files.described(container, self._engines.get(id, {})).name
             if name:
-                event["name"] = name
+                self._names[id] = name
+            self._ids_of.setdefault(id, set()).add(id)
+            self._ids_of.setdefault(container, set()).add(id)
+            self._ids_of.setdefault(name, set()).add(id)
         # An allocation outlives its containers: all its events concern each of them.
         self._ids |= {event["allocation"] for event in found if self._is_named(event)} - {""}
-        return [e for e in found if e["allocation"] in self._ids or self._is_named(e)]
+        chosen = [e for e in found if e["allocation"] in self._ids or self._is_named(e)]
+        for event in chosen:
+            name = self._names.get(event["allocation"], "")
+            if name and len(self._ids_of[name]) == 1:
+                event["name"] = name
+        return chosen
 
     def _is_named(self, event: dict[str, Any]) -> bool:
         ids = (event["allocation"], str(event.get("container", "")))
         names = (
-            event.get("name", ""),
+            self._names.get(event["allocation"], ""),
             *container_names.forms_of_pod(str(event.get("pod", ""))),
         )
         return self._name in names or any(id.startswith(self._name) for id in ids)

@@ -42,12 +42,14 @@ def why(arguments: argparse.Namespace, settings: Config) -> int:
     if allocation is None and not recorded and not (scheduling and scheduling.events):
         hint = "see 'vcuda ps' and 'vcuda events'"
         if scheduling and scheduling.unknown:
-            hint += f"; the cluster was not asked: {scheduling.unknown}"
+            hint += f"; the cluster's events are unknown: {scheduling.unknown}"
         raise VcudaError("no container, event or pod of this name", word, hint)
     answer = _of_share(settings, allocation) if allocation else {"id": None, "name": word}
     its = answer.pop("reasons", [])
     now = time.time()
     its += reasons.of_events(recorded, now) if allocation else reasons.of_absence(recorded, now)
+    if not its and allocation is None and scheduling and scheduling.unknown:
+        its = [reasons.of_silence(scheduling.unknown)]
     answer["reasons"] = [each.as_json() for each in its or [_NOTHING]]
     answer["events"] = recorded[-_MOST_EVENTS:]
     answer["scheduling"] = scheduling.as_json() if scheduling else None
@@ -107,11 +109,17 @@ def _events_of(settings: Config, word: str, allocation: Allocation | None) -> li
 def _pod_of(
     word: str, allocation: Allocation | None, recorded: Sequence[dict[str, Any]]
 ) -> tuple[str, str]:
-    """Namespace, "" if unknown, and name of the pod; "": not a pod's container."""
+    """Namespace, "" if unknown, and name of the pod; "": not a pod's container.
+
+    Raises VcudaError: the events are of several pods.
+    """
     if allocation:
         return allocation.pod.get("namespace", ""), allocation.pod.get("name", "")
-    pods = [str(event["pod"]) for event in recorded if event.get("pod")]
-    parts = (pods[-1] if pods else word).split("/")
+    pods = {"/".join(str(each["pod"]).split("/")[:2]) for each in recorded if each.get("pod")}
+    if len(pods) > 1:
+        listed = ", ".join(sorted(pods)[:_MOST_EVENTS])
+        raise VcudaError(f"may be {listed}", word, "write the namespace too")
+    parts = (pods.pop() if pods else word).split("/")
     if len(parts) > 1:
         return parts[0], parts[1]
     return "", "" if recorded else word

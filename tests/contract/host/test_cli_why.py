@@ -163,13 +163,36 @@ def test_a_refused_container_is_explained_by_the_engines_name(
     assert capsys.readouterr().out.startswith("web: holds no share on this host\n\nrefused ")
 
 
+def test_silence_of_host_and_cluster_is_not_taken_for_an_answer(node: Sampled, capsys: Any) -> None:
+    more = events.about("", {"namespace": "ml", "name": "train-0", "container": "main"})
+    events.record(node.ledger.state_dir, "p", events.LIMIT_CHANGED, "pod-u.main", "text", **more)
+    (reason,) = node.why(capsys, "train-0")["reasons"]
+    assert (reason["kind"], reason["what"]) == (
+        "unknown",
+        "nothing on this host says why, and the cluster's events are unknown: "
+        "kubectl is not in PATH",
+    )
+
+
+def test_events_of_two_namespaces_pods_are_an_error_with_both(node: Sampled, capsys: Any) -> None:
+    for namespace in ("ml", "web"):
+        more = events.about("", {"namespace": namespace, "name": "train-0", "container": "main"})
+        key = f"pod-{namespace}.main"
+        events.record(node.ledger.state_dir, "p", events.REFUSED, key, "full", **more)
+    assert node.vcuda("why", "train-0") == 1
+    assert capsys.readouterr().err == (
+        "vcuda: train-0: may be ml/train-0, web/train-0; write the namespace too\n"
+    )
+    assert node.why(capsys, "ml/train-0")["reasons"][0]["kind"] == "refused"
+
+
 def test_an_unknown_name_is_an_error_that_says_what_was_not_asked(
     node: Sampled, capsys: Any
 ) -> None:
     assert node.vcuda("why", "cat") == 1
     assert capsys.readouterr().err == (
         "vcuda: cat: no container, event or pod of this name; see 'vcuda ps' and 'vcuda events'; "
-        "the cluster was not asked: kubectl is not in PATH\n"
+        "the cluster's events are unknown: kubectl is not in PATH\n"
     )
 
 
@@ -230,6 +253,20 @@ def test_a_pod_that_waits_is_explained_by_the_clusters_events(
     assert scheduling["events"][0]["source"] == "kube-scheduler"
     assert node.vcuda("why", word) == 0
     assert "kube-scheduler  FailedScheduling: of train-0" in capsys.readouterr().out
+
+
+def test_pods_of_one_name_in_two_namespaces_are_not_mixed(
+    node: Sampled, api: KubeApi, capsys: Any
+) -> None:
+    api.recorded_events["/api/v1/namespaces/web/events/train-0.Pulled"] = {
+        "involvedObject": {"kind": "Pod", "namespace": "web", "name": "train-0"},
+        "reason": "Pulled",
+    }
+    assert node.vcuda("why", "train-0") == 1
+    assert capsys.readouterr().err.endswith(
+        "the cluster's events are unknown: pods of this name are in ml, web; write NAMESPACE/POD\n"
+    )
+    assert len(node.why(capsys, "ml/train-0")["scheduling"]["events"]) == 2
 
 
 def test_a_pod_with_a_share_has_the_clusters_events_too(

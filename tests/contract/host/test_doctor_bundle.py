@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import tarfile
+import time
 from typing import Any
 
 import pytest
@@ -112,6 +113,50 @@ def test_a_part_that_hangs_is_named_and_the_others_are_there(
     found = contents(path)
     assert "timed out" in json.loads(found["services.log"])["unknown"]
     assert found["kernel.log"] == "" and "box" in found["records.json"]
+
+
+def test_a_part_that_takes_too_long_to_redact_is_left_out(
+    node: Node, tmp_path: Any, monkeypatch: Any
+) -> None:
+    def endless(text: str) -> str:
+        while "NVRM" in text:
+            time.sleep(0.1)
+        return text
+
+    monkeypatch.setattr(redact, "text", endless)
+    monkeypatch.setattr(bundle, "SECONDS", 1.0)
+    path = f"{tmp_path}/report"
+    assert node.vcuda("doctor", "--bundle", path) == 0
+    found = contents(path)
+    assert json.loads(found["kernel.log"]) == {"unknown": "no answer in 2 s"}
+    assert "box" in found["records.json"]
+
+
+def test_half_a_file_is_removed_from_its_folder_alone(
+    node: Node, tmp_path: Any, monkeypatch: Any, capfd: Any
+) -> None:
+    """The folder is replaced by a link to another one while the disk is full."""
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    mine.mkdir()
+    other.mkdir()
+    victim = write(f"{other}/report", "whole")
+    real = os.open
+
+    def opened(path: Any, flags: int, *more: Any, **at: Any) -> int:
+        fd = real(path, flags, *more, **at)
+        if path == "report":
+            os.close(fd)
+            fd = real("/dev/full", os.O_WRONLY)
+            mine.rename(tmp_path / "moved")
+            mine.symlink_to(other)
+        return fd
+
+    monkeypatch.setattr(os, "open", opened)
+    assert node.vcuda("doctor", "--bundle", f"{mine}/report") == 1
+    assert f"vcuda: {mine}/report: cannot be written: No space left" in capfd.readouterr().err
+    with open(victim) as file:
+        assert file.read() == "whole"
+    assert os.listdir(tmp_path / "moved") == []
 
 
 def test_many_events_are_cut_at_a_whole_line(node: Node, tmp_path: Any, monkeypatch: Any) -> None:

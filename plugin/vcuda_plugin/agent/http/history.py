@@ -16,7 +16,7 @@ from .node_state import Node, View
 
 STEP_SECONDS = 10
 STEPS = 360
-# Of GPUs and of containers; further ones have no history.
+# Of GPUs and of containers; further ones take the place of those that ended first, or have none.
 MOST_SERIES = 512
 COMPUTE, MEMORY, WAITED = "compute_percent", "memory_bytes", "waited_percent"
 
@@ -85,15 +85,28 @@ def _sum(figures: Iterable[float | None]) -> float | None:
 def _extend(
     series: dict[str, dict[str, _Points]], now: Mapping[str, Mapping[str, float | None]]
 ) -> None:
-    """Add a point to each series, a new one where there is room; drop those without any figure."""
-    for key in now:
-        if key not in series and len(series) < MOST_SERIES:
+    """Add a point to each series, a new one where there is room; drop those without any figure.
+
+    Series of ended containers make room, so that many short ones do not keep later ones out.
+    """
+    ended = sorted((key for key in series if key not in now), key=lambda key: _last(series[key]))
+    new = [key for key in now if key not in series]
+    for key in ended[: max(0, len(series) + len(new) - MOST_SERIES)]:
+        del series[key]
+    for key in new:
+        if len(series) < MOST_SERIES:
             series[key] = {name: deque(maxlen=STEPS) for name in (COMPUTE, MEMORY, WAITED)}
     for key, figures in list(series.items()):
         for name, points in figures.items():
             points.append(now[key][name] if key in now else None)
         if key not in now and all(point is None for point in figures[MEMORY]):
             del series[key]
+
+
+def _last(figures: Mapping[str, _Points]) -> int:
+    """How long ago the container had its last point: the smaller, the longer ago."""
+    points = figures[COMPUTE]
+    return -next((ago for ago, point in enumerate(reversed(points)) if point is not None), STEPS)
 
 
 def _listed(series: Mapping[str, Mapping[str, _Points]]) -> dict[str, Any]:
