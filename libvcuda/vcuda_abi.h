@@ -95,7 +95,8 @@ enum vcuda_suspended
   F (uint32_t, meter_copies) /* not 0: copies and sets within the GPU are paced as launches are */ \
   F (uint32_t, suspended)    /* futex: enum vcuda_suspended */                                     \
   F (uint32_t, calls_ask)    /* 1: each call looks at `suspended`; never changes */                \
-  A (uint8_t, reserved, 20)
+  F (uint32_t, suspensions)  /* grows before a suspended container becomes awake */                \
+  A (uint8_t, reserved, 16)
 
 /* After rate_until_ns, or more than VCUDA_LONGEST_LEASE_NS before it, the arbiter is dead or counts
    by another clock: then core_percent is the rate.  */
@@ -124,7 +125,8 @@ enum vcuda_suspended
    futex. A call adds itself to calls_inside, then reads `suspended`; if that is not VCUDA_AWAKE it
    takes itself off, adds to resume_asked and waits. Both sides store first and then read,
    sequentially consistent, so once the host has read zeroes no call is in the driver and each later
-   one asks.  */
+   one asks. A call that still waits asks again ten times a second, so that no change of `suspended`
+   back and forth leaves it behind.  */
 
 /* newer_symbols: answers of cuGetProcAddress that the shim's headers don't know, passed on.
    export_tables: private tables handed out, and the UUIDs of the last ones, each at its number
@@ -138,7 +140,7 @@ enum vcuda_suspended
   F (uint32_t, newer_symbols)                                                                      \
   F (uint32_t, export_tables)                                                                      \
   A (uint8_t, export_table_ids, 64)                                                                \
-  F (uint32_t, resume_asked) /* grows when a call begins to wait for the end of UNTIL_CALL */      \
+  F (uint32_t, resume_asked) /* grows while calls wait for the end of UNTIL_CALL */                \
   A (uint8_t, reserved, 36)
 
 #define VCUDA_USAGE_GPU_FIELDS(F, A)                                                               \

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from support.guest import BUILD, Gpu
-from vcuda_oci.pages import layout, page_reader
+from vcuda_oci.pages import layout, page_reader, suspended_word
 
 
 def test_every_field_lies_where_the_c_compiler_puts_it(built):
@@ -98,6 +98,18 @@ def test_calls_inside_and_asked_resumes_read_back_as_the_shim_wrote_them():
     usage = page_reader.read_usage(bytes(page))
     assert usage.resume_asked == 7
     assert [(process.pid, process.calls_inside) for process in usage.processes] == [(41, 3)]
+
+
+def test_the_end_of_a_suspension_is_counted_once(tmp_path):
+    path = tmp_path / "limits"
+    path.write_bytes(layout.limits_page([]))
+    seen = []
+    with open(path, "r+b", buffering=0) as page:
+        for state in (layout.AWAKE, layout.UNTIL_CALL, layout.SUSPENDED, layout.AWAKE):
+            suspended_word.write(page.fileno(), state)
+            limits = page_reader.read_limits(path.read_bytes())
+            seen.append((limits.suspended, limits.suspensions))
+    assert seen == [(0, 0), (2, 0), (1, 0), (0, 1)]
 
 
 def offset_of(field: str) -> int:

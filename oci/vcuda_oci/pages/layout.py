@@ -79,7 +79,8 @@ FIELDS = {
         ("meter_copies", "I"),
         ("suspended", "I"),
         ("calls_ask", "I"),
-        ("reserved", "20s"),
+        ("suspensions", "I"),
+        ("reserved", "16s"),
     ),
     "limits_gpu": (
         ("uuid", "48s"),
@@ -258,6 +259,7 @@ def limits_page(
         meter_copies,
         AWAKE,
         calls_ask,
+        0,
         b"",
     )
     for gpu in gpus:

@@ -47,6 +47,7 @@ class Limits:
         "rate_until_ns",
         "sequence",
         "suspended",
+        "suspensions",
     )
 
     def __init__(
@@ -58,11 +59,13 @@ class Limits:
         meter_copies: bool,
         suspended: int = AWAKE,
         calls_ask: bool = False,
+        suspensions: int = 0,
     ) -> None:
         self.driver_dir = driver_dir
         self.meter_copies = meter_copies
         self.suspended = suspended  # AWAKE, SUSPENDED or UNTIL_CALL
         self.calls_ask = calls_ask  # each call looks at `suspended`
+        self.suspensions = suspensions  # how often a suspension has ended, modulo 2^32
         self.sequence = sequence
         self.rate_until_ns = rate_until_ns  # CLOCK_MONOTONIC; 0: the rates do not expire
         self.gpus = gpus
@@ -153,7 +156,7 @@ class Usage:
         self.processes = processes
         self.newer_symbols = newer_symbols  # driver functions that the shim's headers lack
         self.export_table_ids = export_table_ids  # private tables given to programs, in hex
-        self.resume_asked = resume_asked  # grows, modulo 2^32, when a call asks to be resumed
+        self.resume_asked = resume_asked  # grows, modulo 2^32, while calls ask to resume
 
 
 def checked_head(page: bytes, table: str, magic: int, size: int) -> tuple[int, ...]:
@@ -184,7 +187,9 @@ def read_limits(page: bytes) -> Limits:
         gpu.turn, gpu.turn_held_ns, gpu.turn_waited_ns = turn, held_ns, waited_ns
         gpu.latency, gpu.hidden_ms = entry[12], entry[14]
         gpus.append(gpu)
-    return Limits(text_of(head[5]), head[4], head[6], gpus, head[7] != 0, head[8], head[9] != 0)
+    return Limits(
+        text_of(head[5]), head[4], head[6], gpus, head[7] != 0, head[8], head[9] != 0, head[10]
+    )
 
 
 def shortages(fd: int, count: int) -> list[tuple[int, int]]:
