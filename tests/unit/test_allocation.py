@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.samples import GIB, record
 from vcuda_oci.model import allocation
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.suspension import RESUMING, SUSPENDED, SUSPENDING, WAITING, Suspension
 
 SHARES = st.integers(1, 100).flatmap(
     lambda core: st.builds(
@@ -35,6 +36,15 @@ RECORDS = st.builds(
     claimant=st.tuples(st.integers(0, 2**31), st.integers(0, 2**63)).map(list),
     created=st.floats(0, 1e11),
     pod=st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=3),
+    suspension=st.none()
+    | st.builds(
+        Suspension,
+        st.sampled_from([SUSPENDING, SUSPENDED, WAITING, RESUMING]),
+        st.sampled_from(["order", "idle", "rotation"]),
+        st.floats(0, 1e11),
+        st.dictionaries(st.text(max_size=40), st.integers(0, 2**64 - 1), max_size=3),
+        st.floats(0, 1e11),
+    ),
 )
 
 
@@ -166,3 +176,38 @@ def share(**fields: Any) -> list[dict[str, Any]]:
 def test_a_record_of_the_wrong_kinds_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         allocation.parse(text)
+
+
+OFF = {"step": "suspended", "by": "order", "since": 1.5, "bytes": {"GPU-0": 7}, "wanted": 0}
+
+
+def test_a_record_of_a_suspended_container_says_since_when_and_what_is_off() -> None:
+    off = record(suspension=Suspension("suspended", "order", 1.5, {"GPU-0": 7}))
+    assert json.loads(off.dump()) == {**json.loads(record().dump()), "suspension": OFF}
+    assert "suspension" not in json.loads(record().dump())
+
+
+@pytest.mark.parametrize(
+    ("step", "resident"),
+    [(SUSPENDING, True), (SUSPENDED, False), (WAITING, False), (RESUMING, True)],
+)
+def test_shares_are_free_for_others_only_while_a_container_is_off(
+    step: str, resident: bool
+) -> None:
+    held = record(suspension=Suspension(step, "order", 1, {}))
+    assert held.resident == (held.shares if resident else [])
+    assert record().resident == record().shares
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"step": "asleep"}, {"by": "me"}, {"since": -1}, {"since": True}, {"since": float("nan")},
+        {"bytes": []}, {"bytes": {"GPU-0": -1}}, {"bytes": {"GPU-0": 1.5}}, {"wanted": "1"},
+        {"more": 1}, None,
+    ],
+)  # fmt: skip
+def test_a_record_with_an_invalid_suspension_is_refused(changes: Any) -> None:
+    bad = {**json.loads(record().dump()), "suspension": {**OFF, **changes} if changes else [1]}
+    with pytest.raises(ValueError, match=r"suspension|not a whole record"):
+        allocation.parse(json.dumps(bad))

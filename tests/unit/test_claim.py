@@ -14,6 +14,7 @@ from vcuda_oci.ledger import liveness
 from vcuda_oci.ledger.claim import Claim, Rules, claim
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.request import Request
+from vcuda_oci.model.suspension import RESUMING, SUSPENDED, SUSPENDING, WAITING, Suspension
 from vcuda_oci.pages import layout, page_reader
 
 HALF_SHARE = [GpuShare("GPU-0", 4 * GIB, 50)]
@@ -227,3 +228,57 @@ def test_more_gpus_than_a_page_can_say_are_refused_with_nothing_recorded(claims:
         "placement: a container can have 16 GPUs, not 17; ask for fewer GPUs"
     )
     assert left_in(claims.ledger.state_dir) == []
+
+
+def suspended(claims: Claims, id: str, step: str = SUSPENDED) -> None:
+    with claims.ledger:
+        held = claims.ledger.get(id)
+        assert held
+        off = Suspension(step, "order", 1, {"GPU-0": GIB})
+        claims.ledger.record(held.replaced(suspension=off))
+
+
+def test_a_claim_takes_the_room_of_a_suspended_container(claims: Claims) -> None:
+    for id in ("a", "b"):
+        claims.runtime.set_state(id, "running")
+        claims.claim(id)
+    for step in (SUSPENDING, RESUMING):
+        suspended(claims, "a", step)
+        assert "0 % and 8.0 GiB on GPU-0" in claims.refusal("c")
+    for id, step in (("c", SUSPENDED), ("d", WAITING)):
+        suspended(claims, "a", step)
+        assert claims.claim(id) == (HALF_SHARE, True)
+    assert set(shares_of(claims.ledger)) == {"a", "b", "d"}
+
+
+def test_a_container_that_ended_suspended_needs_room_to_come_back(claims: Claims) -> None:
+    claims.runtime.set_state("sandbox1", "running")
+    claims.claim(pod_owner("c1"))
+    suspended(claims, "pod-uid1.main")
+    for id in ("b", "c"):
+        claims.runtime.set_state(id, "running")
+        claims.claim(id)
+    before = left_in(claims.ledger.state_dir)
+    assert claims.refusal(pod_owner("c2")) == (
+        "pod-uid1.main: it was suspended, and others have its room: 0 % and 8.0 GiB of GPU-0 are "
+        "free; 50 % and 4.0 GiB are needed; end or suspend another container"
+    )
+    assert left_in(claims.ledger.state_dir) == before
+    claims.runtime.set_state("b", "stopped")
+    assert claims.claim(pod_owner("c2")) == (HALF_SHARE, False)
+    back = claims.ledger.get("pod-uid1.main")
+    assert back
+    assert (back.suspension, back.container_id) == (None, "c2")
+    assert set(shares_of(claims.ledger)) == {"c", "pod-uid1.main"}
+
+
+def test_a_container_that_ended_suspended_comes_back_where_its_room_is_free(
+    claims: Claims,
+) -> None:
+    claims.claim(pod_owner("c1"))
+    for step in (SUSPENDED, RESUMING):
+        suspended(claims, "pod-uid1.main", step)
+        assert claims.claim(pod_owner("c2")) == (HALF_SHARE, False)
+        back = claims.ledger.get("pod-uid1.main")
+        assert back
+        assert back.suspension is None

@@ -12,7 +12,7 @@ from support.samples import GIB, gpus
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Chosen, Refused, choose
-from vcuda_oci.placement.free import free_memory
+from vcuda_oci.placement.free import free_memory, no_room
 
 FACTORS = st.sampled_from([1, 1.1, 1.5, 2, 3.25])
 
@@ -98,3 +98,24 @@ def test_the_fullest_gpu_is_the_one_that_promised_most() -> None:
         answer = choose(gpus(16, 16), taken, Request.of(10, GIB), order, 2)
         assert isinstance(answer, Chosen)
         assert [share.uuid for share in answer.shares] == [uuid]
+
+
+@given(promises(), st.integers(1, 100), st.integers(1, 40), FACTORS, st.booleans())
+def test_a_share_comes_back_to_its_gpu_exactly_where_it_could_be_placed(
+    taken: list[GpuShare], core: int, half_gib: int, factor: float, managed: bool
+) -> None:
+    share = GpuShare("GPU-1", half_gib * GIB // 2, core, managed=managed)
+    mine = [other for other in taken if other.uuid == "GPU-1"]
+    promised = sum(other.memory_bytes for other in mine) + share.memory_bytes
+    fits = (
+        sum(other.core_percent for other in mine) + core <= 100
+        and promised <= 8 * GIB * (factor if managed else 1)
+        and share.memory_bytes <= 8 * GIB
+    )
+    assert (no_room([share], gpus(16, 8), taken, factor) is None) == fits
+
+
+def test_a_share_of_a_removed_gpu_cannot_come_back() -> None:
+    refused = no_room([GpuShare("GPU-7", GIB, 10)], gpus(16), [], 1)
+    assert refused
+    assert refused.reason == "GPU-7 is not in this machine"

@@ -12,6 +12,7 @@ from ..model.record import Record
 from ..model.request import Request
 from ..pages import limits
 from ..placement.choose import Chosen, Refused, choose
+from ..placement.free import no_room
 from ..system.settings_file import BINPACK
 from . import events, liveness, unhealthy
 from .ledger import Ledger, NoRoom, broken_record
@@ -153,10 +154,33 @@ def reclaim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Allocati
             f"stop it, or run 'vcuda release {owner.key}' if it is gone",
         )
     if same:
+        if known.suspension and known.suspension.is_off:
+            _require_room(ledger, host, known, rules)
         return _take_over(ledger, known, wanted, rules)
     ledger.remove(known.id)
     ledger.record_event(events.RELEASED, known, "it comes back asking for something else")
     return None
+
+
+def _require_room(ledger: Ledger, host: Host, known: Allocation, rules: Rules) -> None:
+    """Check that a container that ended while it was suspended has room to start again.
+
+    Raises VcudaError: others hold its shares now.
+    """
+    shares = known.becoming or known.shares
+    refused = None
+    for attempt in range(2):
+        allocations, broken = ledger.read()
+        if broken:
+            raise broken_record(*broken[0])
+        taken = [share for other in allocations if other.id != known.id for share in other.resident]
+        refused = no_room(shares, host.gpus, taken, rules.overcommit)
+        # The record itself must not be swept: it is about to be taken over.
+        if not refused or attempt or not _make_room(ledger, known.id):
+            break
+    if refused:
+        what = f"it was suspended, and others have its room: {refused.reason}"
+        raise VcudaError(what, known.id, refused.hint)
 
 
 def _release_ended(ledger: Ledger, owner: Owner, ended: Sequence[str]) -> None:
@@ -182,7 +206,7 @@ def _place(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Chosen | 
         raise broken_record(*broken[0])
     return choose(
         host.gpus,
-        [share for allocation in allocations for share in allocation.shares],
+        [share for allocation in allocations for share in allocation.resident],
         wanted.request,
         rules.placement,
         rules.overcommit,
@@ -192,11 +216,14 @@ def _place(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Chosen | 
     )
 
 
-def _make_room(ledger: Ledger) -> bool:
-    """Release the shares of dead containers and finish interrupted changes; whether any were."""
+def _make_room(ledger: Ledger, spared: str = "") -> bool:
+    """Release the shares of dead containers and finish interrupted changes; whether any were.
+
+    spared: the id of a record that stays.
+    """
     from . import resize  # only when nothing fits
 
-    swept = ledger.sweep(liveness.is_alive)
+    swept = ledger.sweep(lambda record: record.id == spared or liveness.is_alive(record))
     return bool(resize.finish(ledger)) or bool(swept)
 
 
@@ -217,6 +244,7 @@ def _take_over(ledger: Ledger, known: Allocation, wanted: Claim, rules: Rules) -
         # A change by `vcuda limit` stays, also one that was cut short.
         shares=known.becoming or known.shares,
         becoming=None,
+        suspension=None,
     )
     # Fresh pages: the usage of the last instance's processes has ended with them.
     ledger.write(taken, limits.page_of(taken, rules.context_bytes, rules.meter_copies))

@@ -41,7 +41,8 @@ def wanted(
     """The allocation's share number `at` with `words` changed (core, memory, policy), and whether
     it needs room of ended containers, so that a sweep must come first.
 
-    Changes nothing. Raises VcudaError: invalid words, or more than is free.
+    A suspended container may have what the GPU has: it holds nothing now, and its resume waits for
+    room. Changes nothing. Raises VcudaError: invalid words, or more than is free.
     """
     share = allocation.shares[at]
     gpu = host.gpu(share.uuid)
@@ -50,12 +51,13 @@ def wanted(
     core, memory = _core(words, share), _memory(words, share)
     terms = _terms(words, share, core)
     allocations, broken = ledger.read()
-    others = [other for other in allocations if other.id != allocation.id]
+    is_off = allocation.suspension and allocation.suspension.is_off
+    others = [] if is_off else [other for other in allocations if other.id != allocation.id]
     if broken and (core > share.core_percent or memory > share.memory_bytes):
         raise broken_record(*broken[0])
 
     def beside(those: list[Allocation]) -> GpuShare | Refused:
-        taken = [its for other in those for its in other.shares]
+        taken = [its for other in those for its in other.resident]
         return resized(share, gpu, taken, core, memory, terms, overcommit)
 
     answer = beside(others)

@@ -10,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .suspension import Suspension
+
 VERSION = 1
 _END_OF_TIME = 1 << 40  # and it keeps infinity out
 
@@ -76,12 +78,12 @@ class Allocation(Record):
     the low-level runtime by exec, so it lives until the container exists.
     created: seconds since 1970. becoming: the shares of a change under way; what is held meanwhile
     is `shares` (resize.py). engine: where the engine keeps the container's name and image
-    (engine_name.py).
+    (engine_name.py). suspension: None: its processes use the GPUs.
     """
 
     __slots__ = (  # noqa: RUF023 - the order in a record's file
         "id", "shares", "request", "container_id", "runtime", "claimant",
-        "created", "pod", "becoming", "engine",
+        "created", "pod", "becoming", "engine", "suspension",
     )  # fmt: skip
 
     def __init__(
@@ -96,21 +98,29 @@ class Allocation(Record):
         pod: dict[str, str],
         becoming: list[GpuShare] | None = None,
         engine: dict[str, str] | None = None,
+        suspension: Suspension | None = None,
     ) -> None:
         self.id, self.shares, self.request = id, shares, request
         self.container_id, self.runtime, self.claimant = container_id, runtime, claimant
         self.created, self.pod, self.becoming = created, pod, becoming
-        self.engine = engine or {}
+        self.engine, self.suspension = engine or {}, suspension
 
     @property
     def is_named_slice(self) -> bool:
         return not self.runtime
 
+    @property
+    def resident(self) -> list[GpuShare]:
+        """The shares that others cannot have now: none while the container is suspended."""
+        return [] if self.suspension and self.suspension.is_off else self.shares
+
     def as_json(self) -> dict[str, Any]:
         fields = self.fields()
         for key in ("shares", "becoming"):
             fields[key] = [share.as_json() for share in fields[key] or ()]
-        for key in ("becoming", "engine"):
+        if self.suspension:
+            fields["suspension"] = self.suspension.fields()
+        for key in ("becoming", "engine", "suspension"):
             if not fields[key]:
                 del fields[key]
         return fields
@@ -129,6 +139,10 @@ def parse(text: str) -> Allocation:
     try:
         for key in {"shares", "becoming"} & {"shares", *fields}:
             fields[key] = [_share(**share) for share in fields[key]]
+        if "suspension" in fields:
+            from . import suspension  # few records have one
+
+            fields["suspension"] = suspension.parse(fields["suspension"])
         allocation = Allocation(**fields)
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a whole record: {error}") from error

@@ -54,6 +54,27 @@ def free_memory(gpu: Gpu, taken: Sequence[GpuShare], overcommit: float) -> int:
     return free_at([gpu], [0], taken, overcommit)[0].memory
 
 
+def no_room(
+    shares: Sequence[GpuShare], gpus: Sequence[Gpu], taken: Sequence[GpuShare], overcommit: float
+) -> Refused | None:
+    """Why these very shares do not fit beside `taken`; None: they do.
+
+    For a container that comes back to the GPUs that it had.
+    """
+    for share in shares:
+        positions = [at for at, gpu in enumerate(gpus) if gpu.uuid == share.uuid]
+        if not positions:
+            return Refused(f"{share.uuid} is not in this machine", "see 'vcuda gpus'")
+        (left,) = free_at(gpus, positions, taken, overcommit if share.managed else 1)
+        if share.core_percent > left.core or share.memory_bytes > left.memory:
+            return Refused(
+                f"{max(left.core, 0)} % and {gib(left.memory)} of {share.uuid} are free; "
+                f"{share.core_percent} % and {gib(share.memory_bytes)} are needed",
+                "end or suspend another container",
+            )
+    return None
+
+
 def share_of(uuid: str, memory: int, core: int, terms: Terms, managed: bool) -> GpuShare:
     """A share under a policy; neither policy nor latency apply to a whole GPU."""
     if core == 100:

@@ -49,6 +49,8 @@ def limit(arguments: argparse.Namespace, settings: Config) -> int:
         )
         if after.memory_bytes < before.memory_bytes and not arguments.force:
             held = page.gpus[at].held_bytes if page else None
+            if allocation.suspension:
+                held = allocation.suspension.bytes.get(after.uuid, held)
             _refuse_to_go_below(held, after, allocation)
         if after != before and not arguments.dry_run:
             if crowded:

@@ -26,9 +26,15 @@ _MOST_BYTES = 1 << 60  # for an unknown GPU
 
 
 def gpu_entry(
-    gpu: Gpu, taken: Sequence[GpuShare], overcommit: float, sick: str | None = None
+    gpu: Gpu,
+    promised: Sequence[GpuShare],
+    taken: Sequence[GpuShare],
+    overcommit: float,
+    sick: str | None = None,
 ) -> dict[str, Any]:
-    """One GPU and what is free on it. taken: the shares on it. sick: why it is unhealthy, or ""."""
+    """One GPU and what is free on it. promised: the shares of it. taken: those of them that are not
+    suspended. sick: why it is unhealthy, or "".
+    """
     left = 0 if gpu.divided else 1
     return {
         "index": gpu.index,
@@ -38,9 +44,9 @@ def gpu_entry(
         "memory_bytes": gpu.memory_bytes,
         "free_core_percent": left * (100 - sum(share.core_percent for share in taken)),
         "free_memory_bytes": left * free.free_memory(gpu, taken, overcommit),
-        "promised_memory_bytes": sum(share.memory_bytes for share in taken),
+        "promised_memory_bytes": sum(share.memory_bytes for share in promised),
         "memory_overcommit": overcommit,
-        "tenants": len(taken),
+        "tenants": len(promised),
         "unhealthy": sick,
         "mig_mode": gpu.divided,
         "mig_parent": gpu.parent or None,
@@ -54,10 +60,12 @@ def gpu_entries(
     unhealthy: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     """whole: every record. unhealthy: the reason, by UUID."""
-    taken = [share for allocation in whole for share in allocation.shares]
+    promised = [share for allocation in whole for share in allocation.shares]
+    taken = [share for allocation in whole for share in allocation.resident]
     return [
         gpu_entry(
             gpu,
+            [share for share in promised if share.uuid == gpu.uuid],
             [share for share in taken if share.uuid == gpu.uuid],
             overcommit,
             unhealthy.get(gpu.uuid) or unhealthy.get(gpu.parent),

@@ -24,9 +24,13 @@ _WIDTHS = (19, 13, 12, 23, 0)
 _COLOURS = {
     events.REFUSED: "red",
     events.GPU_UNHEALTHY: "red",
+    events.SUSPEND_FAILED: "red",
+    events.LOST: "red",
     events.CLAIMED: "green",
     events.GPU_HEALTHY: "green",
     events.LIMIT_CHANGED: "yellow",
+    events.SUSPENDED: "yellow",
+    events.RESUMED: "green",
 }
 
 

@@ -21,6 +21,7 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.request import Request
+from vcuda_oci.model.suspension import SUSPENDED, Suspension
 from vcuda_oci.pages import layout, limits, page_reader
 from vcuda_oci.start import apply_share
 
@@ -322,3 +323,26 @@ def test_many_that_grow_at_once_never_hold_more_than_there_is(node: Node) -> Non
         process.join()
     assert sorted(process.exitcode or 0 for process in all_of_them) == [0, 0] + [1] * 8
     assert sorted(node.share(id).core_percent for id in ids) == [4] * 8 + [31] * 2
+
+
+def test_a_suspended_container_may_have_its_whole_gpu_but_not_less_than_held(
+    node: Node, capsys: Any
+) -> None:
+    off = Suspension(SUSPENDED, "order", 1, {"GPU-0": 3 * GIB})
+    node.add_record("box", GpuShare("GPU-0", 4 * GIB, 30), suspension=off)
+    node.add_record("other", GpuShare("GPU-0", 12 * GIB, 70))
+    assert node.vcuda("limit", "other", "--memory", "13GiB") == 0
+    assert node.vcuda("limit", "box", "--memory", "16GiB", "--core", "60") == 0
+    assert node.share("box") == GpuShare("GPU-0", 16 * GIB, 60)
+    capsys.readouterr()
+    assert node.vcuda("limit", "box", "--memory", "17GiB") == 1
+    assert node.vcuda("limit", "box", "--memory", "2GiB") == 1
+    assert capsys.readouterr().err == (
+        "vcuda: box: at most 100 % and 16.0 GiB of GPU-0 can be its own; 60 % and 17.0 GiB asked; "
+        "ask for less, or free a share\n"
+        "vcuda: box: its processes hold 3 GiB; 2 GiB asked; free memory in it, or use --force: "
+        "it then gets no more until it holds less\n"
+    )
+    held = node.ledger.get("box")
+    assert held
+    assert held.suspension == off

@@ -38,6 +38,7 @@ KNOWN_KINDS = dict.fromkeys(
         events.LIMIT_CHANGED, events.DECIDED, events.THROTTLED, events.OUT_OF_MEMORY,
         events.BYPASS_FOUND, events.TURN_OVERRUN, events.AGENT_STARTED, events.AGENT_ENDED,
         events.GPU_UNHEALTHY, events.GPU_HEALTHY, events.NO_GPUS, events.UNCLAIMED,
+        events.SUSPENDED, events.RESUMED, events.SUSPEND_FAILED, events.LOST,
     ],
     0,
 )  # fmt: skip

@@ -1,0 +1,62 @@
+"""What a record says of a container that is off the GPU, or on the way off or back."""
+
+from __future__ import annotations
+
+from .record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Steps. Its shares occupy the GPUs during the first and the last.
+SUSPENDING, SUSPENDED, WAITING, RESUMING = "suspending", "suspended", "waiting", "resuming"
+_OFF = (SUSPENDED, WAITING)
+_STEPS = (SUSPENDING, *_OFF, RESUMING)
+
+# Reasons: `vcuda suspend`; no calls for a time; others take their turn on the GPU.
+BY_ORDER, BY_IDLENESS, BY_ROTATION = "order", "idle", "rotation"
+_REASONS = (BY_ORDER, BY_IDLENESS, BY_ROTATION)
+_END_OF_TIME = 1 << 40
+_MOST_BYTES = 1 << 64
+
+
+class Suspension(Record):
+    """A container's suspension.
+
+    step: where it is; a step that no process works on is completed by `repair`. by: its reason.
+    since: when it began, in seconds since 1970. bytes: what it holds off the GPUs, by UUID, as the
+    container itself reported it. wanted: since when its resume waits for room, in seconds since
+    1970; 0: it does not wait.
+    """
+
+    __slots__ = ("by", "bytes", "since", "step", "wanted")
+
+    def __init__(
+        self, step: str, by: str, since: float, bytes: dict[str, int], wanted: float = 0
+    ) -> None:
+        self.step, self.by, self.since = step, by, since
+        self.bytes, self.wanted = bytes, wanted
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the container's shares are free for others."""
+        return self.step in _OFF
+
+
+def parse(fields: Any) -> Suspension:
+    """Raises TypeError, ValueError: not a whole suspension."""
+    found = Suspension(**fields)
+    right = (
+        found.step in _STEPS
+        and found.by in _REASONS
+        and all(_is_time(time) for time in (found.since, found.wanted))
+        and isinstance(found.bytes, dict)
+        and all(type(held) is int and 0 <= held < _MOST_BYTES for held in found.bytes.values())
+    )
+    if not right:
+        raise ValueError("invalid suspension")
+    return found
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < _END_OF_TIME
