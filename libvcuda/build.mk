@@ -41,7 +41,7 @@ $(OUT)/obj/vcuda/%.o: libvcuda/shim/%.c $(VCUDA_NEEDS)
 
 $(OUT)/obj/vcuda/entry/version_mark.o: pyproject.toml
 
-$(OUT)/obj/vcuda/entries.o: build/generated/entries.S libvcuda/shim/entry/entries.inc libvcuda/build.mk
+$(OUT)/obj/vcuda/entries.o: build/generated/entries.S libvcuda/shim/entry/entries.inc libvcuda/shim/entry/gate.inc libvcuda/build.mk
 	@mkdir -p $(@D)
 	@$(CC) -Ilibvcuda/shim -c -o $@ $<
 

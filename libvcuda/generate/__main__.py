@@ -22,14 +22,16 @@ def main(arguments: list[str]) -> int:
     compiler = os.environ.get("CC", "cc")
     try:
         entries = headers.all_entries(include, folder, compiler)
-        rules = policy.assign(entries, policy.read(os.path.join(folder, "policy.list")))
+        listed = policy.read(os.path.join(folder, "policy.list"))
+        rules = policy.assign(entries, listed)
+        unasked = policy.unasked(entries, listed)
     except (OSError, subprocess.CalledProcessError, policy.PolicyError) as error:
         print(f"generate: {error}", file=sys.stderr)
         return 1
     entries = [entry for entry in entries if rules[entry.name].kind != policy.ABSENT]
     os.makedirs(out, exist_ok=True)
     write(os.path.join(out, "entries.S"), emit.assembly(entries, rules))
-    write(os.path.join(out, "real.h"), emit.header(entries, rules))
+    write(os.path.join(out, "real.h"), emit.header(entries, rules, unasked))
     write(os.path.join(out, "vcuda.map"), emit.version_script(entries))
     return 0
 

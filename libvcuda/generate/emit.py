@@ -7,6 +7,8 @@ from .policy import HOOKED, REFUSED, Rule
 
 # The C source exports these as aliases: a jump to another function would cost a tenth of the call.
 _WITHOUT_JUMP = ("cuMemGetInfo_v2",)
+# Gates for what cuGetProcAddress hands out: a driver has some 700 functions in all their versions.
+_MORE_GATES = 1024
 BANNER = (
     "Made by libvcuda/generate from CUDA's headers and exports.list; change policy.list instead."
 )
@@ -14,6 +16,10 @@ BANNER = (
 
 def hooked(entries: list[Entry], rules: dict[str, Rule]) -> list[Entry]:
     return [entry for entry in entries if rules[entry.name].kind in HOOKED]
+
+
+def first_nvml(entries: list[Entry]) -> int:
+    return next(i for i, entry in enumerate(entries) if entry.library == "nvml")
 
 
 def assembly(entries: list[Entry], rules: dict[str, Rule]) -> str:
@@ -34,6 +40,9 @@ def assembly(entries: list[Entry], rules: dict[str, Rule]) -> str:
         else:
             lines.append(f"VCUDA_EXPORT_PASSED {entry.name}, {index}")
     lines += [f"VCUDA_LAZY {index}" for index in range(len(entries))]
+    # Behind the exports, which stay where they are.
+    lines.append('#include "entry/gate.inc"')
+    lines.append(f"VCUDA_ALL_GATES {first_nvml(entries) + _MORE_GATES}")
     lines += ["", '\t.section .data.real, "aw"', "\t.balign 64", "VCUDA_OBJECT real"]
     lines += [f"\t.quad .Llazy_{index}" for index in range(len(entries))]
     lines += ["\t.size real, . - real", "", "\t.section .rodata", "VCUDA_OBJECT vcuda_entry_names"]
@@ -50,9 +59,11 @@ def assembly(entries: list[Entry], rules: dict[str, Rule]) -> str:
     return "\n".join(lines)
 
 
-def header(entries: list[Entry], rules: dict[str, Rule]) -> str:
-    """`real`, one typed pointer to the driver's function per entry, and the hooks' types."""
-    first_nvml = next(i for i, entry in enumerate(entries) if entry.library == "nvml")
+def header(entries: list[Entry], rules: dict[str, Rule], unasked: set[str]) -> str:
+    """`real`, one typed pointer to the driver's function per entry, and the hooks' types.
+
+    unasked: names of entries that have no gate.
+    """
     lines = [
         f"/* {BANNER}  */",
         "#ifndef VCUDA_REAL_H",
@@ -65,7 +76,8 @@ def header(entries: list[Entry], rules: dict[str, Rule]) -> str:
         '#include "undeclared.h"',
         '#pragma GCC diagnostic ignored "-Wdeprecated-declarations"',
         f"#define VCUDA_ENTRIES {len(entries)}",
-        f"#define VCUDA_FIRST_NVML {first_nvml}",
+        f"#define VCUDA_FIRST_NVML {first_nvml(entries)}",
+        f"#define VCUDA_GATES {first_nvml(entries) + _MORE_GATES}",
         "struct vcuda_real",
         "{",
     ]
@@ -87,6 +99,8 @@ def header(entries: list[Entry], rules: dict[str, Rule]) -> str:
         for index, entry in enumerate(entries)
         if entry.library == "cuda" and rules[entry.name].kind in HOOKED
     ]
+    lines += ["", "/* U (index): a function that has no gate.  */", "#define VCUDA_UNASKED(U) \\"]
+    lines += [f"  U ({i}) \\" for i, entry in enumerate(entries) if entry.name in unasked]
     lines += ["", "#endif", ""]
     return "\n".join(lines)
 

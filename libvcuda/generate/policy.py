@@ -13,6 +13,8 @@ PASSED = "passed"
 # A function that answers "not supported"; an export that is the driver's alone.
 REFUSED, ABSENT = "refused", "absent"
 KINDS = (*HOOKED, PASSED, REFUSED, ABSENT)
+# Beside one of these: a call that does not look whether the container is suspended.
+UNASKED = "unasked"
 # Words in the names of CUDA's functions that get memory or start work.
 GETS_OR_STARTS = re.compile("(Alloc|Create|Import|Instantiate|Launch|Load)(?![a-z])")
 
@@ -38,10 +40,12 @@ def read(path: str) -> list[Rule]:
                 continue
             kind, pattern = words[0], words[1] if len(words) > 1 else ""
             reason = words[2].strip() if len(words) > 2 else ""
-            if kind not in KINDS or not pattern or (kind not in HOOKED and not reason):
+            known = kind in (*KINDS, UNASKED)
+            if not known or not pattern or (kind not in HOOKED and not reason):
                 raise PolicyError(
                     f"{path}:{number}: expected KIND PATTERN [REASON], kind one of "
-                    f"{' '.join(KINDS)}; {PASSED}, {REFUSED} and {ABSENT} need a reason"
+                    f"{' '.join((*KINDS, UNASKED))}; {PASSED}, {REFUSED}, {ABSENT} and {UNASKED} "
+                    "need a reason"
                 )
             rules.append(Rule(kind, pattern, reason))
     return rules
@@ -54,6 +58,7 @@ def assign(entries: list[Entry], rules: list[Rule]) -> dict[str, Rule]:
     `passed` names none that shows processes, gets memory or starts work by its name, or has another
     version with a policy function.
     """
+    rules = [rule for rule in rules if rule.kind != UNASKED]
     with_policy = {SUFFIX.sub("", rule.pattern) for rule in rules if rule.kind in HOOKED}
     used: set[Rule] = set()
     assigned: dict[str, Rule] = {}
@@ -84,3 +89,22 @@ def assign(entries: list[Entry], rules: list[Rule]) -> dict[str, Rule]:
             f"rules for nothing: {' '.join(idle) or 'none'}"
         )
     return assigned
+
+
+def unasked(entries: list[Entry], rules: list[Rule]) -> set[str]:
+    """The entries of libcuda that do not look whether the container is suspended.
+
+    Raises PolicyError: a rule that names none.
+    """
+    patterns = {rule.pattern for rule in rules if rule.kind == UNASKED}
+    names: set[str] = set()
+    for pattern in patterns:
+        found = {
+            entry.name
+            for entry in entries
+            if entry.library == "cuda" and fnmatch.fnmatchcase(entry.base, pattern)
+        }
+        if not found:
+            raise PolicyError(f"{UNASKED} {pattern} names no function of libcuda")
+        names |= found
+    return names

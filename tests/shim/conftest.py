@@ -77,11 +77,15 @@ def new_guest(
     """A container with slices of the test's host, or of ON."""
 
     def make(
-        *gpus: guest.Gpu, on: DriverRoot | None = None, meter_copies: bool = False
+        *gpus: guest.Gpu,
+        on: DriverRoot | None = None,
+        meter_copies: bool = False,
+        calls_ask: bool = False,
+        shim: str = guest.SHIM,
     ) -> guest.Guest:
         folder = str(tmp_path_factory.mktemp("guest"))
         root = on or request.getfixturevalue("host")
-        return guest.Guest(folder, root.path, gpus, meter_copies=meter_copies)
+        return guest.Guest(folder, root.path, gpus, shim, meter_copies, calls_ask)
 
     return make
 
@@ -128,7 +132,9 @@ def new_mock_guest(
     cc: the compiler of the machine that the shim is for.
     """
 
-    def make(memory_bytes: int, shim: str = guest.SHIM, cc: str = "gcc") -> guest.Guest:
+    def make(
+        memory_bytes: int, shim: str = guest.SHIM, cc: str = "gcc", calls_ask: bool = False
+    ) -> guest.Guest:
         libraries = tmp_path / "root" / LIBRARIES
         libraries.mkdir(parents=True)
         command = [cc, "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
@@ -136,6 +142,7 @@ def new_mock_guest(
         command += [os.path.join(CLIENTS, name) for name in MOCK_SOURCES]
         subprocess.run([*command, "-o", str(libraries / "libcuda.so.1")], check=True)
         gpu = guest.share(MOCK_UUID, memory_bytes)
-        return guest.Guest(str(tmp_path / "guest"), str(tmp_path / "root"), [gpu], shim)
+        folder, root = str(tmp_path / "guest"), str(tmp_path / "root")
+        return guest.Guest(folder, root, [gpu], shim, calls_ask=calls_ask)
 
     return make

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from vcuda_oci.model.names import PRIVATE_DRIVER
-from vcuda_oci.pages import layout, page_reader
+from vcuda_oci.pages import layout, page_reader, suspended_word
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(TOP, "build")
@@ -74,10 +74,12 @@ class Guest:
         gpus: Sequence[Gpu],
         shim: str = SHIM,
         meter_copies: bool = False,
+        calls_ask: bool = False,
     ) -> None:
         self.folder = folder
         self.driver_root = driver_root
         self.meter_copies = meter_copies
+        self.calls_ask = calls_ask
         os.makedirs(os.path.join(folder, "driver"))
         os.makedirs(os.path.join(folder, "lib"))
         libraries = os.path.join(driver_root, "usr", "lib", "x86_64-linux-gnu")
@@ -102,7 +104,14 @@ class Guest:
         """In place: a running guest has the file mapped."""
         flags = os.O_WRONLY | os.O_CREAT
         fd = os.open(self.limits, flags, 0o644)
-        os.pwrite(fd, layout.limits_page(gpus, meter_copies=self.meter_copies), 0)
+        page = layout.limits_page(gpus, meter_copies=self.meter_copies, calls_ask=self.calls_ask)
+        os.pwrite(fd, page, 0)
+        os.close(fd)
+
+    def suspend(self, state: int) -> None:
+        """Write layout.AWAKE, SUSPENDED or UNTIL_CALL, as the host does."""
+        fd = os.open(self.limits, os.O_RDWR)
+        suspended_word.write(fd, state)
         os.close(fd)
 
     def read_usage(self) -> page_reader.Usage:

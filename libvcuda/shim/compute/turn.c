@@ -7,6 +7,7 @@
 #include "compute/meters.h"
 #include "compute/own_turn.h"
 #include "compute/time_bucket.h"
+#include "pages/suspended.h"
 #include "thread/clock.h"
 #include "thread/in_driver.h"
 #include "thread/own_calls.h"
@@ -135,6 +136,14 @@ sleep_until_allowed (int gpu, bool queued)
       uint32_t word = vcuda_turn_word (gpu);
       if (vcuda_turn_allows (gpu, 0))
         break;
+      if (vcuda_is_suspended ())
+        {
+          /* It has no turn until it is awake.  */
+          vcuda_wait_until_awake ();
+          repeat_marks (gpu);
+          rang = since = vcuda_now ();
+          continue;
+        }
       vcuda_turn_sleep_while (gpu, word, PATIENCE_NS);
       uint64_t now = vcuda_now ();
       /* Updated at each pause: the host sees from it which containers want more than they have.  */

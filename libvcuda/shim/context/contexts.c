@@ -17,6 +17,7 @@
 #include "memory/stream_unmaps.h"
 #include "pages/pages.h"
 #include "pages/pass_on.h"
+#include "pages/suspended.h"
 #include "thread/current_context.h"
 
 #define DEVICES 64
@@ -44,6 +45,7 @@ give_back_context (CUcontext context, bool with_pools)
   {                                                                                                \
     struct vcuda_charge charge;                                                                    \
     VCUDA_PASS_ON (real.name arguments);                                                           \
+    vcuda_wait_if_suspended ();                                                                    \
     CUresult rc = vcuda_context_begin (&charge, device);                                           \
     if (rc != CUDA_SUCCESS)                                                                        \
       return rc;                                                                                   \
@@ -160,6 +162,7 @@ vcuda_cuDevicePrimaryCtxRetain (CUcontext *context, CUdevice device)
     return CUDA_ERROR_SYSTEM_NOT_READY;
   if (vcuda_thread ()->in_driver || !primary)
     return real.cuDevicePrimaryCtxRetain (context, device);
+  vcuda_wait_if_suspended ();
   pthread_mutex_lock (&primary->mutex);
   CUresult rc = retain (primary, context, device);
   pthread_mutex_unlock (&primary->mutex);

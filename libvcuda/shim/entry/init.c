@@ -19,6 +19,7 @@
 #include "memory/stream_unmaps.h"
 #include "pages/pages.h"
 #include "pages/slot.h"
+#include "pages/suspended.h"
 #include "real.h"
 #include "thread/current_context.h"
 
@@ -71,5 +72,6 @@ vcuda_cuInit (unsigned int flags)
 {
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
+  vcuda_wait_if_suspended ();
   return real.cuInit (flags);
 }

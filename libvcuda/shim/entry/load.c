@@ -7,7 +7,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "entry/gate.h"
 #include "pages/pages.h"
+#include "pages/suspended.h"
 #include "real.h"
 #include "thread/old_glibc.h"
 
@@ -139,6 +141,8 @@ vcuda_resolve (unsigned index)
     }
   if (!function)
     function = refusal (index, loaded);
+  else if (index < VCUDA_FIRST_NVML && vcuda_calls_ask ())
+    function = vcuda_gate_of_entry (index, function);
   __atomic_store_n ((void **) &real + index, function, __ATOMIC_RELEASE);
   errno = saved;
   return function;

@@ -25,8 +25,9 @@ const char *vcuda_entry_name (unsigned index);
 /* The driver's function of entry INDEX, or NULL. Leaves the table as it is.  */
 void *vcuda_driver_symbol (unsigned index);
 
-/* Finds the driver's function for entry INDEX, stores it in `real`, and returns what to call: the
-   function, or one that returns an error in the library's own codes. Called by entries.S.  */
+/* Finds the driver's function for entry INDEX, stores it, or its gate, in `real`, and returns what
+   to call: that, or a function that returns an error in the library's own codes. Called by
+   entries.S.  */
 void *vcuda_resolve (unsigned index);
 
 #endif

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "entry/gate.h"
 #include "entry/load.h"
 #include "entry/names.h"
 #include "pages/pages.h"
+#include "pages/suspended.h"
 #include "real.h"
 
 struct policy
@@ -173,6 +175,8 @@ hand_out (CUresult rc, const char *symbol, void **function, int version, cuuint6
                    : NULL;
   if (hook)
     *function = hook;
+  else if (vcuda_calls_ask ())
+    *function = vcuda_gate_of_function (*function);
   return rc;
 }
 

@@ -42,6 +42,7 @@ clear_slot (struct vcuda_usage_slot *slot)
     }
   vcuda_decisions_clear (slot);
   __atomic_store_n (&slot->turn_marks, 0, __ATOMIC_RELAXED);
+  __atomic_store_n (&slot->calls_inside, 0, __ATOMIC_SEQ_CST);
   __atomic_store_n (&slot->pid, 0, __ATOMIC_SEQ_CST);
 }
 

@@ -63,6 +63,16 @@ struct vcuda_credit
   bool mixed; /* queued other work than the GPU's, or changed the GPU, since the last sample */
 };
 
+/* The thread's call through a gate (entry/gate.h). gate.inc knows the first two fields.  */
+struct vcuda_gate
+{
+  const void *return_address;    /* of the caller of the gate */
+  uintptr_t saved_register;      /* the caller's value of the register that points here */
+  struct vcuda_usage_slot *slot; /* where the call is counted; NULL: nowhere */
+  uint32_t generation;           /* of that slot */
+  bool inside;
+};
+
 struct vcuda_thread
 {
   /* Above 0: within a call to the driver (in_driver.h).  */
@@ -73,6 +83,7 @@ struct vcuda_thread
   struct vcuda_view view; /* valid while current.unclocked is above 0 */
   struct vcuda_credit credit;
   struct saved_credit *saved_credits; /* of the thread's other GPUs (credit.c) */
+  struct vcuda_gate gate;
 };
 
 #ifdef __x86_64__

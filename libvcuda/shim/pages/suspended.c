@@ -1,0 +1,34 @@
+/* Waits until the host has resumed this container.  */
+
+#include "pages/suspended.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A waiting call asks again so often: the container may have been resumed and suspended again, and
+   the host counts only what is asked after that.  */
+#define ASK_AGAIN_NS 100000000l
+
+void
+vcuda_sleep_suspended (void)
+{
+  const uint32_t *word = &vcuda_pages.limits->suspended;
+  struct timespec span = { .tv_nsec = ASK_AGAIN_NS };
+  uint32_t state = __atomic_load_n (word, __ATOMIC_SEQ_CST);
+  int saved = errno;
+  if (state == VCUDA_UNTIL_CALL)
+    __atomic_fetch_add (&vcuda_pages.usage->resume_asked, 1, __ATOMIC_SEQ_CST);
+  if (state != VCUDA_AWAKE)
+    syscall (SYS_futex, word, FUTEX_WAIT, state, &span, NULL, 0);
+  errno = saved;
+}
+
+void
+vcuda_wait_until_awake (void)
+{
+  while (vcuda_is_suspended ())
+    vcuda_sleep_suspended ();
+}

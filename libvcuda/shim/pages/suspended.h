@@ -1,0 +1,39 @@
+/* Whether the host has suspended this container, and the wait for its end. The protocol is in
+   vcuda_abi.h.  */
+
+#ifndef VCUDA_SUSPENDED_H
+#define VCUDA_SUSPENDED_H
+
+#include <stdbool.h>
+
+#include "pages/pages.h"
+
+/* Whether each call has to look at `suspended`.  */
+static inline bool
+vcuda_calls_ask (void)
+{
+  return __atomic_load_n (&vcuda_pages.limits->calls_ask, __ATOMIC_RELAXED) != 0;
+}
+
+static inline bool
+vcuda_is_suspended (void)
+{
+  return __atomic_load_n (&vcuda_pages.limits->suspended, __ATOMIC_SEQ_CST) != VCUDA_AWAKE;
+}
+
+/* Returns when the container is awake; asks the host to resume it if it sleeps until a call comes.
+   Signal handlers run meanwhile. Leaves errno alone.  */
+void vcuda_wait_until_awake (void);
+
+/* Sleeps for a tenth of a second, or until `suspended` changes.  */
+void vcuda_sleep_suspended (void);
+
+/* For calls that need the GPU from the start, in every container.  */
+static inline void
+vcuda_wait_if_suspended (void)
+{
+  if (__builtin_expect (vcuda_is_suspended (), 0))
+    vcuda_wait_until_awake ();
+}
+
+#endif
