@@ -7,9 +7,9 @@ import pathlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from shim.conftest import CLIENTS, LIBRARIES, MOCK_UUID, Clients
+from shim.conftest import CLIENTS, LIBRARIES, MOCK_UUID
 from support.guest import GIB, SHIM, TOP, Guest, share
 
 sys.path.insert(0, os.path.join(TOP, "libvcuda"))
@@ -30,24 +30,52 @@ def entries_of(include: str) -> tuple[dict[str, policy.Rule], set[str]]:
     return {name: rules[name] for name in cuda}, policy.unasked(entries, listed)
 
 
-def make_guest(
-    folder: pathlib.Path, client: Clients, calls_ask: bool = True, shim: str = SHIM, cc: str = "gcc"
-) -> Guest:
-    rules, _ = entries_of(client.headers)
+def make_driver(folder: pathlib.Path, headers_folder: str, cc: str = "gcc") -> str:
+    """A driver root below `folder`."""
+    rules, _ = entries_of(headers_folder)
     names = folder / "names.h"
     present = {name for name, rule in rules.items() if rule.kind != policy.ABSENT} - OWN
     names.write_text("".join(f"NAME ({name})\n" for name in sorted(present)))
     libraries = folder / "root" / LIBRARIES
     libraries.mkdir(parents=True)
     command = [cc, "-O1", "-shared", "-fPIC", "-fexceptions", "-Wl,-soname,libcuda.so.1"]
-    command += [
-        f"-I{TOP}/libvcuda",
-        f'-DGATE_NAMES="{names}"',
-        os.path.join(CLIENTS, "mock_gate.c"),
-    ]
-    subprocess.run([*command, "-o", str(libraries / "libcuda.so.1"), "-ldl"], check=True)
+    command += [f"-I{TOP}/libvcuda", f'-DGATE_NAMES="{names}"']
+    source = os.path.join(CLIENTS, "mock_gate.c")
+    subprocess.run([*command, source, "-o", str(libraries / "libcuda.so.1"), "-ldl"], check=True)
+    return str(folder / "root")
+
+
+def make_guest(
+    folder: pathlib.Path, driver: str, calls_ask: bool = True, shim: str = SHIM
+) -> Guest:
     gpu = share(MOCK_UUID, GIB)
-    return Guest(str(folder / "guest"), str(folder / "root"), [gpu], shim, calls_ask=calls_ask)
+    return Guest(str(folder / "guest"), driver, [gpu], shim, calls_ask=calls_ask)
+
+
+def passed_names(headers_folder: str) -> tuple[set[str], set[str]]:
+    """Exports that are the driver's own functions: those that ask, and the others."""
+    rules, unasked = entries_of(headers_folder)
+    passed = {name for name, rule in rules.items() if rule.kind == policy.PASSED}
+    return passed - unasked, passed & unasked
+
+
+def check_passed(
+    guest: Guest, command: Sequence[str], names: pathlib.Path, headers_folder: str
+) -> None:
+    """Each passed function gets its arguments, and is counted if calls ask.
+
+    command: runs the client `gated`.
+    """
+    asking, others = passed_names(headers_folder)
+    names.write_text("\n".join(sorted(asking | others | {"cuFromTheFuture"})))
+    out = guest.run(*command, "all", str(names))
+    seen = {name: tuple(map(int, answer)) for name, *answer in map(str.split, out.splitlines())}
+    counted = int(guest.calls_ask)
+    expected = dict.fromkeys(asking, (3, counted, counted, counted))
+    expected |= dict.fromkeys(others, (3, 0, 0, 0))
+    expected["cuFromTheFuture"] = (1, -1, -1, counted)
+    assert len(asking) > 300
+    assert seen == expected
 
 
 def calls_inside(guest: Guest) -> int:

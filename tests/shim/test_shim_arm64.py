@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from shim.conftest import Clients
+from shim.gate_guest import check_passed, make_driver, make_guest
 from shim.test_shim_leaks import ON_THE_MOCK, TWO_OF_THREE
 from shim.test_shim_loading import MOCKED
 from support import guest
@@ -67,6 +68,28 @@ def test_a_driver_that_calls_itself_is_charged_once_and_hands_out_the_shim(
 
 def test_sizes_beyond_every_memory_are_refused_in_each_family(arm64_guest, arm64_client):
     assert arm64_guest.json(*EMULATED, arm64_client("huge")) == [2] * 8
+
+
+@pytest.fixture(scope="module")
+def arm64_driver(arm64_client, tmp_path_factory):
+    return make_driver(tmp_path_factory.mktemp("driver"), arm64_client.headers, CC)
+
+
+@pytest.mark.parametrize("calls_ask", [True, False], ids=["calls ask", "calls do not ask"])
+def test_each_passed_function_has_its_arguments_and_is_counted_if_calls_ask(
+    arm64, arm64_driver, arm64_client, tmp_path, calls_ask
+):
+    guest = make_guest(tmp_path, arm64_driver, calls_ask, arm64)
+    gated = [*EMULATED, arm64_client("gated")]
+    check_passed(guest, gated, tmp_path / "names", arm64_client.headers)
+
+
+@pytest.mark.parametrize(("how", "seen"), [("exits", "1\n"), ("jumps", "1\n"), ("forks", "1 1\n")])
+def test_a_call_that_does_not_return_counts_no_further_call(
+    arm64, arm64_driver, arm64_client, tmp_path, how, seen
+):
+    guest = make_guest(tmp_path, arm64_driver, shim=arm64)
+    assert guest.run(*EMULATED, arm64_client("gated"), how) == seen
 
 
 def test_the_pages_are_laid_out_as_on_amd64(tmp_path):

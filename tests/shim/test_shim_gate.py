@@ -12,22 +12,27 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from shim.conftest import Clients
-from shim.gate_guest import asked, calls_inside, entries_of, make_guest, policy, until
+from shim.gate_guest import (
+    asked,
+    calls_inside,
+    check_passed,
+    entries_of,
+    make_driver,
+    make_guest,
+    until,
+)
 from support.guest import Guest
 from vcuda_oci.pages import layout
 
 
-@pytest.fixture
-def new_gate_guest(built: None, tmp_path: pathlib.Path, client: Clients) -> Callable[..., Guest]:
-    def make(calls_ask: bool = True) -> Guest:
-        return make_guest(tmp_path, client, calls_ask)
-
-    return make
+@pytest.fixture(scope="module")
+def driver(built: None, client: Clients, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return make_driver(tmp_path_factory.mktemp("driver"), client.headers)
 
 
 @pytest.fixture
-def guest(new_gate_guest: Callable[..., Guest]) -> Guest:
-    return new_gate_guest()
+def guest(driver: str, tmp_path: pathlib.Path) -> Guest:
+    return make_guest(tmp_path, driver)
 
 
 class Running:
@@ -68,28 +73,12 @@ def running(guest: Guest, client: Clients) -> Iterator[Callable[..., Running]]:
         each.end()
 
 
-def passed_names(client: Clients) -> tuple[set[str], set[str]]:
-    """Exports that are the driver's own functions: those that ask, and the others."""
-    rules, unasked = entries_of(client.headers)
-    passed = {name for name, rule in rules.items() if rule.kind == policy.PASSED}
-    return passed - unasked, passed & unasked
-
-
 @pytest.mark.parametrize("calls_ask", [True, False], ids=["calls ask", "calls do not ask"])
 def test_each_passed_function_has_its_arguments_and_is_counted_if_calls_ask(
-    new_gate_guest: Callable[..., Guest], client: Clients, tmp_path: pathlib.Path, calls_ask: bool
+    driver: str, client: Clients, tmp_path: pathlib.Path, calls_ask: bool
 ) -> None:
-    asking, others = passed_names(client)
-    names = tmp_path / "names"
-    names.write_text("\n".join(sorted(asking | others | {"cuFromTheFuture"})))
-    out = new_gate_guest(calls_ask).run(client("gated"), "all", str(names))
-    seen = {name: tuple(map(int, answer)) for name, *answer in map(str.split, out.splitlines())}
-    counted = int(calls_ask)
-    expected = dict.fromkeys(asking, (3, counted, counted, counted))
-    expected |= dict.fromkeys(others, (3, 0, 0, 0))
-    expected["cuFromTheFuture"] = (1, -1, -1, counted)
-    assert len(asking) > 300
-    assert seen == expected
+    guest = make_guest(tmp_path, driver, calls_ask)
+    check_passed(guest, [client("gated")], tmp_path / "names", client.headers)
 
 
 def test_unasked_functions_are_few_and_answer_without_the_gpu(client: Clients) -> None:

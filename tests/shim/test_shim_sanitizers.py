@@ -6,8 +6,11 @@ built with a sanitizer, and the shim built with the sanitizer too (`make build/s
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+import random
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -15,6 +18,7 @@ from shim.conftest import CLIENTS, Clients
 from shim.cubin import cubin, sections
 from support.guest import BUILD, GIB, MIB, SHIM, TOP, Guest, share
 from support.makefile import make
+from vcuda_oci.pages import layout
 
 FAILED = 99
 # Leaks are valgrind's part: LSan stops its process's threads, which a guest may not be allowed.
@@ -56,6 +60,20 @@ PROGRAMS: dict[str, tuple[list[str], str | None]] = {
     "views of memory": (["bears", "1"], None),
     "libraries opened by name": (["loads", "libcuda.so.1", "libnvidia-ml.so.1"], None),
 }
+# Those that a container runs that is suspended and resumed all the time.
+FLIPPED = (
+    "allocations",
+    "arrays",
+    "pools",
+    "threads and children",
+    "a fork",
+    "processes at their limit",
+    "captured graphs",
+    "threads that end",
+    "contexts that end",
+    "every family at random",
+)
+FLIPS_S = 0.0001
 SANITIZED = [(sanitizer, program) for sanitizer in FLAGS for program in PROGRAMS]
 
 
@@ -65,12 +83,13 @@ def host_options() -> list[str]:
 
 
 @pytest.fixture
-def container(host, tmp_path_factory) -> Callable[[str], Guest]:
+def container(host, tmp_path_factory) -> Callable[..., Guest]:
     """A guest with half of the time of two GPUs, on the shim at a path."""
 
-    def make(shim: str) -> Guest:
+    def make(shim: str, calls_ask: bool = False) -> Guest:
         gpus = [share(uuid, GIB, 50) for uuid in host.uuids]
-        return Guest(str(tmp_path_factory.mktemp("guest")), host.path, gpus, shim)
+        folder = str(tmp_path_factory.mktemp("guest"))
+        return Guest(folder, host.path, gpus, shim, calls_ask=calls_ask)
 
     return make
 
@@ -92,6 +111,26 @@ def passes(container: Guest, command: list[str], expected: str | None) -> None:
     out, err = process.communicate(timeout=240)
     assert (process.returncode, err) == (0, ""), f"{out}\n{err}"
     assert out == expected or expected is None
+
+
+@contextlib.contextmanager
+def flips(container: Guest) -> Iterator[None]:
+    """Suspend and resume the container at random, 10,000 times a second if the machine can."""
+    ended = threading.Event()
+    chance = random.Random(5)
+
+    def flip() -> None:
+        while not ended.wait(FLIPS_S):
+            container.suspend(chance.choice((layout.AWAKE, layout.SUSPENDED, layout.UNTIL_CALL)))
+        container.suspend(layout.AWAKE)
+
+    thread = threading.Thread(target=flip)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -158,3 +197,28 @@ def test_calls_that_only_the_mock_driver_has_run_clean(
 ):
     name, *arguments = program.split()
     passes(new_mock_guest(10_000_000, sanitized_shim), [sanitized_client(name), *arguments], None)
+
+
+def runs_flipped(container: Guest, client: Clients, program: str) -> None:
+    (name, *arguments), expected = PROGRAMS[program]
+    with flips(container):
+        passes(container, [client(name), *arguments], expected)
+    usage = container.read_usage()
+    assert usage.resume_asked > 0
+    assert {process.calls_inside for process in usage.processes} <= {0}
+
+
+@pytest.mark.parametrize("program", FLIPPED)
+def test_a_program_is_right_while_its_container_is_suspended_at_random(container, client, program):
+    runs_flipped(container(SHIM, calls_ask=True), client, program)
+
+
+@pytest.mark.parametrize(
+    ("sanitizer", "program"),
+    [(sanitizer, program) for sanitizer in FLAGS for program in FLIPPED],
+    indirect=["sanitizer"],
+)
+def test_the_shim_built_with_a_sanitizer_runs_clean_while_it_is_suspended_at_random(
+    container, sanitized_client, sanitized_shim, program
+):
+    runs_flipped(container(sanitized_shim, calls_ask=True), sanitized_client, program)

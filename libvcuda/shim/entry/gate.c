@@ -3,7 +3,6 @@
 #include "entry/gate.h"
 
 #include "entry/gate_code.h"
-#include "entry/load.h"
 #include "pages/slot.h"
 #include "pages/suspended.h"
 #include "real.h"
@@ -21,13 +20,6 @@ static void *targets[VCUDA_GATES];
 _Static_assert (offsetof (struct vcuda_gate, return_address) == 0, "gate.inc");
 _Static_assert (offsetof (struct vcuda_gate, saved_register) == 8, "gate.inc");
 
-static const uint16_t unasked[] = {
-#define UNASKED(index) index,
-  VCUDA_UNASKED (UNASKED)
-};
-
-#define UNASKED_COUNT (sizeof unasked / sizeof *unasked)
-
 static void *
 gate_at (unsigned index)
 {
@@ -37,9 +29,14 @@ gate_at (unsigned index)
 void *
 vcuda_gate_of_entry (unsigned index, void *function)
 {
-  for (size_t i = 0; i < UNASKED_COUNT; i++)
-    if (unasked[i] == index)
+#define UNASKED(index) case index:
+  switch (index)
+    {
+      VCUDA_UNASKED (UNASKED)
       return function;
+    default:
+      break;
+    }
   __atomic_store_n (&targets[index], function, __ATOMIC_RELEASE);
   return gate_at (index);
 }
@@ -47,9 +44,6 @@ vcuda_gate_of_entry (unsigned index, void *function)
 void *
 vcuda_gate_of_function (void *function)
 {
-  for (size_t i = 0; i < UNASKED_COUNT; i++)
-    if (vcuda_driver_symbol (unasked[i]) == function)
-      return function;
   /* No lock: two threads may come here at once.  */
   for (unsigned at = VCUDA_FIRST_NVML; at < VCUDA_GATES; at++)
     {

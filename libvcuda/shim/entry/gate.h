@@ -28,8 +28,8 @@
    FUNCTION; FUNCTION itself if it need not ask.  */
 void *vcuda_gate_of_entry (unsigned index, void *function);
 
-/* A gate that leads to any function of the driver's, for cuGetProcAddress; FUNCTION itself if it
-   need not ask, or if more are asked for than any driver has.  */
+/* A gate that leads to any function of the driver's, for cuGetProcAddress; FUNCTION itself if more
+   are asked for than any driver has.  */
 void *vcuda_gate_of_function (void *function);
 
 #endif

@@ -149,6 +149,14 @@ is_export (const char *symbol, const void *pointer)
   return false;
 }
 
+/* Whether POINTER is an export that need not ask.  */
+static bool
+is_unasked (const void *pointer)
+{
+#define IS_EXPORT(index) || vcuda_driver_symbol (index) == pointer
+  return false VCUDA_UNASKED (IS_EXPORT);
+}
+
 static CUresult
 hand_out (CUresult rc, const char *symbol, void **function, int version, cuuint64_t flags)
 {
@@ -175,7 +183,7 @@ hand_out (CUresult rc, const char *symbol, void **function, int version, cuuint6
                    : NULL;
   if (hook)
     *function = hook;
-  else if (vcuda_calls_ask ())
+  else if (vcuda_calls_ask () && !is_unasked (*function))
     *function = vcuda_gate_of_function (*function);
   return rc;
 }

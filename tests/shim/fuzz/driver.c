@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "entry/gate.h"
 #include "fuzz.h"
 
 /* Too high for the shim's table of devices, so each look-up reads the page.  */
@@ -173,4 +174,26 @@ driver_install (void)
   real.nvmlDeviceGetUUID = nvml_uuid;
   real.nvmlDeviceGetMemoryInfo = nvml_memory;
   real.nvmlDeviceGetUtilizationRates = nvml_utilization;
+}
+
+#define GATED(name) { VCUDA_INDEX_##name, (void **) &real.name, NULL }
+
+void
+driver_gate (bool gated)
+{
+  static struct
+  {
+    unsigned index;
+    void **pointer, *bare;
+  } of[] = {
+    GATED (cuMemAlloc_v2),  GATED (cuMemFree_v2),     GATED (cuMemGetInfo_v2),
+    GATED (cuCtxCreate_v2), GATED (cuCtxDestroy_v2),  GATED (cuLaunchKernel),
+    GATED (cuEventQuery),   GATED (cuCtxSynchronize),
+  };
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+    {
+      if (!of[i].bare)
+        of[i].bare = *of[i].pointer;
+      *of[i].pointer = gated ? vcuda_gate_of_entry (of[i].index, of[i].bare) : of[i].bare;
+    }
 }

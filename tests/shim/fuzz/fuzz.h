@@ -4,6 +4,7 @@
 #ifndef FUZZ_H
 #define FUZZ_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,8 @@ void host_make_pages (void);
 
 /* The driver's answers, put into the shim's table.  */
 void driver_install (void);
+/* Puts gates before its functions, as a container with calls_ask has them, or takes them off.  */
+void driver_gate (bool gated);
 void driver_install_time (void);
 
 /* The events of the one context end with it.  */

@@ -152,6 +152,7 @@ operate (unsigned operation)
 {
   uint64_t began = clock_ns;
   bool quick = true;
+  driver_gate (vcuda_readiness == VCUDA_READY);
   clock_sleeps = 0;
   most_allowed = 0;
   allow ();
@@ -264,6 +265,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
     }
   vcuda_pages = (struct vcuda_pages){ 0 };
   vcuda_readiness = VCUDA_UNKNOWN;
+  driver_gate (false);
   claimed = 0;
   return 0;
 }
