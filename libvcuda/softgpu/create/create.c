@@ -30,7 +30,8 @@ usage (FILE *out)
          "                           [--clock unkind|kind] [--slice TIME] [--switch-cost TIME]\n"
          "                           [--no-preemption] [--mps] [--submit-time TIME]\n"
          "                           [--context-memory SIZE] [--no-managed] [--copy-rate SIZE/s]\n"
-         "                           [--bus-rate SIZE/s]\n"
+         "                           [--bus-rate SIZE/s] [--checkpoint-rate SIZE/s]\n"
+         "                           [--restore-rate SIZE/s]\n"
          "                           [--topology [nvlink=N][,nvswitch=N][,pcie=N][,numa=N]]\n"
          "                           [--mig GPU=[PROFILE,...]]... [--force]\n"
          "       softgpu mig ROOT GPU=[PROFILE,...]\n"
@@ -160,6 +161,8 @@ main (int argc, char **argv)
     { "no-managed", no_argument, NULL, 'n' },
     { "copy-rate", required_argument, NULL, 'r' },
     { "bus-rate", required_argument, NULL, 'B' },
+    { "checkpoint-rate", required_argument, NULL, 'K' },
+    { "restore-rate", required_argument, NULL, 'R' },
     { "topology", required_argument, NULL, 'y' },
     { "mig", required_argument, NULL, 'i' },
     { "force", no_argument, NULL, 'f' },
@@ -219,6 +222,12 @@ main (int argc, char **argv)
         break;
       case 'B':
         request.bus_rate = option_size ("--bus-rate", optarg, "/s");
+        break;
+      case 'K':
+        request.checkpoint_rate = option_size ("--checkpoint-rate", optarg, "/s");
+        break;
+      case 'R':
+        request.restore_rate = option_size ("--restore-rate", optarg, "/s");
         break;
       case 'y':
         read_topology (optarg, &request.topology);

@@ -72,6 +72,8 @@ make_state (const struct request *request)
   state->no_managed = request->no_managed;
   state->copy_rate = request->copy_rate;
   state->bus_rate = request->bus_rate;
+  state->checkpoint_rate = request->checkpoint_rate;
+  state->restore_rate = request->restore_rate;
   state->topology = request->topology;
   state->gpu_count = request->gpus;
   state->entries = entries;

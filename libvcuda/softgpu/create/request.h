@@ -22,6 +22,8 @@ struct request
   bool no_managed;
   uint64_t copy_rate;
   uint64_t bus_rate;
+  uint64_t checkpoint_rate;
+  uint64_t restore_rate;
   struct softgpu_topology topology;
   uint64_t seed;
   bool seeded;

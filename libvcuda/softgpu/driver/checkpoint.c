@@ -1,158 +1,98 @@
-/* Checkpoint and restore of another process, or of this one.
+/* Locks and unlocks another process, or this one, and says how far its checkpoint is.  */
 
-   Device memory is the process's own memory here, so a checkpoint moves no bytes: it changes only
-   what is counted. A checkpointed process holds no memory of any GPU, and a restore needs as much
-   free memory as the process held.  */
+#include "driver/checkpoint.h"
 
-#include <string.h>
 #include <time.h>
 
-#include "driver/driver.h"
-#include "state/account.h"
-
-static struct softgpu_slot *
-slot_of (int pid)
-{
-  struct softgpu_state *state = driver.tie.state;
-  uint64_t here = softgpu_own_slot (&driver.tie)->pid_namespace;
-  for (unsigned i = 0; i < state->slots_used; i++)
-    {
-      struct softgpu_slot *slot = &state->slot[i];
-      if (slot->kind == SOFTGPU_CUDA && slot->pid == (uint32_t) pid && slot->pid_namespace == here
-          && softgpu_slot_alive (&driver.tie, i))
-        return slot;
-    }
-  return NULL;
-}
-
-static CUresult
-step (struct softgpu_slot *slot, CUprocessState from, CUprocessState to)
-{
-  uint32_t expected = from;
-  return atomic_compare_exchange_strong (&slot->checkpoint, &expected, to)
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_ILLEGAL_STATE;
-}
-
-#define REQUIRE_PROCESS(slot, pid)                                                                 \
-  REQUIRE_DRIVER ();                                                                               \
-  struct softgpu_slot *slot = slot_of (pid);                                                       \
-  REQUIRE (slot, CUDA_ERROR_INVALID_VALUE)
+_Static_assert ((int) SOFTGPU_PROCESS_FAILED == (int) CU_PROCESS_STATE_FAILED
+                    && (int) SOFTGPU_PROCESS_RESTORING == (int) CU_PROCESS_STATE_RESTORING,
+                "the states are cuda.h's");
 
 CUresult
 cuCheckpointProcessGetState (int pid, CUprocessState *state)
 {
-  REQUIRE_PROCESS (slot, pid);
+  REQUIRE_DRIVER ();
   REQUIRE (state, CUDA_ERROR_INVALID_VALUE);
-  *state = (CUprocessState) slot->checkpoint;
-  return CUDA_SUCCESS;
+  REQUIRE_TARGET (target, pid);
+  softgpu_lock (&driver.tie);
+  const struct softgpu_slot *slot = softgpu_target_slot (&target);
+  if (slot)
+    *state = (CUprocessState) softgpu_process_state (slot);
+  softgpu_unlock (&driver.tie);
+  return slot ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult
 cuCheckpointProcessGetRestoreThreadId (int pid, int *tid)
 {
-  REQUIRE_PROCESS (slot, pid);
+  REQUIRE_DRIVER ();
   REQUIRE (tid, CUDA_ERROR_INVALID_VALUE);
-  *tid = (int) slot->pid; /* nothing runs in the background: any thread would do */
+  REQUIRE_TARGET (target, pid);
+  (void) target;
+  *tid = pid; /* nothing runs in the background: any thread would do */
   return CUDA_SUCCESS;
 }
 
-static bool
-idle (const struct softgpu_slot *slot)
+static CUresult
+step (const struct target_process *target, enum softgpu_process_state from,
+      enum softgpu_process_state to)
+{
+  CUresult rc = CUDA_ERROR_INVALID_VALUE;
+  softgpu_lock (&driver.tie);
+  struct softgpu_slot *slot = softgpu_target_slot (target);
+  if (slot)
+    rc = softgpu_process_state (slot) == from ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
+  if (rc == CUDA_SUCCESS)
+    softgpu_set_process_state (slot, to);
+  softgpu_unlock (&driver.tie);
+  return rc;
+}
+
+/* CUDA_ERROR_NOT_READY while the process has work.  */
+static CUresult
+idle (const struct target_process *target)
 {
   struct softgpu_state *state = driver.tie.state;
-  bool done = true;
   softgpu_lock (&driver.tie);
-  for (unsigned gpu = 0; gpu < state->gpu_count; gpu++)
+  const struct softgpu_slot *slot = softgpu_target_slot (target);
+  bool busy = slot && slot->calls;
+  for (unsigned gpu = 0; slot && gpu < state->entries; gpu++)
     {
-      softgpu_advance (state, gpu, softgpu_now ());
-      done = done && slot->gpu[gpu].tail == slot->gpu[gpu].head;
+      if (*state->gpu[gpu].uuid)
+        softgpu_advance (state, gpu, softgpu_now ());
+      busy = busy || slot->gpu[gpu].tail != slot->gpu[gpu].head;
     }
   softgpu_unlock (&driver.tie);
-  return done;
+  REQUIRE (slot, CUDA_ERROR_INVALID_VALUE);
+  return busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 CUresult
 cuCheckpointProcessLock (int pid, CUcheckpointLockArgs *args)
 {
-  REQUIRE_PROCESS (slot, pid);
-  CUresult rc = step (slot, CU_PROCESS_STATE_RUNNING, CU_PROCESS_STATE_LOCKED);
+  REQUIRE_TARGET (target, pid);
+  REQUIRE (!args || (!args->reserved0 && softgpu_zeroed (args->reserved1, sizeof args->reserved1)),
+           CUDA_ERROR_INVALID_VALUE);
+  CUresult rc = step (&target, SOFTGPU_PROCESS_RUNNING, SOFTGPU_PROCESS_LOCKED);
   if (rc != CUDA_SUCCESS)
     return rc;
-  slot->attention |= SOFTGPU_CHECKPOINT;
   uint64_t begin = softgpu_now (), limit = args ? args->timeoutMs * 1000000ull : 0;
   /* A call that was under way when the lock came has a moment to end.  */
   do
-    nanosleep (&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-  while (!idle (slot) && (!limit || softgpu_now () - begin < limit));
-  if (idle (slot))
-    return CUDA_SUCCESS;
-  slot->attention &= ~(uint32_t) SOFTGPU_CHECKPOINT;
-  slot->checkpoint = CU_PROCESS_STATE_RUNNING;
-  return CUDA_ERROR_NOT_READY;
-}
-
-CUresult
-cuCheckpointProcessCheckpoint (int pid, CUcheckpointCheckpointArgs *args)
-{
-  (void) args;
-  REQUIRE_PROCESS (slot, pid);
-  for (unsigned gpu = 0; gpu < driver.tie.state->gpu_count; gpu++)
-    REQUIRE (slot->gpu[gpu].managed_bytes == 0, CUDA_ERROR_NOT_SUPPORTED);
-  CUresult rc = step (slot, CU_PROCESS_STATE_LOCKED, CU_PROCESS_STATE_CHECKPOINTED);
-  if (rc != CUDA_SUCCESS)
-    return rc;
-  softgpu_lock (&driver.tie);
-  for (unsigned gpu = 0; gpu < driver.tie.state->gpu_count; gpu++)
     {
-      struct softgpu_slot_gpu *part = &slot->gpu[gpu];
-      part->parked_bytes = atomic_exchange (&part->held_bytes, 0);
-      part->parked_contexts = part->contexts;
-      part->contexts = 0;
+      nanosleep (&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+      rc = idle (&target);
     }
-  softgpu_unlock (&driver.tie);
-  return CUDA_SUCCESS;
-}
-
-static bool
-fits (const struct softgpu_slot *slot, unsigned gpu)
-{
-  struct softgpu_state *state = driver.tie.state;
-  uint64_t held = slot->gpu[gpu].parked_bytes + softgpu_account (state, gpu).physical;
-  return held <= state->gpu[gpu].memory_bytes;
-}
-
-CUresult
-cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
-{
-  REQUIRE_PROCESS (slot, pid);
-  REQUIRE (!args || args->gpuPairsCount == 0, CUDA_ERROR_NOT_SUPPORTED);
-  REQUIRE (slot->checkpoint == CU_PROCESS_STATE_CHECKPOINTED, CUDA_ERROR_ILLEGAL_STATE);
-  softgpu_lock (&driver.tie);
-  softgpu_reap (&driver.tie);
-  bool room = true;
-  for (unsigned gpu = 0; gpu < driver.tie.state->gpu_count; gpu++)
-    room = room && fits (slot, gpu);
-  for (unsigned gpu = 0; room && gpu < driver.tie.state->gpu_count; gpu++)
-    {
-      struct softgpu_slot_gpu *part = &slot->gpu[gpu];
-      part->held_bytes += part->parked_bytes;
-      part->contexts = part->parked_contexts;
-      part->parked_bytes = 0;
-      part->parked_contexts = 0;
-    }
-  softgpu_unlock (&driver.tie);
-  REQUIRE (room, CUDA_ERROR_OUT_OF_MEMORY);
-  return step (slot, CU_PROCESS_STATE_CHECKPOINTED, CU_PROCESS_STATE_LOCKED);
+  while (rc == CUDA_ERROR_NOT_READY && (!limit || softgpu_now () - begin < limit));
+  if (rc == CUDA_ERROR_NOT_READY)
+    step (&target, SOFTGPU_PROCESS_LOCKED, SOFTGPU_PROCESS_RUNNING);
+  return rc;
 }
 
 CUresult
 cuCheckpointProcessUnlock (int pid, CUcheckpointUnlockArgs *args)
 {
-  (void) args;
-  REQUIRE_PROCESS (slot, pid);
-  CUresult rc = step (slot, CU_PROCESS_STATE_LOCKED, CU_PROCESS_STATE_RUNNING);
-  if (rc == CUDA_SUCCESS)
-    slot->attention &= ~(uint32_t) SOFTGPU_CHECKPOINT;
-  return rc;
+  REQUIRE_TARGET (target, pid);
+  REQUIRE (!args || softgpu_zeroed (args, sizeof *args), CUDA_ERROR_INVALID_VALUE);
+  return step (&target, SOFTGPU_PROCESS_LOCKED, SOFTGPU_PROCESS_RUNNING);
 }

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "driver/gate.h"
+#include "state/process_state.h"
 
 /* Calls that do not need the GPU.  */
 static bool
@@ -26,10 +27,13 @@ softgpu_gate (const char *name)
   if (!driver.ready)
     return 0;
   struct softgpu_slot *own = softgpu_own_slot (&driver.tie);
-  if (strncmp (name, "cuCheckpoint", strlen ("cuCheckpoint")) != 0)
-    while (own->checkpoint != CU_PROCESS_STATE_RUNNING)
-      nanosleep (&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+  bool of_checkpoint = strncmp (name, "cuCheckpoint", strlen ("cuCheckpoint")) == 0;
+  while (!of_checkpoint && own->checkpoint != SOFTGPU_PROCESS_RUNNING)
+    nanosleep (&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+  /* A lock waits for a call that hangs.  */
+  own->calls += !of_checkpoint;
   int error = softgpu_ordered_error (driver.tie.state, name, 0);
+  own->calls -= !of_checkpoint;
   CUcontext context = softgpu_current_context ();
   if (!error && context && gpu_of (context->device)->lost && !needs_no_gpu (name))
     error = CUDA_ERROR_DEVICE_UNAVAILABLE;

@@ -32,34 +32,18 @@ static struct
   uint64_t offset;
 } slab;
 
-static bool
-fits (unsigned gpu, uint64_t bytes)
-{
-  struct softgpu_state *state = driver.tie.state;
-  uint64_t total = state->gpu[gpu].memory_bytes;
-  /* Managed memory makes room: the driver moves it to the host.  */
-  uint64_t held = softgpu_account (state, gpu).physical;
-  if (bytes > total || held > total - bytes)
-    return false;
-  uint64_t namespace = softgpu_own_slot (&driver.tie)->pid_namespace;
-  const struct softgpu_limit *limit = softgpu_limit_of (state, gpu, namespace);
-  if (!limit)
-    return true;
-  held = softgpu_held_by (state, gpu, namespace);
-  return held <= limit->hard_bytes && bytes <= limit->hard_bytes - held;
-}
-
 bool
 softgpu_charge_locked (CUdevice device, uint64_t bytes)
 {
   unsigned gpu = driver.device[device].gpu;
-  if (!fits (gpu, bytes))
+  struct softgpu_slot *own = softgpu_own_slot (&driver.tie);
+  if (!softgpu_has_room (driver.tie.state, gpu, own->pid_namespace, bytes))
     {
       softgpu_reap (&driver.tie);
-      if (!fits (gpu, bytes))
+      if (!softgpu_has_room (driver.tie.state, gpu, own->pid_namespace, bytes))
         return false;
     }
-  softgpu_own_slot (&driver.tie)->gpu[gpu].held_bytes += bytes;
+  own->gpu[gpu].held_bytes += bytes;
   return true;
 }
 

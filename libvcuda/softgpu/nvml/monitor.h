@@ -11,6 +11,7 @@
 
 #include "state/attach.h"
 #include "state/device_time.h"
+#include "state/pid.h"
 
 struct nvmlDevice_st
 {
@@ -74,11 +75,5 @@ struct process
 
 /* Lists at most SOFTGPU_MAX_SLOTS processes with a context on DEVICE; returns how many.  */
 unsigned softgpu_processes (nvmlDevice_t device, struct process *list);
-
-/* The inode of the pid namespace of PID, a name in /proc; 0 when it can't be seen.  */
-uint64_t softgpu_pid_namespace (const char *pid);
-
-/* PID of NAMESPACE (the inode of its pid namespace) as the caller sees it; 0 when it can't.  */
-unsigned softgpu_pid_here (unsigned pid, uint64_t namespace);
 
 #endif

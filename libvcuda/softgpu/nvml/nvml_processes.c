@@ -4,6 +4,7 @@
 
 #include "nvml/monitor.h"
 #include "state/account.h"
+#include "state/process_state.h"
 
 unsigned
 softgpu_processes (nvmlDevice_t device, struct process *list)
@@ -20,7 +21,7 @@ softgpu_processes (nvmlDevice_t device, struct process *list)
     {
       const struct softgpu_slot *process = &tie->state->slot[slot];
       const struct softgpu_slot_gpu *use = &process->gpu[device->gpu];
-      if (process->kind != SOFTGPU_CUDA || !use->contexts)
+      if (process->kind != SOFTGPU_CUDA || !use->contexts || softgpu_off_gpu (process))
         continue;
       namespace[count] = process->pid_namespace;
       list[count++] = (struct process){

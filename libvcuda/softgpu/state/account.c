@@ -2,12 +2,16 @@
 
 #include "state/account.h"
 
+#include "state/process_state.h"
+
 struct softgpu_account
 softgpu_account (const struct softgpu_state *state, unsigned gpu)
 {
   struct softgpu_account sum = { 0 };
   for (unsigned slot = 0; slot < state->slots_used; slot++)
     {
+      if (softgpu_off_gpu (&state->slot[slot]))
+        continue;
       sum.physical += state->slot[slot].gpu[gpu].held_bytes;
       sum.managed += state->slot[slot].gpu[gpu].managed_bytes;
     }
@@ -40,7 +44,22 @@ softgpu_held_by (const struct softgpu_state *state, unsigned gpu, uint64_t pid_n
 {
   uint64_t held = 0;
   for (unsigned slot = 0; slot < state->slots_used; slot++)
-    if (state->slot[slot].pid_namespace == pid_namespace)
+    if (state->slot[slot].pid_namespace == pid_namespace && !softgpu_off_gpu (&state->slot[slot]))
       held += state->slot[slot].gpu[gpu].held_bytes;
   return held;
+}
+
+bool
+softgpu_has_room (struct softgpu_state *state, unsigned gpu, uint64_t pid_namespace, uint64_t bytes)
+{
+  uint64_t total = state->gpu[gpu].memory_bytes;
+  /* Managed memory makes room: the driver moves it to the host.  */
+  uint64_t held = softgpu_account (state, gpu).physical;
+  if (bytes > total || held > total - bytes)
+    return false;
+  const struct softgpu_limit *limit = softgpu_limit_of (state, gpu, pid_namespace);
+  if (!limit)
+    return true;
+  held = softgpu_held_by (state, gpu, pid_namespace);
+  return held <= limit->hard_bytes && bytes <= limit->hard_bytes - held;
 }

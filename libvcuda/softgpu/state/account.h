@@ -4,6 +4,8 @@
 #ifndef SOFTGPU_ACCOUNT_H
 #define SOFTGPU_ACCOUNT_H
 
+#include <stdbool.h>
+
 #include "state/state.h"
 
 struct softgpu_account
@@ -28,5 +30,9 @@ struct softgpu_limit *softgpu_limit_of (struct softgpu_state *state, unsigned gp
 
 /* Physical memory of the live processes of a pid namespace on GPU. With the lock held.  */
 uint64_t softgpu_held_by (const struct softgpu_state *state, unsigned gpu, uint64_t pid_namespace);
+
+/* Whether GPU has room for BYTES more of a process of a pid namespace. With the lock held.  */
+bool softgpu_has_room (struct softgpu_state *state, unsigned gpu, uint64_t pid_namespace,
+                       uint64_t bytes);
 
 #endif

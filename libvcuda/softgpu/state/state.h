@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 8
+#define SOFTGPU_VERSION 9
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MIG_DEVICES 7 /* of one GPU at most */
@@ -126,9 +126,6 @@ struct softgpu_slot_gpu
   uint64_t kernels_finished;
   uint32_t lanes; /* one bit for each lane with commands */
   uint32_t contexts;
-  uint32_t parked_contexts; /* of a checkpointed process */
-  uint32_t padding;
-  uint64_t parked_bytes;
   struct softgpu_lane lane[SOFTGPU_LANES];
   struct softgpu_period period[SOFTGPU_PERIODS];
 };
@@ -183,9 +180,10 @@ struct softgpu_slot
   uint32_t pid;  /* in its own pid namespace */
   _Atomic uint32_t generation;
   _Atomic uint32_t attention;  /* enum softgpu_attention: what calls must look at first */
-  _Atomic uint32_t checkpoint; /* CUprocessState */
-  uint32_t padding;
-  uint64_t pid_namespace; /* inode of /proc/self/ns/pid; 0 where /proc is missing */
+  _Atomic uint32_t checkpoint; /* enum softgpu_process_state: see process_state.h */
+  _Atomic uint32_t calls;      /* host functions, and calls that hang on order */
+  _Atomic uint64_t copied_ns;  /* when the copy of a checkpoint or a restore ends */
+  uint64_t pid_namespace;      /* inode of /proc/self/ns/pid; 0 where /proc is missing */
   char command[16];
   struct softgpu_slot_gpu gpu[SOFTGPU_MAX_GPUS];
 };
@@ -253,6 +251,8 @@ struct softgpu_state
   uint64_t submit_ns; /* what a submission takes of the calling thread */
   uint64_t copy_rate; /* bytes a second of copies and sets on the device; 0: they take no time */
   uint64_t bus_rate;  /* of copies from and to the host, likewise */
+  uint64_t checkpoint_rate; /* bytes a second; 0: a checkpoint takes no time */
+  uint64_t restore_rate;
   _Atomic uint32_t ordered; /* whether any failure is */
   uint32_t no_managed;      /* the GPUs are of the kind without managed memory */
   uint64_t context_bytes;   /* what a context takes of its GPU */

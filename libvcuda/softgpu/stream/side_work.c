@@ -51,6 +51,7 @@ call_it (void *argument)
   call->run (call->data);
   call->own->running--;
   call->all->running--;
+  softgpu_own_slot (&driver.tie)->calls--;
   free (call);
   return NULL;
 }
@@ -69,6 +70,7 @@ softgpu_side_run (CUstream stream, void (*run) (void *), void *data)
     call->own = &stream->side;
   call->own->running++;
   call->all->running++;
+  softgpu_own_slot (&driver.tie)->calls++; /* what a lock of this process waits for */
   pthread_t thread;
   if (pthread_create (&thread, NULL, call_it, call) == 0)
     pthread_detach (thread);

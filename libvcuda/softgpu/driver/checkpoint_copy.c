@@ -1,0 +1,95 @@
+/* Moves a locked process's memory to the host, and back.
+
+   Device memory is the process's own memory here, so no byte moves: only what counts changes, and
+   time passes.  */
+
+#include <time.h>
+
+#include "driver/checkpoint.h"
+#include "state/account.h"
+
+static uint64_t
+held_bytes (const struct softgpu_slot *slot)
+{
+  uint64_t bytes = 0;
+  for (unsigned gpu = 0; gpu < driver.tie.state->entries; gpu++)
+    bytes += slot->gpu[gpu].held_bytes;
+  return bytes;
+}
+
+/* What the driver cannot checkpoint.  */
+static bool
+supported (const struct softgpu_slot *slot)
+{
+  for (unsigned gpu = 0; gpu < driver.tie.state->entries; gpu++)
+    if (slot->gpu[gpu].managed_bytes)
+      return false;
+  return true;
+}
+
+static bool
+has_room (const struct softgpu_slot *slot)
+{
+  struct softgpu_state *state = driver.tie.state;
+  for (unsigned gpu = 0; gpu < state->entries; gpu++)
+    if (!softgpu_has_room (state, gpu, slot->pid_namespace, slot->gpu[gpu].held_bytes))
+      return false;
+  return true;
+}
+
+/* The copy goes on without the caller: see process_state.h.  */
+static CUresult
+wait_until (const struct target_process *target, uint64_t end)
+{
+  struct timespec moment
+      = { .tv_sec = (time_t) (end / 1000000000ull), .tv_nsec = (long) (end % 1000000000ull) };
+  while (softgpu_now () < end)
+    clock_nanosleep (CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL);
+  softgpu_lock (&driver.tie);
+  bool lives = softgpu_target_slot (target);
+  softgpu_unlock (&driver.tie);
+  return lives ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult
+cuCheckpointProcessCheckpoint (int pid, CUcheckpointCheckpointArgs *args)
+{
+  REQUIRE_TARGET (target, pid);
+  REQUIRE (!args || softgpu_zeroed (args, sizeof *args), CUDA_ERROR_INVALID_VALUE);
+  CUresult rc = CUDA_ERROR_INVALID_VALUE;
+  uint64_t end = 0;
+  softgpu_lock (&driver.tie);
+  struct softgpu_slot *slot = softgpu_target_slot (&target);
+  if (slot && softgpu_process_state (slot) != SOFTGPU_PROCESS_LOCKED)
+    rc = CUDA_ERROR_ILLEGAL_STATE;
+  else if (slot)
+    rc = supported (slot) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  if (rc == CUDA_SUCCESS)
+    end = softgpu_begin_copy (slot, SOFTGPU_PROCESS_CHECKPOINTING, held_bytes (slot),
+                              driver.tie.state->checkpoint_rate);
+  softgpu_unlock (&driver.tie);
+  return rc == CUDA_SUCCESS ? wait_until (&target, end) : rc;
+}
+
+CUresult
+cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
+{
+  REQUIRE_TARGET (target, pid);
+  REQUIRE (!args || args->gpuPairsCount == 0, CUDA_ERROR_NOT_SUPPORTED);
+  REQUIRE (!args || softgpu_zeroed (args->reserved, sizeof args->reserved),
+           CUDA_ERROR_INVALID_VALUE);
+  CUresult rc = CUDA_ERROR_INVALID_VALUE;
+  uint64_t end = 0;
+  softgpu_lock (&driver.tie);
+  softgpu_reap (&driver.tie);
+  struct softgpu_slot *slot = softgpu_target_slot (&target);
+  if (slot && softgpu_process_state (slot) != SOFTGPU_PROCESS_CHECKPOINTED)
+    rc = CUDA_ERROR_ILLEGAL_STATE;
+  else if (slot)
+    rc = has_room (slot) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (rc == CUDA_SUCCESS)
+    end = softgpu_begin_copy (slot, SOFTGPU_PROCESS_RESTORING, held_bytes (slot),
+                              driver.tie.state->restore_rate);
+  softgpu_unlock (&driver.tie);
+  return rc == CUDA_SUCCESS ? wait_until (&target, end) : rc;
+}

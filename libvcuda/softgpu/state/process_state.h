@@ -1,0 +1,38 @@
+/* The checkpoint of a process, as its slot says.
+
+   The slot holds the last step, and when its copy ends. What follows from the end of a copy is
+   never written: it is computed from the time. So the copy of a caller that was killed ends as any
+   other, and no byte of account moves: what the process holds counts while it is on the GPU.  */
+
+#ifndef SOFTGPU_PROCESS_STATE_H
+#define SOFTGPU_PROCESS_STATE_H
+
+#include <stdbool.h>
+
+#include "state/state.h"
+
+/* As CUprocessState.  */
+enum softgpu_process_state
+{
+  SOFTGPU_PROCESS_RUNNING,
+  SOFTGPU_PROCESS_LOCKED,
+  SOFTGPU_PROCESS_CHECKPOINTED,
+  SOFTGPU_PROCESS_FAILED,
+  SOFTGPU_PROCESS_CHECKPOINTING,
+  SOFTGPU_PROCESS_RESTORING,
+};
+
+enum softgpu_process_state softgpu_process_state (const struct softgpu_slot *slot);
+
+/* Whether what the process holds lies on the host.  */
+bool softgpu_off_gpu (const struct softgpu_slot *slot);
+
+/* Writes a step. With the lock held.  */
+void softgpu_set_process_state (struct softgpu_slot *slot, enum softgpu_process_state state);
+
+/* Begins CHECKPOINTING or RESTORING, a copy of BYTES at RATE bytes a second; returns when it ends.
+   RATE 0: at once. With the lock held.  */
+uint64_t softgpu_begin_copy (struct softgpu_slot *slot, enum softgpu_process_state state,
+                             uint64_t bytes, uint64_t rate);
+
+#endif
