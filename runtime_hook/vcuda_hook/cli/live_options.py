@@ -74,6 +74,22 @@ def _interval(text: str) -> float:
     return seconds
 
 
+def suspend_options(verb: argparse.ArgumentParser, timeout: str) -> None:
+    """timeout: help of --timeout."""
+    verb.add_argument("id", metavar="ID", nargs="+", help=ID_HELP)
+    verb.add_argument("--timeout", metavar="SECONDS", type=_timeout, default=300, help=timeout)
+
+
+def _timeout(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds <= 86400:
+        raise argparse.ArgumentTypeError(f"no such time '{text}'; write seconds, 0 to 86400")
+    return seconds
+
+
 def events_options(events: argparse.ArgumentParser) -> None:
     add = events.add_argument
     add(

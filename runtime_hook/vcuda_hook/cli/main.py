@@ -109,6 +109,10 @@ def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int
         from .limit import limit
 
         return limit
+    if name in ("suspend", "resume"):
+        from . import suspend
+
+        return suspend.suspend if name == "suspend" else suspend.resume
     if name == "top":
         from ..show.top import top
 
@@ -210,6 +214,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     live_options.limit_options(
         verb("limit", "change a running container's share", "limit run-3f2a --memory 8GiB")
+    )
+    live_options.suspend_options(
+        verb("suspend", "take containers off their GPUs; they sleep until resumed", "suspend nb"),
+        "how long the driver may take, in seconds; default %(default)s",
+    )
+    live_options.suspend_options(
+        verb("resume", "bring suspended containers back to their GPUs", "resume nb --timeout 60"),
+        "how long to wait for room, in seconds, 0: not at all; default %(default)s",
     )
     live_options.events_options(
         verb("events", "show events of containers and GPUs", "events --since 10m --follow")

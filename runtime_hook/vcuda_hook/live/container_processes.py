@@ -30,7 +30,13 @@ class Process:
 
 
 def init_of(runtime: Sequence[str], container_id: str) -> int:
-    """The pid of a container's first process; 0: none.
+    """The pid of a container's first process; 0: none. Raises as `state_of` does."""
+    return state_of(runtime, container_id)[1]
+
+
+def state_of(runtime: Sequence[str], container_id: str) -> tuple[str, int]:
+    """The container's status, such as "running" or "paused", and the pid of its first process; 0:
+    none.
 
     Raises OSError, ValueError, KeyError, TypeError: the runtime's answer has no pid.
     """
@@ -44,7 +50,8 @@ def init_of(runtime: Sequence[str], container_id: str) -> int:
         )
     except subprocess.TimeoutExpired as error:
         raise TimeoutError(f"{runtime[0]} says nothing") from error
-    return int(json.loads(done.stdout)["pid"])
+    state = json.loads(done.stdout)
+    return str(state.get("status", "")), int(state["pid"])
 
 
 def of(init: int, proc: str = "/proc") -> list[int]:

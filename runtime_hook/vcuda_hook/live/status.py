@@ -21,7 +21,8 @@ class Status(NamedTuple):
 
 
 def statuses(allocations: Sequence[Allocation]) -> list[Status]:
-    """created, running, paused or stopped: the runtime's answer. claiming or gone: the runtime does
+    """created, running, paused or stopped: the runtime's answer; suspending, suspended, waiting or
+    resuming in the place of the first two: the record's. claiming or gone: the runtime does
     not know the container. named: a named slice. unknown: the runtime does not answer. All runtimes
     are asked at once.
     """
@@ -50,7 +51,9 @@ def _status(allocation: Allocation, answer: str | tuple[bytes, bytes]) -> Status
         return Status(NAMED)
     output, complaint = (b"", answer.encode()) if isinstance(answer, str) else answer
     try:
-        return Status(str(json.loads(output)["status"]))
+        word = str(json.loads(output)["status"])
+        is_up = word in ("created", "running")
+        return Status(allocation.suspension.step if is_up and allocation.suspension else word)
     except (ValueError, KeyError, TypeError):
         pass
     if liveness.claimant_lives(allocation):

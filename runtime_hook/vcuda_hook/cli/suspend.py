@@ -1,0 +1,123 @@
+"""``vcuda suspend`` and ``vcuda resume``: take containers off their GPUs, and bring them back."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.start import apply_share
+from vcuda_oci.system.settings_file import Config
+
+from ..live import container_names, table
+from ..suspend import control
+from ..suspend.control import Done
+
+_WORDS = {
+    "lock": "waiting for calls in flight",
+    "checkpoint": "copying off the GPU",
+    "restore": "copying back to the GPU",
+    "unlock": "letting it go on",
+    "wait": "the driver is copying",
+}
+_NOTHING = Done({}, changed=False)
+# One container, with what shows its progress.
+_Verb = Callable[[Ledger, Host, str, "_Progress"], Done]
+
+
+def suspend(arguments: argparse.Namespace, settings: Config) -> int:
+    """Take the containers off their GPUs. Raises VcudaError: not root, or no such container."""
+
+    def one(ledger: Ledger, facts: Host, id: str, progress: _Progress) -> Done:
+        timeout = arguments.timeout
+        return control.suspend(ledger, facts, id, seconds=timeout, progress=progress.show)
+
+    return _each(arguments, settings, one, "suspended")
+
+
+def resume(arguments: argparse.Namespace, settings: Config) -> int:
+    """Bring the containers back, each as soon as there is room. Raises VcudaError as `suspend`."""
+
+    def one(ledger: Ledger, facts: Host, id: str, progress: _Progress) -> Done:
+        return control.resume(
+            ledger,
+            facts,
+            id,
+            settings.memory_overcommit,
+            arguments.timeout,
+            progress.show,
+            progress.wait,
+        )
+
+    return _each(arguments, settings, one, "running")
+
+
+def _each(arguments: argparse.Namespace, settings: Config, verb: _Verb, now: str) -> int:
+    """Call `verb` for each container, one after the other; 1: one of them failed."""
+    if os.geteuid() != 0:
+        raise VcudaError("needs root", f"vcuda {arguments.verb}", "run it as root")
+    facts, ledger = apply_share.host_of(settings), Ledger(settings.state_dir)
+    ids = dict.fromkeys(container_names.find_record(ledger, word).id for word in arguments.id)
+    answers: list[dict[str, Any]] = []
+    for id in ids:
+        progress = _Progress(id)
+        try:
+            done = verb(ledger, facts, id, progress)
+        except VcudaError as error:
+            progress.clear()
+            sys.stderr.write(f"vcuda: {error}\n")
+            answers.append({"id": id, "changed": False, "error": str(error), **_figures(_NOTHING)})
+            continue
+        progress.clear()
+        answers.append({"id": id, "changed": done.changed, "error": None, **_figures(done)})
+        if not arguments.json:
+            print(_line(id, done, now))
+        for pid in done.lost:
+            sys.stderr.write(f"vcuda: {id}: the driver has given up process {pid}; end it\n")
+    if arguments.json:
+        table.print_json(answers)
+    return 1 if any(each["error"] or each["lost"] for each in answers) else 0
+
+
+def _figures(done: Done) -> dict[str, Any]:
+    return {"bytes": done.bytes, "seconds": round(done.seconds, 3), "lost": list(done.lost)}
+
+
+def _line(id: str, done: Done, now: str) -> str:
+    if not done.changed:
+        return f"{id} is {now} already"
+    held = table.size(sum(done.bytes.values()))
+    where = "off" if now == "suspended" else "back on"
+    return f"{id} is {now}: {held} {where} the GPU in {done.seconds:.1f} s"
+
+
+class _Progress:
+    """One line on stderr, if it is a terminal, that is written over again and again."""
+
+    def __init__(self, id: str) -> None:
+        self._id, self._begun, self._is_shown = id, time.monotonic(), False
+
+    def show(self, call: str, left: int) -> None:
+        many = f" of {left} processes" if left > 1 and call != "unlock" else ""
+        self._write(f"{_WORDS.get(call, call)}{many}")
+
+    def wait(self, reason: str) -> None:
+        self._write(f"waiting for room: {reason}")
+
+    def clear(self) -> None:
+        if self._is_shown:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+
+    def _write(self, what: str) -> None:
+        if sys.stderr.isatty():
+            self._is_shown = True
+            line = f"{self._id}: {what}, {time.monotonic() - self._begun:.0f} s"
+            sys.stderr.write("\r\033[K" + table.printable(line)[:200])
+            sys.stderr.flush()

@@ -1,0 +1,1 @@
+"""Take containers off their GPUs and bring them back, whatever fails or is killed."""

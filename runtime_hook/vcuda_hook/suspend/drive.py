@@ -1,0 +1,121 @@
+"""Bring all processes of a container to one place, off the GPUs or on, as steps.plan says."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from vcuda_oci.model.errors import VcudaError
+
+from . import driver_worker, steps
+from .worker import Answer, Hangs, Worker
+
+# How long calls in flight may take to end before the container counts as busy.
+LOCK_SECONDS = 10.0
+_PAUSE_SECONDS = 0.05
+_NOT_SUPPORTED, _OUT_OF_MEMORY, _NOT_READY, _ILLEGAL_STATE = 801, 2, 600, 401
+_MOST_TRIES = 3
+
+# Where the processes are now: (start times by pid).
+Targets = Callable[[], Mapping[int, int]]
+# Called while the driver works: the call, and of how many processes it is awaited.
+Progress = Callable[[str, int], None]
+
+
+class Outcome(NamedTuple):
+    """reason: "": all processes are where they shall be, except those that the driver gave up.
+
+    hint: for the error line. lost: pids of processes that the driver gave up. states: the last
+    known, by pid.
+    """
+
+    reason: str
+    hint: str
+    lost: tuple[int, ...]
+    states: Mapping[int, int]
+
+
+def bring(
+    goal: str,
+    targets: Targets,
+    worker: Worker,
+    seconds: float,
+    progress: Progress = lambda call, left: None,
+) -> Outcome:
+    """Call the driver until all processes are at `goal`, or one call fails, or time is up.
+
+    Processes that start meanwhile are found before each call. seconds: for all calls together.
+    """
+    end = time.monotonic() + seconds
+    states: Mapping[int, int] = {}
+    tries: dict[tuple[int, str], int] = {}
+
+    def outcome(reason: str = "", hint: str = "try again") -> Outcome:
+        return Outcome(reason, hint, tuple(steps.failed(states)), states)
+
+    while True:
+        try:
+            started = targets()
+            states = worker.states(started, end)
+            for pid, state in states.items():
+                if state == driver_worker.UNKNOWN:
+                    return outcome(f"the driver refuses the state of process {pid}")
+            if goal == steps.OFF and steps.failed(states):
+                lost = ", ".join(map(str, steps.failed(states)))
+                return outcome(f"the driver has given up process {lost}", "end that process")
+            call, pids = steps.plan(goal, states)
+            if call == steps.DONE:
+                return outcome()
+            if time.monotonic() >= end:
+                return outcome(f"not all processes are {goal} the GPU in {seconds:.0f} s")
+            if call == steps.WAIT:
+                progress(call, len(pids))
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            call_end = min(end, time.monotonic() + LOCK_SECONDS) if call == steps.LOCK else end
+            show = functools.partial(progress, call, len(pids))
+            answers = worker.call(call, started, pids, call_end, show)
+        except Hangs as hang:
+            pids_left = ", ".join(map(str, hang.pids))
+            what = f"no answer of the driver to '{hang.call}' of process {pids_left}"
+            return outcome(f"{what} in {hang.seconds:.0f} s", "see the kernel's log for Xid lines")
+        for pid, answer in answers.items():
+            refusal = _refusal(call, pid, answer)
+            tries[pid, call] = tries.get((pid, call), 0) + 1
+            # A wrong state may be another program's doing; the next round sees the right one.
+            again = answer.status == _ILLEGAL_STATE and tries[pid, call] < _MOST_TRIES
+            if refusal and not again:
+                states = {**states, pid: answer.state}
+                return outcome(*refusal)
+
+
+def _refusal(call: str, pid: int, answer: Answer) -> tuple[str, str] | None:
+    """Why a call failed, and a hint; None: it did not."""
+    if answer.status in (driver_worker.SUCCESS, driver_worker.GONE):
+        return None
+    if answer.state == steps.AFTER[call]:
+        return None  # done although it says otherwise, as when it was killed half-way
+    if answer.state == driver_worker.NO_CUDA:
+        return None  # the process is ending
+    if answer.status == _NOT_READY and call == steps.LOCK:
+        what = f"process {pid} has work on the GPU that did not end in {LOCK_SECONDS:.0f} s"
+        return what, "try again, or let its kernels be shorter"
+    if answer.status == _NOT_SUPPORTED:
+        return f"the driver cannot {call} process {pid}", UNSUPPORTED_HINT
+    if answer.status == _OUT_OF_MEMORY and call == steps.RESTORE:
+        what = f"the GPU has no room for process {pid}"
+        return what, "end or suspend another container"
+    return f"the driver's {call} of process {pid} answers error {answer.status}", "try again"
+
+
+UNSUPPORTED_HINT = (
+    "managed memory, MIG, MPS and, before driver 610, memory shared between processes exclude it"
+)
+
+
+def require(outcome: Outcome, id: str) -> None:
+    """Raises VcudaError: not all processes are where they shall be."""
+    if outcome.reason:
+        raise VcudaError(outcome.reason, id, outcome.hint)

@@ -1,0 +1,114 @@
+"""The process that calls the driver's checkpoint functions; worker.py starts it.
+
+A call of the driver may hang, and cannot be interrupted: the parent then kills this process. It
+reads a request a line from its standard input and answers each by a line on its standard output,
+both JSON, each request in a thread of its own. It ends when the parent has.
+
+    {"id": 1, "call": "lock", "pid": 7, "started": 4711, "ms": 5000}
+    {"id": 1, "status": 0, "state": 1}
+
+started: the process's start time in clock ticks since boot: another process may get the same pid.
+status: the driver's answer (CUresult); GONE: the process has ended. state: the process's state
+after the call (CUprocessState); NO_CUDA: it does not use CUDA. Source: cuda.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import threading
+
+from vcuda_oci.ledger.liveness import start_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+GONE, NO_CUDA, UNKNOWN = -1, -1, -2
+READY = "ready"
+SUCCESS, INVALID_VALUE, NOT_INITIALIZED = 0, 1, 3
+# Answers for a process without CUDA.
+WITHOUT_CUDA = (INVALID_VALUE, NOT_INITIALIZED)
+_ARGS_BYTES = 64
+_FUNCTIONS = {
+    "lock": "cuCheckpointProcessLock",
+    "checkpoint": "cuCheckpointProcessCheckpoint",
+    "restore": "cuCheckpointProcessRestore",
+    "unlock": "cuCheckpointProcessUnlock",
+}
+_GET_STATE = "cuCheckpointProcessGetState"
+
+
+class Driver:
+    """The driver's library. Raises OSError: it cannot be loaded. AttributeError: a driver before
+    570.
+    """
+
+    def __init__(self, path: str) -> None:
+        cuda = ctypes.CDLL(path)
+        self._calls = {call: cuda[name] for call, name in _FUNCTIONS.items()}
+        self._get_state = cuda[_GET_STATE]
+        self._init = cuda["cuInit"]
+
+    def init(self) -> int:
+        return int(self._init(0))
+
+    def state(self, pid: int) -> int:
+        """The process's state; NO_CUDA; UNKNOWN: the driver refuses to say."""
+        found = ctypes.c_int(0)
+        status = self._get_state(ctypes.c_int(pid), ctypes.byref(found))
+        if status == SUCCESS:
+            return found.value
+        return NO_CUDA if status in WITHOUT_CUDA else UNKNOWN
+
+    def answer(self, call: str, pid: int, started: int, ms: int) -> dict[str, int]:
+        """Make a call for one process. ms: how long a lock may wait for calls in flight."""
+        if start_time(pid) != started:
+            return {"status": GONE, "state": NO_CUDA}
+        status = SUCCESS
+        if call in self._calls:
+            args = (ctypes.c_uint32 * (_ARGS_BYTES // 4))()
+            if call == "lock":
+                args[0] = ms
+            status = int(self._calls[call](ctypes.c_int(pid), args))
+        state = self.state(pid)
+        if start_time(pid) != started:
+            if call == "lock" and status == SUCCESS:
+                self._calls["unlock"](ctypes.c_int(pid), (ctypes.c_uint32 * (_ARGS_BYTES // 4))())
+            return {"status": GONE, "state": NO_CUDA}
+        return {"status": status, "state": state}
+
+
+class _Answers:
+    """Writes whole lines; the threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def write(self, answer: dict[str, Any]) -> None:
+        with self._lock:
+            sys.stdout.write(json.dumps(answer) + "\n")
+            sys.stdout.flush()
+
+
+def main(library: str) -> None:
+    """library: path of libcuda."""
+    answers = _Answers()
+    try:
+        driver = Driver(library)
+        answers.write({READY: driver.init()})
+    except (OSError, AttributeError) as error:
+        answers.write({"error": str(error)})
+        return
+
+    def serve(id: int, request: dict[str, Any]) -> None:
+        answers.write({"id": id, **driver.answer(**request)})
+
+    for line in sys.stdin:
+        request = json.loads(line)
+        id = request.pop("id")
+        threading.Thread(target=serve, args=(id, request), daemon=True).start()
+    # The parent has ended. Threads in a call of the driver must not delay this.
+    os._exit(0)

@@ -1,0 +1,143 @@
+"""One container under its suspend lock: its record and the word in its limits page.
+
+    <state>/containers/<id>/suspend.lock   held (flock) by the program that suspends or resumes the
+                                           container, and by its worker
+
+The order of writes, of which any program may be killed between any two:
+
+    suspend: page, record "suspending", driver, record "suspended"
+    resume:  record "waiting" if there is no room, record "resuming", driver, page, no suspension
+
+So a record or a page in a step that no program holds the lock for was interrupted, and says what
+is to be done: control.repair.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from vcuda_oci.guest import page_file
+from vcuda_oci.ledger.ledger import Ledger, unwritable
+from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.suspension import BY_ORDER, SUSPENDED, Suspension
+from vcuda_oci.pages import layout, page_reader, suspended_word
+from vcuda_oci.system import own_lock
+
+from ..live import usage
+
+LOCK = "suspend.lock"
+
+
+class Busy(VcudaError):
+    """Another program holds the container's suspend lock."""
+
+
+class Ended(VcudaError):
+    """The container's record has been removed, or is its next instance's."""
+
+
+class Operation:
+    """A context manager that holds the lock. record: the container's, as last read or written."""
+
+    record: Allocation
+
+    def __init__(self, ledger: Ledger, id: str, seconds: float) -> None:
+        """seconds: how long to wait for the lock."""
+        self.ledger, self.id, self._seconds = ledger, id, seconds
+        self.lock = self._page = -1
+
+    def __enter__(self) -> Operation:
+        """Raises Busy; Ended: there is no such record; VcudaError: no whole record or page."""
+        folder = f"{self.ledger.containers}/{self.id}"
+        try:
+            self.lock = own_lock.acquire(f"{folder}/{LOCK}", self._seconds)
+        except BlockingIOError:
+            hint = "wait for it, or see 'vcuda ps'"
+            raise Busy("is being suspended or resumed", self.id, hint) from None
+        except OSError:
+            raise self._ended() from None
+        try:
+            with self.ledger:
+                record = self.ledger.get(self.id)
+                if record is None:
+                    raise self._ended()
+                self._page = page_file.open_page(folder + "/limits", os.O_RDWR)
+            self.record = record
+        except OSError as error:
+            self.__exit__()
+            raise unwritable(folder, error) from error
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in (self._page, self.lock):
+            if fd >= 0:
+                os.close(fd)
+        self.lock = self._page = -1
+
+    def is_page_awake(self) -> bool:
+        """Whether calls of the container go on. Raises VcudaError: not a limits page."""
+        try:
+            page = page_reader.read_limits(os.pread(self._page, layout.LIMITS_SIZE, 0))
+        except (OSError, ValueError) as error:
+            raise VcudaError(f"its limits page: {error}", self.id, "start it again") from error
+        return page.suspended == layout.AWAKE
+
+    def let_calls_wait(self, by: str) -> None:
+        """Have calls of the container wait; unless it is by order, each asks to be resumed."""
+        self._write_word(layout.SUSPENDED if by == BY_ORDER else layout.UNTIL_CALL)
+
+    def let_calls_go_on(self) -> None:
+        self._write_word(layout.AWAKE)
+
+    def _write_word(self, state: int) -> None:
+        try:
+            suspended_word.write(self._page, state)
+        except OSError as error:
+            raise unwritable(self.ledger.containers, error) from error
+
+    def update(self, suspension: Suspension | None) -> None:
+        """Write the step into the record. Raises Ended; VcudaError: cannot be written."""
+        with self.ledger:
+            self.write(suspension)
+
+    def write(self, suspension: Suspension | None) -> None:
+        """As `update`; the caller holds the ledger's lock."""
+        now = self.ledger.get(self.id)
+        if now is None or _instance(now) != _instance(self.record):
+            raise self._ended()
+        changed = now.replaced(suspension=suspension)
+        try:
+            self.ledger.record(changed)
+        except OSError as error:
+            raise unwritable(self.ledger.allocations, error) from error
+        self.record = changed
+
+    def step(self, step: str, wanted: float = 0) -> Suspension:
+        """The record's suspension in another step. Raises Ended: there is none."""
+        held = self.record.suspension
+        if held is None:
+            raise self._ended()
+        return held.replaced(step=step, wanted=wanted)
+
+    def begun(self, step: str, by: str) -> Suspension:
+        """A new suspension, with what the container itself reports that it holds."""
+        sample = usage.take_sample(self.ledger, self.record)
+        held = {}
+        for share, gpu in zip(self.record.shares, sample.gpus if sample else ()):
+            held[share.uuid] = min(gpu.held_bytes, share.memory_bytes)
+        return Suspension(step, by, time.time(), held)
+
+    def went_off(self) -> Suspension:
+        return self.step(SUSPENDED).replaced(since=time.time())
+
+    def _ended(self) -> Ended:
+        return Ended("its container is gone", self.id, "see 'vcuda ps'")
+
+
+def _instance(record: Allocation) -> tuple[str, list[str], list[int]]:
+    return record.container_id, record.runtime, record.claimant

@@ -1,0 +1,55 @@
+"""Whether a suspended container has room to come back, and behind which others it waits: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.suspension import WAITING
+from vcuda_oci.placement import free
+from vcuda_oci.placement.eligible import Refused
+
+
+def refusal(
+    mine: Allocation,
+    records: Sequence[Allocation],
+    gpus: Sequence[Gpu],
+    overcommit: float,
+    waiters: Collection[str],
+) -> Refused | None:
+    """Why `mine` cannot come back now; None: it can.
+
+    Those that began to wait earlier come first: their shares count as taken. waiters: ids of the
+    records of which a program still waits for room; a killed program's record holds up no other.
+    """
+    others = [other for other in records if other.id != mine.id]
+    taken = [share for other in others for share in other.resident]
+    refused = free.no_room(mine.shares, gpus, taken, overcommit)
+    if refused:
+        return refused
+    first = [other for other in earlier(mine, others) if other.id in waiters]
+    taken += [share for other in first for share in other.shares]
+    if free.no_room(mine.shares, gpus, taken, overcommit):
+        names = ", ".join(other.id for other in first)
+        return Refused(f"{names} waited for room before", "wait, or end another container")
+    return None
+
+
+def earlier(mine: Allocation, others: Sequence[Allocation]) -> list[Allocation]:
+    """The waiting containers on GPUs of `mine` that began to wait before it."""
+    now = _turn(mine)
+    uuids = {share.uuid for share in mine.shares}
+    return [
+        other
+        for other in others
+        if other.suspension
+        and other.suspension.step == WAITING
+        and _turn(other) < now
+        and any(share.uuid in uuids for share in other.shares)
+    ]
+
+
+def _turn(record: Allocation) -> tuple[float, str]:
+    wanted = record.suspension.wanted if record.suspension else 0.0
+    return wanted or float("inf"), record.id

@@ -1,0 +1,63 @@
+"""Which driver call comes next: pure.
+
+Suspending, resuming and repairing are one question: given the states of a container's processes and
+where they shall be, which call brings them nearer? So what a killed program left is no special
+case: it is a set of states.
+
+    RUNNING --lock--> LOCKED --checkpoint--> CHECKPOINTED      to OFF
+    RUNNING <-unlock- LOCKED <---restore---- CHECKPOINTED      to ON
+
+No process is checkpointed before all are locked, and none is unlocked before all are restored: a
+refusal of one then leaves no other in the middle of its work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+# CUprocessState. Source: cuda.h
+RUNNING, LOCKED, CHECKPOINTED, FAILED, CHECKPOINTING, RESTORING = range(6)
+STATE_NAMES = ("running", "locked", "checkpointed", "failed", "checkpointing", "restoring")
+
+# Where all processes shall be: off the GPUs, or at work on them.
+OFF, ON = "off", "on"
+
+# Calls; the last two are none: the driver is still copying, and all are where they shall be.
+LOCK, CHECKPOINT, RESTORE, UNLOCK = "lock", "checkpoint", "restore", "unlock"
+WAIT, DONE = "wait", "done"
+
+# For each goal the calls in their order, and the state in which a process needs each.
+_CALLS = {
+    OFF: ((LOCK, RUNNING), (CHECKPOINT, LOCKED)),
+    ON: ((RESTORE, CHECKPOINTED), (UNLOCK, LOCKED)),
+}
+_COPYING = (CHECKPOINTING, RESTORING)
+AFTER = {LOCK: LOCKED, CHECKPOINT: CHECKPOINTED, RESTORE: LOCKED, UNLOCK: RUNNING}
+
+
+class Next(NamedTuple):
+    """The next call, and the pids of the processes that need it."""
+
+    call: str
+    pids: tuple[int, ...] = ()
+
+
+def plan(goal: str, states: Mapping[int, int]) -> Next:
+    """The next call towards `goal`. states: by pid, of the processes that use CUDA.
+
+    A process that the driver has given up stays where it is and holds up no other.
+    """
+    copying = tuple(pid for pid, state in states.items() if state in _COPYING)
+    for call, state in _CALLS[goal]:
+        pids = tuple(pid for pid, now in states.items() if now == state)
+        if pids:
+            return Next(call, pids)
+        if copying:
+            return Next(WAIT, copying)
+    return Next(DONE)
+
+
+def failed(states: Mapping[int, int]) -> list[int]:
+    """The pids of processes that the driver has given up."""
+    return sorted(pid for pid, state in states.items() if state == FAILED)

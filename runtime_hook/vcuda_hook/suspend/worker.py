@@ -1,0 +1,184 @@
+"""Calls of the driver for a container's processes, with a deadline for each.
+
+The calls are made by a process of their own (driver_worker.py). It inherits the container's suspend
+lock: even if this process is killed and a call of the driver hangs on, no other program works on
+the same container.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import vcuda_hook
+import vcuda_oci
+from vcuda_oci.model.errors import VcudaError
+
+from . import driver_worker, steps
+
+_START = """
+import sys
+sys.path[:0] = sys.argv.pop(1).split(":")
+from vcuda_hook.suspend.driver_worker import main
+main(sys.argv[1])
+"""
+# A driver that has to wake its GPUs first takes seconds.
+START_SECONDS = 60.0
+STATE_SECONDS = 10.0
+_LATE_SECONDS = 2.0  # what a lock may take beyond its own time limit
+PAUSE_SECONDS = 0.2
+_HINT = "check the driver with nvidia-smi"
+
+
+class Answer(NamedTuple):
+    """status: CUresult, or driver_worker.GONE. state: CUprocessState, driver_worker.NO_CUDA or
+    UNKNOWN.
+    """
+
+    status: int
+    state: int
+
+
+class Hangs(Exception):
+    """No answer in time; the worker has been killed. call: which call. pids: of which processes."""
+
+    def __init__(self, call: str, pids: Sequence[int], seconds: float) -> None:
+        super().__init__(call, pids, seconds)
+        self.call, self.pids, self.seconds = call, tuple(pids), seconds
+
+
+class Worker:
+    """A running worker; a context manager that ends it.
+
+    library: libcuda's path. lock: the descriptor of the container's suspend lock.
+    """
+
+    def __init__(self, library: str, lock: int) -> None:
+        self._library, self._lock = library, lock
+        self._process: subprocess.Popen[bytes] | None = None
+        self._unread, self._last = b"", 0
+
+    def __enter__(self) -> Worker:
+        """Raises VcudaError: the driver cannot be used, or has no checkpoints."""
+        places = [
+            os.path.dirname(os.path.dirname(os.path.abspath(path or "")))
+            for path in (vcuda_oci.__file__, vcuda_hook.__file__)
+        ]
+        # CUDA_VISIBLE_DEVICES of the caller must not hide a GPU.
+        environment = {key: os.environ[key] for key in os.environ if key != "CUDA_VISIBLE_DEVICES"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-ISBc", _START, ":".join(places), self._library],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[self._lock],
+        )
+        try:
+            (first,) = self._read(1, time.monotonic() + START_SECONDS, lambda: None)
+        except (Hangs, ValueError) as error:
+            self.__exit__()
+            raise VcudaError("does not start", self._library, _HINT) from error
+        if "error" in first:
+            self.__exit__()
+            hint = "checkpoints need NVIDIA's driver 570 or newer"
+            raise VcudaError(f"cannot be used: {first['error']}", self._library, hint)
+        if first[driver_worker.READY] != driver_worker.SUCCESS:
+            self.__exit__()
+            what = f"cuInit answers error {first[driver_worker.READY]}"
+            raise VcudaError(what, self._library, _HINT)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process:
+            self._process.kill()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe:
+                    pipe.close()
+            try:
+                self._process.wait(_LATE_SECONDS)
+            except subprocess.TimeoutExpired:
+                pass  # it hangs in the kernel, and cannot be killed; it keeps the suspend lock
+            self._process = None
+
+    def states(self, started: Mapping[int, int], end: float) -> dict[int, int]:
+        """The state of each process that uses CUDA. started: start times by pid. Raises Hangs."""
+        end = min(end, time.monotonic() + STATE_SECONDS)
+        answers = self.call("state", started, list(started), end)
+        return {
+            pid: answer.state
+            for pid, answer in answers.items()
+            if answer.state != driver_worker.NO_CUDA
+        }
+
+    def call(
+        self,
+        call: str,
+        started: Mapping[int, int],
+        pids: Sequence[int],
+        end: float,
+        progress: Callable[[], None] = lambda: None,
+    ) -> dict[int, Answer]:
+        """Make a call for each of the processes, at the same time.
+
+        end: when all have to have answered (monotonic). progress: called while waiting. Raises
+        Hangs.
+        """
+        late = _LATE_SECONDS if call == steps.LOCK else 0.0
+        begun = time.monotonic()
+        ids = {}
+        for pid in pids:
+            self._last += 1
+            ids[self._last] = pid
+            left = max(1, int((end - begun) * 1000))
+            self._write(
+                {"id": self._last, "call": call, "pid": pid, "started": started[pid], "ms": left}
+            )
+        answers: dict[int, Answer] = {}
+        try:
+            for answer in self._read(len(ids), end + late, progress):
+                answers[ids[answer["id"]]] = Answer(answer["status"], answer["state"])
+        except Hangs:
+            self.__exit__()
+            silent = [pid for pid in pids if pid not in answers]
+            raise Hangs(call, silent, time.monotonic() - begun) from None
+        return answers
+
+    def _write(self, request: dict[str, Any]) -> None:
+        if not self._process or not self._process.stdin:
+            raise Hangs(request["call"], [request["pid"]], 0)
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise Hangs(request["call"], [request["pid"]], 0) from None
+
+    def _read(self, count: int, end: float, progress: Callable[[], None]) -> Any:
+        """Yield `count` answers. Raises Hangs: not in time, or the worker has ended."""
+        pipe, answers = self._answers_fd(), select.poll()
+        answers.register(pipe, select.POLLIN)
+        while count:
+            line, found, rest = self._unread.partition(b"\n")
+            if found:
+                self._unread = rest
+                count -= 1
+                yield json.loads(line)
+                continue
+            left = end - time.monotonic()
+            ready = answers.poll(max(0, int(min(left, PAUSE_SECONDS) * 1000)))
+            chunk = os.read(pipe, 1 << 16) if ready else b""
+            if (ready and not chunk) or (not ready and left <= 0):
+                raise Hangs("", (), 0)
+            self._unread += chunk
+            progress()
+
+    def _answers_fd(self) -> int:
+        if not self._process or not self._process.stdout:
+            raise Hangs("", (), 0)
+        return self._process.stdout.fileno()

@@ -1,0 +1,214 @@
+"""Which driver call comes next: with every failure, kill, death and start in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.samples import GIB, gpus, record
+from vcuda_hook.suspend import drive, driver_worker, room, steps
+from vcuda_hook.suspend.steps import (
+    CHECKPOINT,
+    CHECKPOINTED,
+    CHECKPOINTING,
+    DONE,
+    FAILED,
+    LOCK,
+    LOCKED,
+    OFF,
+    ON,
+    RESTORE,
+    RESTORING,
+    RUNNING,
+    UNLOCK,
+    WAIT,
+)
+from vcuda_hook.suspend.worker import Answer, Hangs
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.suspension import SUSPENDED, WAITING, Suspension
+
+
+@pytest.mark.parametrize(
+    ("goal", "states", "expected"),
+    [
+        (OFF, [RUNNING, RUNNING], (LOCK, 0, 1)),
+        (OFF, [LOCKED, RUNNING], (LOCK, 1)),
+        (OFF, [CHECKPOINTED, RUNNING, LOCKED], (LOCK, 1)),
+        (OFF, [LOCKED, CHECKPOINTED], (CHECKPOINT, 0)),
+        (OFF, [CHECKPOINTED, CHECKPOINTING], (WAIT, 1)),
+        (OFF, [LOCKED, RESTORING], (WAIT, 1)),
+        (OFF, [CHECKPOINTED, FAILED], (DONE,)),
+        (OFF, [], (DONE,)),
+        (ON, [CHECKPOINTED, LOCKED], (RESTORE, 0)),
+        (ON, [LOCKED, RESTORING], (WAIT, 1)),
+        (ON, [LOCKED, RUNNING], (UNLOCK, 0)),
+        (ON, [LOCKED, FAILED], (UNLOCK, 0)),
+        (ON, [RUNNING, RUNNING, FAILED], (DONE,)),
+    ],
+)
+def test_the_next_call_is_for_the_processes_that_are_furthest_behind(
+    goal: str, states: Sequence[int], expected: tuple[Any, ...]
+) -> None:
+    call, *pids = expected
+    assert steps.plan(goal, dict(enumerate(states))) == (call, tuple(pids))
+
+
+class Killed(Exception):
+    """The program that calls the driver was killed."""
+
+
+class World:
+    """Processes and a driver with faults; it takes the place of a worker.
+
+    faults: what happens at each call for one process, one after the other: "" (the call does what
+    it should), "refused", "late" (done, but an error is answered), "killed" before and "killed
+    after" the call, "hangs", "dies" (the process ends), "starts" (another begins to use CUDA),
+    "copies" (the call goes on in the driver, and the caller is killed).
+    """
+
+    def __init__(self, count: int, faults: Sequence[str] = (), start: int = RUNNING) -> None:
+        self.now = dict.fromkeys(range(count), start)
+        self.faults = list(faults)
+        self.calls: list[str] = []
+
+    def targets(self) -> Mapping[int, int]:
+        return {pid: 1 for pid in self.now}
+
+    def states(self, started: Mapping[int, int], end: float) -> dict[int, int]:
+        found = dict(self.now)
+        for pid, state in found.items():  # copying ends by the next look
+            self.now[pid] = {CHECKPOINTING: CHECKPOINTED, RESTORING: LOCKED}.get(state, state)
+        return found
+
+    def call(
+        self, call: str, started: Any, pids: Sequence[int], end: float, progress: Any
+    ) -> dict[int, Answer]:
+        if call == CHECKPOINT:
+            assert RUNNING not in self.now.values(), "checkpointed while one was at work"
+        if call == UNLOCK:
+            assert not {CHECKPOINTED, CHECKPOINTING, RESTORING} & set(self.now.values())
+        return {pid: self._one(call, pid) for pid in pids}
+
+    def _one(self, call: str, pid: int) -> Answer:
+        self.calls.append(call)
+        fault = self.faults.pop(0) if self.faults else ""
+        if fault == "killed":
+            raise Killed
+        if fault == "hangs":
+            raise Hangs(call, [pid], 1)
+        if fault == "refused":
+            return Answer(999, self.now[pid])
+        if fault == "dies":
+            del self.now[pid]
+            return Answer(driver_worker.GONE, driver_worker.NO_CUDA)
+        if fault == "copies" and call in (CHECKPOINT, RESTORE):
+            self.now[pid] = CHECKPOINTING if call == CHECKPOINT else RESTORING
+            raise Killed
+        self.now[pid] = steps.AFTER[call]
+        if fault == "killed after":
+            raise Killed
+        if fault == "starts":
+            self.now[max(self.now) + 1] = RUNNING
+        return Answer(999 if fault == "late" else 0, self.now[pid])
+
+    def bring(self, goal: str) -> drive.Outcome:
+        return drive.bring(goal, self.targets, self, 5)  # type: ignore[arg-type]
+
+    def either(self, *goals: str) -> str | None:
+        """What control does: the first goal, or else the other."""
+        return next((goal for goal in goals if not self.bring(goal).reason), None)
+
+    def whole(self) -> str:
+        """Where all are; fails if they are in different places."""
+        found = {RUNNING: ON, CHECKPOINTED: OFF}
+        places = {found.get(state, state) for state in self.now.values()}
+        assert len(places) <= 1, self.now
+        (place,) = places or {"nowhere"}
+        assert place in (ON, OFF, "nowhere"), self.now
+        return str(place)
+
+
+FAULTS = st.lists(
+    st.sampled_from(
+        ["", "", "", "refused", "late", "killed", "killed after", "hangs", "dies", "starts", "copies"]
+    ),
+    max_size=14,
+)
+
+
+@given(st.integers(1, 4), FAULTS, st.sampled_from([(OFF, ON), (ON, OFF)]))
+def test_whatever_fails_the_next_repair_brings_all_to_one_place(
+    count: int, faults: list[str], goals: tuple[str, str]
+) -> None:
+    world = World(count, faults, RUNNING if goals[0] == OFF else CHECKPOINTED)
+    place: str | None = None
+    try:
+        place = world.either(*goals)
+    except Killed:
+        pass
+    if place:
+        assert world.whole() in (place, "nowhere")
+        return
+    while world.faults:  # each repair may be killed, too
+        try:
+            if world.either(ON, OFF):
+                break
+        except Killed:
+            continue
+    assert world.either(ON, OFF) == ON
+    assert world.whole() in (ON, "nowhere")
+
+
+@given(st.integers(1, 4), FAULTS)
+def test_a_refused_suspension_leaves_all_at_work(count: int, faults: list[str]) -> None:
+    world = World(count, [fault for fault in faults if "killed" not in fault and fault != "copies"])
+    if world.bring(OFF).reason:
+        world.faults.clear()
+        assert not world.bring(ON).reason
+        assert world.whole() in (ON, "nowhere")
+    else:
+        assert world.whole() in (OFF, "nowhere")
+
+
+def test_a_process_that_the_driver_gave_up_is_named_and_holds_up_no_other() -> None:
+    world = World(3)
+    world.now[1] = FAILED
+    refused = world.bring(OFF)
+    assert (refused.reason, refused.lost) == ("the driver has given up process 1", (1,))
+    assert world.calls == []
+    world.now = {0: CHECKPOINTED, 1: FAILED, 2: LOCKED}
+    back = world.bring(ON)
+    assert (back.reason, back.lost) == ("", (1,))
+    assert world.now == {0: RUNNING, 1: FAILED, 2: RUNNING}
+
+
+def waiting(id: str, wanted: float, core: int = 50) -> Any:
+    off = Suspension(WAITING if wanted else SUSPENDED, "order", 1, {}, wanted)
+    return record(id, shares=[GpuShare("GPU-0", 8 * GIB, core)], suspension=off)
+
+
+@pytest.mark.parametrize(
+    ("others", "alive", "expected"),
+    [
+        ([], "", ""),
+        ([waiting("a", 1)], "a", ""),
+        ([waiting("a", 1, 60)], "a", "a waited for room before"),
+        ([waiting("a", 1, 60)], "", ""),
+        ([waiting("a", 9, 60)], "a", ""),
+        ([waiting("a", 0, 60)], "a", ""),
+        ([waiting("a", 1), waiting("b", 2)], "ab", "a, b waited for room before"),
+        ([record("r", shares=[GpuShare("GPU-0", 8 * GIB, 60)])], "", "40 % and 8.0 GiB of GPU-0"),
+        ([record("r", shares=[GpuShare("GPU-0", 9 * GIB, 10)])], "", "90 % and 7.0 GiB of GPU-0"),
+    ],
+)
+def test_room_is_given_in_the_order_of_the_first_wish(
+    others: list[Any], alive: str, expected: str
+) -> None:
+    mine = waiting("me", 5)
+    refused = room.refusal(mine, [mine, *others], gpus(16), 1, set(alive))
+    assert (refused.reason if refused else "").startswith(expected)
+    assert bool(refused) == bool(expected)
