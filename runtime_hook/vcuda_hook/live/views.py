@@ -14,6 +14,7 @@ from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.placement import free
 
+from . import table
 from .engine_files import Described
 from .usage import Use
 
@@ -98,6 +99,7 @@ def tenant_entries(
             "memory_bytes": share.memory_bytes,
             "memory_managed": share.managed,
             **_figures(use, gpus.get(share.uuid)),
+            **_suspension(allocation, share.uuid),
             "policy": share.policy,
             "weight": share.weight,
             "priority": share.priority,
@@ -143,6 +145,21 @@ def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
         "refusals": counters.refusals,
         "usage": READ,
     }
+
+
+def _suspension(allocation: Allocation, uuid: str) -> dict[str, Any]:
+    """Of a suspended container: what it holds of the GPU now is nothing, whatever its page says."""
+    held = allocation.suspension
+    if held is None:
+        return {"suspension": None}
+    shown = {**held.fields(), "bytes": held.bytes.get(uuid, 0)}
+    return {"suspension": shown, **({"memory_used_bytes": 0} if held.is_off else {})}
+
+
+def suspended(entry: Mapping[str, Any]) -> str:
+    """Such as "suspended, 4 GiB off the GPU"; "": it is not."""
+    held = entry["suspension"]
+    return f"{held['step']}, {table.size(held['bytes'])} off the GPU" if held else ""
 
 
 def policy(entry: Mapping[str, Any]) -> str:

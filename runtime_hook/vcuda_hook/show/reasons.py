@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vcuda_oci.ledger import events
+from vcuda_oci.model.suspension import RESUMING, SUSPENDED, SUSPENDING, WAITING
 
 from ..live import table, turn_figures, views
 from ..live.status import CLAIMING, GONE, UNKNOWN
@@ -23,6 +24,10 @@ _STATES = {
     CLAIMING: ("it is being created", ""),
     GONE: ("its runtime does not know it any more", "'vcuda release --all-dead' frees its share"),
     UNKNOWN: ("its runtime does not answer", "run 'vcuda doctor'"),
+    SUSPENDED: ("it is suspended: its calls wait until it is resumed", "'vcuda resume' resumes it"),
+    WAITING: ("it waits for room to be resumed", "end or suspend another container"),
+    SUSPENDING: ("it is being suspended", ""),
+    RESUMING: ("it is being resumed", ""),
 }
 
 

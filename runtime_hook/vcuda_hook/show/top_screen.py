@@ -200,6 +200,7 @@ def _row(entry: _Entry) -> tuple[str, ...]:
     )
     # What matters most comes first: a narrow screen cuts the rest.
     notes = ["its figures cannot be true"] if entry["usage"] == views.IMPOSSIBLE else []
+    notes += filter(None, [views.suspended(entry)])
     notes.append(views.policy(entry))
     reason = turn_figures.waits(entry)
     if reason:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from vcuda_hook.live import turn_figures, views
+from vcuda_oci.model.suspension import SUSPENDED, WAITING
 
 _Value = Callable[[Mapping[str, Any]], float | None]
 
@@ -50,6 +51,11 @@ def _of_gpu(name: str, help: str, value: _Value, kind: str = GAUGE) -> Metric:
 
 def _of_tenant(name: str, kind: str, help: str, value: _Value) -> Metric:
     return Metric(f"vcuda_container_{name}", kind, help, TENANT_LABELS, value)
+
+
+def _is_off(entry: Mapping[str, Any]) -> bool:
+    held = entry["suspension"]
+    return bool(held) and held["step"] in (SUSPENDED, WAITING)
 
 
 def _gpumanagers(name: str, help: str, label: str, value: _Value) -> Metric:
@@ -173,6 +179,24 @@ TENANT_METRICS = (
         GAUGE,
         "The most GPU time that it took at once beyond its share, before it had to wait.",
         _figure("overrun_seconds"),
+    ),
+    _of_tenant(
+        "suspended",
+        GAUGE,
+        "1 while it is off the GPU, which others may use, else 0.",
+        lambda entry: float(_is_off(entry)),
+    ),
+    _of_tenant(
+        "suspended_bytes",
+        GAUGE,
+        "Memory that it holds off the GPU.",
+        lambda entry: float(entry["suspension"]["bytes"]) if _is_off(entry) else 0.0,
+    ),
+    _of_tenant(
+        "suspended_since_seconds",
+        GAUGE,
+        "When it was suspended, in seconds since 1970; 0 while it is not.",
+        lambda entry: float(entry["suspension"]["since"]) if _is_off(entry) else 0.0,
     ),
     _of_tenant("launches_total", COUNTER, "Kernels and graphs launched.", _figure("launches")),
     _of_tenant("contexts", GAUGE, "CUDA contexts that live.", _figure("contexts")),

@@ -213,7 +213,7 @@ def _notes(entry: Mapping[str, Any]) -> str:
         return '<span class="bad">its figures cannot be true</span>'
     if entry["usage"] == views.UNREADABLE:
         return '<span class="bad">its usage page cannot be read</span>'
-    notes = [views.policy(entry)]
+    notes = [*filter(None, [views.suspended(entry)]), views.policy(entry)]
     if entry["waited_seconds"] >= 1:
         notes.append(f"waited {entry['waited_seconds']:,.0f} s")
     if entry["refusals"]:
