@@ -81,6 +81,7 @@ def test_overcommitted_memory_is_no_part_of_the_percentage() -> None:
         ("policy-weighted.weight-300", {"policy": "weighted", "weight": 300}),
         ("policy-elastic.priority-2", {"policy": "elastic", "priority": 2}),
         ("policy-best-effort.latency-low", {"policy": "best-effort", "latency": "low"}),
+        ("idle-suspend-10m", {"idleSuspend": "10m"}),
     ],
 )  # fmt: skip
 def test_annotations_become_the_claims_parameters(terms: str, parameters: Any) -> None:

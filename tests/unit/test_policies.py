@@ -198,6 +198,8 @@ def test_a_request_under_another_policy_is_another_request() -> None:
         as_json(policy="weighted", weight="7"),
         as_json(policy="best-effort"),
         as_json(latency="low"),
+        as_json(idle_suspend="10m"),
+        as_json(idle_suspend="never"),
     ]
     assert as_json(latency="normal") == as_json()
     assert all(asked[i] != asked[j] for i in range(len(asked)) for j in range(i))

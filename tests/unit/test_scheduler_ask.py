@@ -67,6 +67,7 @@ def test_what_the_annotations_say_of_gpus_orders_and_policies() -> None:
         "tencent.com/vcuda-core-limit": "60",
         "vcuda.io/priority": "5",
         "vcuda.io/latency": "low",
+        "vcuda.io/idle-suspend": "10m",
     }
     found = ask(container(core=30), annotations=annotations)
     assert found == PodAsk(
@@ -85,6 +86,7 @@ def test_what_the_annotations_say_of_gpus_orders_and_policies() -> None:
         "core-limit": "60",
         "priority": "5",
         "latency": "low",
+        "idle-suspend": "10m",
     }
 
 

@@ -31,6 +31,7 @@ DEFAULTS = {
     "memory_overcommit": 1,
     "context_memory": 0,
     "meter_copies": False,
+    "idle_suspend": 0,
     "exemplars": False,
     "stop_bypass": False,
     "driver_limits": True,
@@ -168,6 +169,7 @@ def test_every_key_changes_its_setting() -> None:
         memory-overcommit = "1.5"
         context-memory = "300MiB"
         meter-copies = "yes"
+        idle-suspend = "2h"
         exemplars = "yes"
         bypass = "stop"
         driver-limits = "off"
@@ -195,6 +197,7 @@ def test_every_key_changes_its_setting() -> None:
         "memory_overcommit": 1.5,
         "context_memory": 300 << 20,
         "meter_copies": True,
+        "idle_suspend": 7200,
         "exemplars": True,
         "stop_bypass": True,
         "driver_limits": False,

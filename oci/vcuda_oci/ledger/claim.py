@@ -33,9 +33,10 @@ class Rules(Record):
     placement: one of settings_file.PLACEMENTS. overcommit: how many times a GPU's memory is
     promised. context_bytes: what a process's context on a GPU counts against its container's
     share. meter_copies: whether copies within a GPU and memsets count against compute.
+    idle_suspend: as Allocation has it, for requests that do not name a time.
     """
 
-    __slots__ = ("context_bytes", "meter_copies", "overcommit", "placement")
+    __slots__ = ("context_bytes", "idle_suspend", "meter_copies", "overcommit", "placement")
 
     def __init__(
         self,
@@ -43,8 +44,9 @@ class Rules(Record):
         overcommit: float = 1,
         context_bytes: int = 0,
         meter_copies: bool = False,
+        idle_suspend: int = 0,
     ) -> None:
-        self.placement, self.overcommit = placement, overcommit
+        self.placement, self.overcommit, self.idle_suspend = placement, overcommit, idle_suspend
         self.context_bytes, self.meter_copies = context_bytes, meter_copies
 
 
@@ -125,6 +127,7 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
             time.time(),
             pod_of(owner),
             engine=owner.engine,
+            idle_suspend=_idle_suspend(wanted, rules),
         )
         ledger.write(
             allocation, limits.page_of(allocation, rules.context_bytes, rules.meter_copies)
@@ -241,6 +244,7 @@ def _take_over(ledger: Ledger, known: Allocation, wanted: Claim, rules: Rules) -
         claimant=_claimant(wanted.claimant),
         pod=pod_of(owner),
         engine=owner.engine,
+        idle_suspend=_idle_suspend(wanted, rules),
         # A change by `vcuda limit` stays, also one that was cut short.
         shares=known.becoming or known.shares,
         becoming=None,
@@ -249,6 +253,11 @@ def _take_over(ledger: Ledger, known: Allocation, wanted: Claim, rules: Rules) -
     # Fresh pages: the usage of the last instance's processes has ended with them.
     ledger.write(taken, limits.page_of(taken, rules.context_bytes, rules.meter_copies))
     return taken
+
+
+def _idle_suspend(wanted: Claim, rules: Rules) -> int:
+    named = wanted.request.terms.idle_suspend
+    return rules.idle_suspend if named is None else named
 
 
 def _claimant(pid: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import jsontree, policies
+from .durations import MOST_SECONDS
 from .record import Record
 from .sizes import gib
 
@@ -78,12 +79,13 @@ class Allocation(Record):
     the low-level runtime by exec, so it lives until the container exists.
     created: seconds since 1970. becoming: the shares of a change under way; what is held meanwhile
     is `shares` (resize.py). engine: where the engine keeps the container's name and image
-    (engine_name.py). suspension: None: its processes use the GPUs.
+    (engine_name.py). suspension: None: its processes use the GPUs. idle_suspend: seconds without GPU
+    work after which it is suspended; 0: never.
     """
 
     __slots__ = (  # noqa: RUF023 - the order in a record's file
         "id", "shares", "request", "container_id", "runtime", "claimant",
-        "created", "pod", "becoming", "engine", "suspension",
+        "created", "pod", "becoming", "engine", "suspension", "idle_suspend",
     )  # fmt: skip
 
     def __init__(
@@ -99,11 +101,13 @@ class Allocation(Record):
         becoming: list[GpuShare] | None = None,
         engine: dict[str, str] | None = None,
         suspension: Suspension | None = None,
+        idle_suspend: int = 0,
     ) -> None:
         self.id, self.shares, self.request = id, shares, request
         self.container_id, self.runtime, self.claimant = container_id, runtime, claimant
         self.created, self.pod, self.becoming = created, pod, becoming
         self.engine, self.suspension = engine or {}, suspension
+        self.idle_suspend = idle_suspend
 
     @property
     def is_named_slice(self) -> bool:
@@ -120,7 +124,7 @@ class Allocation(Record):
             fields[key] = [share.as_json() for share in fields[key] or ()]
         if self.suspension:
             fields["suspension"] = self.suspension.fields()
-        for key in ("becoming", "engine", "suspension"):
+        for key in ("becoming", "engine", "suspension", "idle_suspend"):
             if not fields[key]:
                 del fields[key]
         return fields
@@ -189,6 +193,8 @@ def _check(allocation: Allocation) -> None:
         and isinstance(allocation.engine, dict)
         and all_are(str, list(allocation.engine.values()))
         and bool(allocation.shares)
+        and type(allocation.idle_suspend) is int
+        and 0 <= allocation.idle_suspend <= MOST_SECONDS
         and isinstance(allocation.created, (int, float))
         and 0 <= allocation.created < _END_OF_TIME
         and all_are(str, allocation.runtime)

@@ -15,7 +15,7 @@ ANNOTATION_PREFIX = "vcuda.io/"
 ENV_PREFIX = "VCUDA_"
 REQUEST_KEYS = (
     "core", "memory", "gpu", "placement",
-    "policy", "core-limit", "weight", "priority", "latency",
+    "policy", "core-limit", "weight", "priority", "latency", "idle-suspend",
 )  # fmt: skip
 
 # Other keys with this prefix, on pods, nodes and engines.

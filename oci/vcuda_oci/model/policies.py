@@ -1,7 +1,10 @@
-"""Compute policies: which shares may use more of a GPU's time than they reserve, and how soon."""
+"""A request's terms: which shares may use more of a GPU's time than they reserve, and how soon;
+after which idle time a container is suspended.
+"""
 
 from __future__ import annotations
 
+from .durations import parse_seconds
 from .errors import VcudaError
 from .record import Record
 
@@ -18,6 +21,7 @@ CORE_LIMIT, WEIGHT, PRIORITY = "core-limit", "weight", "priority"
 # Every policy takes this one.
 LATENCY = "latency"
 NORMAL, LOW = "normal", "low"
+IDLE_SUSPEND = "idle-suspend"
 DEFAULT_WEIGHT = 100
 MOST_WEIGHT = 10_000
 MOST_PRIORITY = 1000
@@ -36,9 +40,11 @@ class Terms(Record):
 
     core_limit: percent of one GPU, the most that elastic gets. weight: 1..10000, of weighted.
     priority: 0..1000, the higher is served first. latency: LOW cuts into the turns of others.
+    idle_suspend: seconds without GPU work after which the container is suspended; 0: never; None:
+    as the settings say.
     """
 
-    __slots__ = ("core_limit", "latency", "policy", "priority", "weight")
+    __slots__ = ("core_limit", "idle_suspend", "latency", "policy", "priority", "weight")
 
     def __init__(
         self,
@@ -47,13 +53,14 @@ class Terms(Record):
         weight: int = DEFAULT_WEIGHT,
         priority: int = 0,
         latency: str = NORMAL,
+        idle_suspend: int | None = None,
     ) -> None:
-        self.policy, self.core_limit = policy, core_limit
+        self.policy, self.core_limit, self.idle_suspend = policy, core_limit, idle_suspend
         self.weight, self.priority, self.latency = weight, priority, latency
 
     def as_json(self) -> dict[str, object]:
         """The settings that the policy takes; none for fixed, as in records of version 0.1. The
-        latency, unless it is normal.
+        latency, unless it is normal; the idle time, if the request names one.
         """
         values = {CORE_LIMIT: self.core_limit, WEIGHT: self.weight, PRIORITY: self.priority}
         taken: dict[str, object] = {
@@ -61,6 +68,8 @@ class Terms(Record):
         }
         if self.latency != NORMAL:
             taken[LATENCY] = self.latency
+        if self.idle_suspend is not None:
+            taken["idle_suspend"] = self.idle_suspend
         return {"policy": self.policy, **taken}
 
 
@@ -68,7 +77,7 @@ def parse(words: Mapping[str, str], core: int, where: str) -> Terms:
     """Read the policy from `words`, for `core` percent (150: one GPU and half of another).
 
     Raises VcudaError: unknown policy or latency, a setting that the policy does not take, a number
-    out of range.
+    or a time out of range.
     """
     policy = words.get("policy", FIXED)
     if policy not in WORDS:
@@ -89,6 +98,7 @@ def parse(words: Mapping[str, str], core: int, where: str) -> Terms:
         _number(words, WEIGHT, where, 1, MOST_WEIGHT, DEFAULT_WEIGHT),
         _number(words, PRIORITY, where, 0, MOST_PRIORITY, 0),
         _latency(words, where),
+        parse_seconds(words[IDLE_SUSPEND], IDLE_SUSPEND, where) if IDLE_SUSPEND in words else None,
     )
 
 

@@ -273,6 +273,7 @@ def rules_of(settings: Config) -> claim.Rules:
         settings.memory_overcommit,
         settings.context_memory,
         settings.meter_copies,
+        settings.idle_suspend,
     )
 
 

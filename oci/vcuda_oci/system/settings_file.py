@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from ..model import capabilities, names
+from ..model.durations import NEVER, parse_seconds
 from ..model.errors import VcudaError
 from ..model.sizes import LEAST_SHARE_BYTES, parse_bytes
 from . import files
@@ -47,6 +48,7 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "memory-overcommit": "1",
     "context-memory": "0",
     "meter-copies": NO,
+    "idle-suspend": NEVER,
     "decisions": PREFERRED,
     "kubernetes": AUTO,
     "labels": AUTO,
@@ -79,7 +81,8 @@ class Config:
     memory_overcommit: all shares of a GPU may hold this multiple of its memory, at least 1.
     context_memory: bytes that each context charges to its container's share. *_resource: name of a
     Kubernetes resource; "": the node agent does not offer it. gpu_split: units of gpu_resource a
-    GPU. listen: address of the agent's HTTP server, unchecked; "": none. *_xids: numbers.
+    GPU. idle_suspend: seconds; 0: never. listen: address of the agent's HTTP server, unchecked; "":
+    none. *_xids: numbers.
     by_dra: the node agent offers GPUs by DRA, not by its device plugin. stop_bypass: stop a
     container that bypasses the shim. driver_limits: use the driver's own limits too, where it has
     them.
@@ -95,6 +98,7 @@ class Config:
         self.memory_overcommit = float(str(values["memory-overcommit"]))
         self.context_memory = parse_bytes(str(values["context-memory"])) or 0
         self.meter_copies = values["meter-copies"] == YES
+        self.idle_suspend = parse_seconds(str(values["idle-suspend"]), "idle-suspend", path)
         self.decisions = str(values["decisions"])
         self.kubernetes = str(values["kubernetes"])
         self.labels = str(values["labels"])
@@ -246,6 +250,8 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
     if key == "gpu-split" and not (item.isascii() and item.isdigit() and 1 <= int(item) <= 100):
         hint = "write how many containers may share a GPU, from 1 to 100"
         raise VcudaError(f"{key} cannot be '{item}'", where, hint)
+    if key == "idle-suspend":
+        parse_seconds(item, key, where)
     size = parse_bytes(item) if key == "context-memory" else 0
     if size is None or size >= _MOST_BYTES:
         raise VcudaError(f"{key} cannot be '{item}'", where, "write a size such as 300MiB, or 0")

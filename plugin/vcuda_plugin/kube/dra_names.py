@@ -21,5 +21,6 @@ CONFIG_FIELDS = {
     "weight": policies.WEIGHT,
     "priority": policies.PRIORITY,
     "latency": policies.LATENCY,
+    "idleSuspend": policies.IDLE_SUSPEND,
 }
-CONFIG_TEXTS = ("policy", policies.LATENCY)
+CONFIG_TEXTS = ("policy", "latency", "idleSuspend")

@@ -142,3 +142,10 @@ def policy_options(parser: argparse.ArgumentParser, live: bool = False) -> None:
         help="normal, or low: short requests cut into the turns of other containers; "
         f"default{': unchanged' if live else ' normal'}",
     )
+    if not live:
+        add(
+            "--idle-suspend",
+            metavar="TIME",
+            help="time without GPU work after which the container is suspended, such as 10m, "
+            "or never; default: the setting idle-suspend",
+        )

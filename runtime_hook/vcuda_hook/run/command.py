@@ -28,7 +28,7 @@ from . import overlay, program, spec, watch
 
 REQUEST_WORDS = (
     "core", "memory", "placement",
-    "policy", "core-limit", "weight", "priority", "latency",
+    "policy", "core-limit", "weight", "priority", "latency", "idle-suspend",
 )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ def test_each_requesting_pod_of_the_node_has_a_decision_file(
         "vcuda.io/weight": "300",
         "vcuda.io/placement": "spread",
         "vcuda.io/latency": "low",
+        "vcuda.io/idle-suspend": "10m",
     }
     full = pods.api.create("full", ASKS, init={"init": {CORE: 50}}, annotations=annotations)
     sidecar = {"proxy": {CORE: 10}}
@@ -48,6 +49,7 @@ def test_each_requesting_pod_of_the_node_has_a_decision_file(
                 "weight": "300",
                 "placement": "spread",
                 "latency": "low",
+                "idle-suspend": "10m",
             },
             "init": ["init"],
         },

@@ -29,6 +29,7 @@ _WORDS = {
     policies.WEIGHT: "vcuda.io/weight",
     policies.PRIORITY: "vcuda.io/priority",
     policies.LATENCY: "vcuda.io/latency",
+    policies.IDLE_SUSPEND: "vcuda.io/idle-suspend",
     "placement": "vcuda.io/placement",
     policies.CORE_LIMIT: _CORE_LIMIT,
 }

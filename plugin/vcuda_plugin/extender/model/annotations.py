@@ -19,6 +19,7 @@ POLICY_WORDS = {
     "vcuda.io/weight": policies.WEIGHT,
     "vcuda.io/priority": policies.PRIORITY,
     "vcuda.io/latency": policies.LATENCY,
+    "vcuda.io/idle-suspend": policies.IDLE_SUSPEND,
     "tencent.com/vcuda-core-limit": policies.CORE_LIMIT,
 }
 
