@@ -1,0 +1,140 @@
+"""Which containers take turns on a GPU that cannot hold all of them. Pure: no I/O.
+
+A container that waits for the GPU gets room from those that rotate: first from those without work,
+then from those that have had the GPU for their quantum, the longest first. The quantum is as many
+times the container's swap (suspend and resume together) that the swaps take no more than
+MOST_LOST of the time. Those that wait are served in the order in which they asked, so no container
+starves: whoever is first gets its room as soon as enough quanta have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+MOST_LOST = 0.10
+# A swap that has not been measured yet is taken to run at this rate, each way.
+_UNMEASURED_BYTES_PER_SECOND = 2 << 30
+# Without work for this long, a container gives way at once.
+IDLE_SECONDS = 1.0
+LEAST_QUANTUM_SECONDS = 1.0
+
+
+class Need(NamedTuple):
+    """Core percent and bytes on one GPU."""
+
+    core: int
+    memory: int
+
+
+class Resident(NamedTuple):
+    """A container on its GPUs. since: when it came there. idle: seconds without work. rotates: it
+    may be suspended for others. swap: seconds of its last suspend and resume together; 0: unknown.
+    """
+
+    id: str
+    needs: Mapping[str, Need]
+    since: float
+    idle: float
+    rotates: bool
+    swap: float = 0.0
+
+
+class Waiting(NamedTuple):
+    """A suspended container that asks for its GPUs. asked: when."""
+
+    id: str
+    needs: Mapping[str, Need]
+    asked: float
+
+
+class Step(NamedTuple):
+    """Suspend these, then resume that one. victims may be empty; at: the earliest moment."""
+
+    victims: tuple[str, ...]
+    resume: str
+    at: float
+
+
+def quantum(resident: Resident, fixed: float = 0.0) -> float:
+    """Seconds for which a container keeps the GPU while others wait. fixed: a setting; 0: none."""
+    if fixed:
+        return fixed
+    swap = resident.swap or 2 * _bytes(resident) / _UNMEASURED_BYTES_PER_SECOND
+    return max(LEAST_QUANTUM_SECONDS, swap * (1 - MOST_LOST) / MOST_LOST)
+
+
+def next_step(
+    now: float,
+    capacity: Mapping[str, Need],
+    residents: Sequence[Resident],
+    waiting: Sequence[Waiting],
+    fixed: float = 0.0,
+) -> Step | None:
+    """The next step for the container that has waited longest; None: nobody waits, or no quantum
+    ever ends that would give it room.
+
+    capacity: of each GPU. A later one is never served before the first: it would take the room that
+    the first waits for.
+    """
+    if not waiting:
+        return None
+    first = min(waiting, key=lambda one: (one.asked, one.id))
+    lacking = _lacking(capacity, residents, first)
+    if not lacking:
+        return Step((), first.id, now)
+    ends = {one.id: _may_leave(one, now, fixed) for one in residents if one.rotates}
+    chosen: list[Resident] = []
+    for one in sorted(
+        (one for one in residents if one.rotates), key=lambda one: (ends[one.id], one.since, one.id)
+    ):
+        if lacking.keys() & one.needs.keys():
+            chosen.append(one)
+            lacking = _lacking(capacity, [each for each in residents if each not in chosen], first)
+            if not lacking:
+                break
+    if lacking:
+        return None
+    needed = _without_the_needless(capacity, residents, chosen, first)
+    return Step(tuple(one.id for one in needed), first.id, max(ends[one.id] for one in needed))
+
+
+def _may_leave(one: Resident, now: float, fixed: float) -> float:
+    if one.idle >= IDLE_SECONDS:
+        return now
+    return max(now, one.since + quantum(one, fixed))
+
+
+def _lacking(
+    capacity: Mapping[str, Need], residents: Sequence[Resident], wanted: Waiting
+) -> dict[str, Need]:
+    """What `wanted` lacks, by GPU; a GPU that is not there lacks everything."""
+    found = {}
+    for gpu, need in wanted.needs.items():
+        whole = capacity.get(gpu, Need(0, 0))
+        here = [one.needs[gpu] for one in residents if gpu in one.needs]
+        core = need.core + sum(each.core for each in here) - whole.core
+        memory = need.memory + sum(each.memory for each in here) - whole.memory
+        if core > 0 or memory > 0:
+            found[gpu] = Need(max(core, 0), max(memory, 0))
+    return found
+
+
+def _without_the_needless(
+    capacity: Mapping[str, Need],
+    residents: Sequence[Resident],
+    chosen: Sequence[Resident],
+    first: Waiting,
+) -> list[Resident]:
+    """Leave out each whose room a later, larger one gives too: the last to leave goes first."""
+    needed = list(chosen)
+    for one in reversed(chosen):
+        others = [each for each in needed if each is not one]
+        stay = [each for each in residents if each not in others]
+        if not _lacking(capacity, stay, first):
+            needed = others
+    return needed
+
+
+def _bytes(resident: Resident) -> int:
+    return sum(need.memory for need in resident.needs.values())
