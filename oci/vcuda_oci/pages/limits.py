@@ -17,22 +17,16 @@ _POLICY = {
 _LATENCY = {policies.NORMAL: layout.LATENCY_NORMAL, policies.LOW: layout.LATENCY_LOW}
 
 
-def page_of(
-    allocation: Allocation,
-    context_bytes: int = 0,
-    meter_copies: bool = False,
-    calls_ask: bool = False,
-) -> bytes:
+def page_of(allocation: Allocation, context_bytes: int = 0, meter_copies: bool = False) -> bytes:
     """The bytes of the page. context_bytes: charged for each context.
 
-    calls_ask: each call looks whether the container is suspended (layout.limits_page).
-
-    The rate is the reserved core until the arbiter writes a grant. Raises VcudaError: the
+    Of a container with an idle time each call looks whether the container is suspended. The rate is the reserved core until the arbiter writes a grant. Raises VcudaError: the
     allocation has more GPUs than a page can hold.
     """
     gpus = [entry_of(share, context_bytes) for share in allocation.shares]
+    asks = bool(allocation.idle_suspend)
     try:
-        return layout.limits_page(gpus, names.GUEST_DRIVER, meter_copies, calls_ask)
+        return layout.limits_page(gpus, names.GUEST_DRIVER, meter_copies, asks)
     except ValueError as error:
         raise VcudaError(str(error), "placement", "ask for fewer GPUs") from error
 
