@@ -20,8 +20,9 @@ _LATENCY = {policies.NORMAL: layout.LATENCY_NORMAL, policies.LOW: layout.LATENCY
 def page_of(allocation: Allocation, context_bytes: int = 0, meter_copies: bool = False) -> bytes:
     """The bytes of the page. context_bytes: charged for each context.
 
-    Of a container with an idle time each call looks whether the container is suspended. The rate is the reserved core until the arbiter writes a grant. Raises VcudaError: the
-    allocation has more GPUs than a page can hold.
+    Of a container with an idle time, each call looks whether it is suspended. The rate is the
+    reserved core until the arbiter writes a grant. Raises VcudaError: the allocation has more GPUs
+    than a page can hold.
     """
     gpus = [entry_of(share, context_bytes) for share in allocation.shares]
     asks = bool(allocation.idle_suspend)

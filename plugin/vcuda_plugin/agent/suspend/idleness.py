@@ -26,7 +26,7 @@ class Idleness:
         self._since: dict[str, tuple[tuple[int, ...], float]] = {}
 
     def update(self, now: float, samples: Mapping[str, Sample]) -> list[str]:
-        """Return the ids whose idle time is over, the longest idle first. now: monotonic seconds.
+        """Return the ids of those with an idle time that is over, the longest first. now: monotonic seconds.
 
         The time begins with the first sample, and again when the container is awake again.
         """

@@ -3,8 +3,8 @@
 A container that waits for the GPU gets room from those that rotate: first from those without work,
 then from those that have had the GPU for their quantum, the longest first. The quantum is as many
 times the container's swap (suspend and resume together) that the swaps take no more than
-MOST_LOST of the time. Those that wait are served in the order in which they asked, so no container
-starves: whoever is first gets its room as soon as enough quanta have ended.
+MOST_LOST of the time. Containers are served in the order of their requests, so none starves: the
+first one gets its room as soon as enough quanta have ended.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def next_step(
     waiting: Sequence[Waiting],
     fixed: float = 0.0,
 ) -> Step | None:
-    """The next step for the container that has waited longest; None: nobody waits, or no quantum
+    """The next step for the container that has waited longest; None: none waits, or no quantum
     ever ends that would give it room.
 
     capacity: of each GPU. A later one is never served before the first: it would take the room that
@@ -126,7 +126,7 @@ def _without_the_needless(
     chosen: Sequence[Resident],
     first: Waiting,
 ) -> list[Resident]:
-    """Leave out each whose room a later, larger one gives too: the last to leave goes first."""
+    """Without those that need not leave because larger ones do, the last to leave checked first."""
     needed = list(chosen)
     for one in reversed(chosen):
         others = [each for each in needed if each is not one]
