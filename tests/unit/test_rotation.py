@@ -1,4 +1,4 @@
-"""Who gives way on a GPU that cannot hold all of its containers."""
+"""Which containers give way on a GPU that cannot hold all of its containers."""
 
 from __future__ import annotations
 
