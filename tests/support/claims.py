@@ -32,19 +32,19 @@ class Claims:
         owner: Owner | str,
         request: Request = HALF,
         node: Any = NODE,
-        meter_copies: bool = False,
+        **rules: Any,
     ) -> Any:
         """Claim as the wrapper does; the claiming process has then become runc and ended."""
         owner = Owner(owner, owner) if isinstance(owner, str) else owner
-        rules = Rules("binpack", self.overcommit, self.context_bytes, meter_copies)
-        words, claimant = self.runtime.words, os.getpid()
-        allocation, is_new = claim(self.ledger, node, Claim(owner, request, words, claimant), rules)
+        own = {"overcommit": self.overcommit, "context_bytes": self.context_bytes}
+        wanted = Claim(owner, request, self.runtime.words, os.getpid())
+        allocation, is_new = claim(self.ledger, node, wanted, Rules(**{**own, **rules}))
         with self.ledger:
             allocation.claimant = [os.getpid(), 1]
             self.ledger.record(allocation)
         return allocation.shares, is_new
 
-    def refusal(self, *arguments: Any) -> str:
+    def refusal(self, *arguments: Any, **rules: Any) -> str:
         with pytest.raises(VcudaError) as refused:
-            self.claim(*arguments)
+            self.claim(*arguments, **rules)
         return str(refused.value)

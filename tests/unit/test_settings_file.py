@@ -32,6 +32,7 @@ DEFAULTS = {
     "context_memory": 0,
     "meter_copies": False,
     "idle_suspend": 0,
+    "rotates": False,
     "exemplars": False,
     "stop_bypass": False,
     "driver_limits": True,
@@ -170,6 +171,7 @@ def test_every_key_changes_its_setting() -> None:
         context-memory = "300MiB"
         meter-copies = "yes"
         idle-suspend = "2h"
+        oversubscribe = "rotate"
         exemplars = "yes"
         bypass = "stop"
         driver-limits = "off"
@@ -198,6 +200,7 @@ def test_every_key_changes_its_setting() -> None:
         "context_memory": 300 << 20,
         "meter_copies": True,
         "idle_suspend": 7200,
+        "rotates": True,
         "exemplars": True,
         "stop_bypass": True,
         "driver_limits": False,

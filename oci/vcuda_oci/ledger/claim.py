@@ -21,6 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..model.suspension import Suspension
+
 # A container may go on filling the file system while space is freed; one try in twenty failed.
 _TRIES = 40
 # The search through the descriptors of all processes can take seconds.
@@ -33,10 +35,14 @@ class Rules(Record):
     placement: one of settings_file.PLACEMENTS. overcommit: how many times a GPU's memory is
     promised. context_bytes: what a process's context on a GPU counts against its container's
     share. meter_copies: whether copies within a GPU and memsets count against compute.
-    idle_suspend: as Allocation has it, for requests that do not name a time.
+    idle_suspend: as Allocation has it, for requests that do not name a time. rotates: containers
+    take turns on a GPU that is promised more than once; else the driver moves their memory.
     """
 
-    __slots__ = ("context_bytes", "idle_suspend", "meter_copies", "overcommit", "placement")
+    __slots__ = (
+        "context_bytes", "idle_suspend", "meter_copies",
+        "overcommit", "placement", "rotates",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -45,8 +51,10 @@ class Rules(Record):
         context_bytes: int = 0,
         meter_copies: bool = False,
         idle_suspend: int = 0,
+        rotates: bool = False,
     ) -> None:
         self.placement, self.overcommit, self.idle_suspend = placement, overcommit, idle_suspend
+        self.rotates = rotates
         self.context_bytes, self.meter_copies = context_bytes, meter_copies
 
 
@@ -127,6 +135,7 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
             time.time(),
             pod_of(owner),
             engine=owner.engine,
+            suspension=_begins_off(ledger, host, answer.shares),
             idle_suspend=_idle_suspend(wanted, rules),
         )
         ledger.write(
@@ -157,7 +166,7 @@ def reclaim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Allocati
             f"stop it, or run 'vcuda release {owner.key}' if it is gone",
         )
     if same:
-        if known.suspension and known.suspension.is_off:
+        if known.suspension and known.suspension.is_off and not known.rotates:
             _require_room(ledger, host, known, rules)
         return _take_over(ledger, known, wanted, rules)
     ledger.remove(known.id)
@@ -207,9 +216,10 @@ def _place(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Chosen | 
     allocations, broken = ledger.read()
     if broken:
         raise broken_record(*broken[0])
-    return choose(
+    taken = [share for allocation in allocations for share in allocation.reserved]
+    answer = choose(
         host.gpus,
-        [share for allocation in allocations for share in allocation.resident],
+        taken,
         wanted.request,
         rules.placement,
         rules.overcommit,
@@ -217,6 +227,11 @@ def _place(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Chosen | 
         unhealthy.reasons(ledger.state_dir),
         wanted.decided,
     )
+    if isinstance(answer, Chosen) and rules.rotates:
+        from . import rotation  # only where containers rotate
+
+        return rotation.rotating(answer, host.gpus, taken)
+    return answer
 
 
 def _make_room(ledger: Ledger, spared: str = "") -> bool:
@@ -248,11 +263,29 @@ def _take_over(ledger: Ledger, known: Allocation, wanted: Claim, rules: Rules) -
         # A change by `vcuda limit` stays, also one that was cut short.
         shares=known.becoming or known.shares,
         becoming=None,
-        suspension=None,
+        suspension=_begins_off_again(known),
     )
     # Fresh pages: the usage of the last instance's processes has ended with them.
     ledger.write(taken, limits.page_of(taken, rules.context_bytes, rules.meter_copies))
     return taken
+
+
+def _begins_off(ledger: Ledger, host: Host, shares: list[GpuShare]) -> Suspension | None:
+    """None: the container begins on its GPUs, as every one that does not rotate."""
+    if not any(share.rotates for share in shares):
+        return None
+    from . import rotation  # only where containers rotate
+
+    return rotation.begin(ledger, host, shares)
+
+
+def _begins_off_again(known: Allocation) -> Suspension | None:
+    """The same for the next instance of a container."""
+    if not (known.rotates and known.suspension and known.suspension.is_off):
+        return None
+    from . import rotation  # only where containers rotate
+
+    return rotation.off()
 
 
 def _idle_suspend(wanted: Claim, rules: Rules) -> int:

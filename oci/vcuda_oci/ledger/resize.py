@@ -51,13 +51,13 @@ def wanted(
     core, memory = _core(words, share), _memory(words, share)
     terms = _terms(words, share, core)
     allocations, broken = ledger.read()
-    is_off = allocation.suspension and allocation.suspension.is_off
+    is_off = allocation.suspension and allocation.suspension.is_off and not allocation.rotates
     others = [] if is_off else [other for other in allocations if other.id != allocation.id]
     if broken and (core > share.core_percent or memory > share.memory_bytes):
         raise broken_record(*broken[0])
 
     def beside(those: list[Allocation]) -> GpuShare | Refused:
-        taken = [its for other in those for its in other.resident]
+        taken = [its for other in those for its in other.reserved]
         return resized(share, gpu, taken, core, memory, terms, overcommit)
 
     answer = beside(others)
@@ -132,6 +132,7 @@ def _larger(old: GpuShare, new: GpuShare) -> GpuShare:
         old.priority,
         old.managed,
         old.latency,
+        old.rotates,
     )
 
 

@@ -22,7 +22,7 @@ class GpuShare(Record):
 
     __slots__ = (  # noqa: RUF023 - the order in a record's file
         "uuid", "memory_bytes", "core_percent", "policy",
-        "core_ceiling_percent", "weight", "priority", "managed", "latency",
+        "core_ceiling_percent", "weight", "priority", "managed", "latency", "rotates",
     )  # fmt: skip
 
     def __init__(
@@ -36,6 +36,7 @@ class GpuShare(Record):
         priority: int = 0,
         managed: bool = False,
         latency: str = policies.NORMAL,
+        rotates: bool = False,
     ) -> None:
         self.uuid = uuid  # as NVML prints it: "GPU-5f1c…"
         self.memory_bytes = memory_bytes  # hard limit
@@ -49,16 +50,22 @@ class GpuShare(Record):
         self.priority = priority
         self.managed = managed  # promised under overcommit: the driver may move it to the host
         self.latency = latency
+        # Promised under overcommit: the container leaves the GPU while others have their turns.
+        self.rotates = rotates
 
     @property
     def amounts(self) -> str:
         return f"{self.core_percent} % and {gib(self.memory_bytes)} of {self.uuid}"
 
     def as_json(self) -> dict[str, Any]:
-        """Without a normal latency, which an earlier version does not know."""
+        """Without a normal latency and without `rotates` unless it does: an earlier version knows
+        neither.
+        """
         fields = self.fields()
         if self.latency == policies.NORMAL:
             del fields["latency"]
+        if not self.rotates:
+            del fields["rotates"]
         return fields
 
     def __str__(self) -> str:
@@ -79,8 +86,8 @@ class Allocation(Record):
     the low-level runtime by exec, so it lives until the container exists.
     created: seconds since 1970. becoming: the shares of a change under way; what is held meanwhile
     is `shares` (resize.py). engine: where the engine keeps the container's name and image
-    (engine_name.py). suspension: None: its processes use the GPUs. idle_suspend: seconds without GPU
-    work after which it is suspended; 0: never.
+    (engine_name.py). suspension: None: its processes use the GPUs. idle_suspend: seconds without
+    GPU work after which it is suspended; 0: never.
     """
 
     __slots__ = (  # noqa: RUF023 - the order in a record's file
@@ -112,6 +119,18 @@ class Allocation(Record):
     @property
     def is_named_slice(self) -> bool:
         return not self.runtime
+
+    @property
+    def rotates(self) -> bool:
+        """Whether the container leaves its GPUs while others have their turns there."""
+        return any(share.rotates for share in self.shares)
+
+    @property
+    def reserved(self) -> list[GpuShare]:
+        """The shares that placement counts. A container that rotates keeps its promise while it is
+        suspended; another one gives it up until there is room again.
+        """
+        return self.shares if self.rotates else self.resident
 
     @property
     def resident(self) -> list[GpuShare]:
@@ -170,6 +189,7 @@ def _share(**fields: Any) -> GpuShare:
         and 0 <= share.priority <= policies.MOST_PRIORITY
         and type(share.managed) is bool
         and share.latency in (policies.NORMAL, policies.LOW)
+        and type(share.rotates) is bool
     )
     if not right:
         raise ValueError("invalid share")

@@ -237,11 +237,13 @@ def limits_page(
     driver_dir: str = GUEST_DRIVER,
     meter_copies: bool = False,
     calls_ask: bool = False,
+    suspended: int = AWAKE,
 ) -> bytes:
-    """The bytes of the limits page of a container that is not suspended.
+    """The bytes of a limits page.
 
     meter_copies: the shim limits copies on the GPU too. calls_ask: each CUDA call looks whether the
-    container is suspended, so that the host may suspend it while it is idle.
+    container is suspended, so that the host may suspend it while it is idle. suspended: AWAKE,
+    SUSPENDED or UNTIL_CALL.
 
     Raises ValueError: more GPUs than a page can hold, or a text that does not fit its field.
     """
@@ -257,7 +259,7 @@ def limits_page(
         text_field(driver_dir, 64),
         0,
         meter_copies,
-        AWAKE,
+        suspended,
         calls_ask,
         0,
         b"",

@@ -20,14 +20,16 @@ _LATENCY = {policies.NORMAL: layout.LATENCY_NORMAL, policies.LOW: layout.LATENCY
 def page_of(allocation: Allocation, context_bytes: int = 0, meter_copies: bool = False) -> bytes:
     """The bytes of the page. context_bytes: charged for each context.
 
-    Of a container with an idle time, each call looks whether it is suspended. The rate is the
-    reserved core until the arbiter writes a grant. Raises VcudaError: the allocation has more GPUs
-    than a page can hold.
+    Of a container with an idle time or one that rotates, each call looks whether it is suspended;
+    it may begin so. The rate is the reserved core until the arbiter writes a grant. Raises
+    VcudaError: the allocation has more GPUs than a page can hold.
     """
     gpus = [entry_of(share, context_bytes) for share in allocation.shares]
-    asks = bool(allocation.idle_suspend)
+    asks = bool(allocation.idle_suspend) or allocation.rotates
+    is_off = allocation.suspension and allocation.suspension.is_off
+    state = layout.UNTIL_CALL if is_off else layout.AWAKE
     try:
-        return layout.limits_page(gpus, names.GUEST_DRIVER, meter_copies, asks)
+        return layout.limits_page(gpus, names.GUEST_DRIVER, meter_copies, asks, state)
     except ValueError as error:
         raise VcudaError(str(error), "placement", "ask for fewer GPUs") from error
 

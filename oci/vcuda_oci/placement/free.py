@@ -107,9 +107,9 @@ def resized(
     """`share` of `gpu` with other figures; `beside`: the shares of others.
 
     It may keep what it has; for more, the rules of placement apply. Only managed memory is
-    overcommitted, because the driver can move nothing else.
+    overcommitted, because the driver can move nothing else, and that of containers that rotate.
     """
-    (left,) = free_at([gpu], [0], beside, overcommit if share.managed else 1)
+    (left,) = free_at([gpu], [0], beside, overcommit if share.managed or share.rotates else 1)
     most_core = max(left.core, share.core_percent)
     most_memory = max(left.memory, share.memory_bytes)
     if core > most_core or memory_bytes > most_memory:
@@ -117,4 +117,5 @@ def resized(
             f"at most {most_core} % and {gib(most_memory)} of {gpu.uuid} can be its own; "
             f"{core} % and {gib(memory_bytes)} asked"
         )
-    return share_of(gpu.uuid, memory_bytes, core, terms, share.managed)
+    answer = share_of(gpu.uuid, memory_bytes, core, terms, share.managed)
+    return answer.replaced(rotates=share.rotates)

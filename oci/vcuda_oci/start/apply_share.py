@@ -274,6 +274,7 @@ def rules_of(settings: Config) -> claim.Rules:
         settings.context_memory,
         settings.meter_copies,
         settings.idle_suspend,
+        settings.rotates,
     )
 
 

@@ -23,6 +23,7 @@ REPORT, STOP = "report", "stop"
 AUTO, OFF, PREFERRED, REQUIRED = "auto", "off", "preferred", "required"
 NFD, API = "nfd", "api"
 PLUGIN, DRA = "plugin", "dra"
+MANAGED, ROTATE = "managed", "rotate"
 EXTRA_DEVICES = ("gds", "gdrcopy", "mofed", "nvswitch", "imex", "mps")
 
 _CHOICES = {
@@ -35,6 +36,7 @@ _CHOICES = {
     "kubernetes": (AUTO, NO),
     "labels": (AUTO, NFD, API, NO),
     "gpu-offer": (PLUGIN, DRA),
+    "oversubscribe": (MANAGED, ROTATE),
     "exemplars": (NO, YES),
     "driver-capabilities": capabilities.ALL,
     "extra-devices": EXTRA_DEVICES,
@@ -46,6 +48,7 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "accept-request-from-env": ENV_UNPRIVILEGED,
     "placement": BINPACK,
     "memory-overcommit": "1",
+    "oversubscribe": MANAGED,
     "context-memory": "0",
     "meter-copies": NO,
     "idle-suspend": NEVER,
@@ -79,6 +82,7 @@ class Config:
     """The checked settings. Paths are absolute; `runtime` is a name or an absolute path.
 
     memory_overcommit: all shares of a GPU may hold this multiple of its memory, at least 1.
+    rotates: containers take turns where they hold more than the GPU; else the driver moves memory.
     context_memory: bytes that each context charges to its container's share. *_resource: name of a
     Kubernetes resource; "": the node agent does not offer it. gpu_split: units of gpu_resource a
     GPU. idle_suspend: seconds; 0: never. listen: address of the agent's HTTP server, unchecked; "":
@@ -96,6 +100,7 @@ class Config:
         self.accept_request_from_env = str(values["accept-request-from-env"])
         self.placement = str(values["placement"])
         self.memory_overcommit = float(str(values["memory-overcommit"]))
+        self.rotates = values["oversubscribe"] == ROTATE and self.memory_overcommit > 1
         self.context_memory = parse_bytes(str(values["context-memory"])) or 0
         self.meter_copies = values["meter-copies"] == YES
         self.idle_suspend = parse_seconds(str(values["idle-suspend"]), "idle-suspend", path)

@@ -62,7 +62,7 @@ def gpu_entries(
 ) -> list[dict[str, Any]]:
     """whole: every record. unhealthy: the reason, by UUID."""
     promised = [share for allocation in whole for share in allocation.shares]
-    taken = [share for allocation in whole for share in allocation.resident]
+    taken = [share for allocation in whole for share in allocation.reserved]
     return [
         gpu_entry(
             gpu,

@@ -1,0 +1,59 @@
+"""Containers that take turns on a GPU because together they have more memory than it."""
+
+from __future__ import annotations
+
+import time
+
+from ..host.host import Host
+from ..model import suspension
+from ..model.allocation import GpuShare
+from ..model.gpu import Gpu
+from ..model.sizes import gib
+from ..model.suspension import Suspension
+from ..placement.choose import Chosen, Refused
+from ..placement.free import no_room
+from .ledger import Ledger, broken_record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def rotating(chosen: Chosen, gpus: Sequence[Gpu], taken: Sequence[GpuShare]) -> Chosen | Refused:
+    """The shares of fractions, which overcommit made managed, as shares that rotate instead.
+
+    Refused: beside shares that never leave the GPU there would not be room for it. taken: the
+    shares of others.
+    """
+    found = []
+    for share in chosen.shares:
+        if share.managed:
+            whole = next(gpu.memory_bytes for gpu in gpus if gpu.uuid == share.uuid)
+            stays = [one for one in taken if one.uuid == share.uuid and not one.rotates]
+            left = whole - sum([one.memory_bytes for one in stays])
+            if share.memory_bytes > left:
+                what = (
+                    f"{gib(max(left, 0))} of {share.uuid} rotate; {gib(share.memory_bytes)} asked"
+                )
+                return Refused(what)
+            share = share.replaced(managed=False, rotates=True)
+        found.append(share)
+    return Chosen(found)
+
+
+def begin(ledger: Ledger, host: Host, shares: list[GpuShare]) -> Suspension | None:
+    """How a new container that rotates begins: on its GPUs (None), or off them while there is no
+    room.
+
+    Needs the ledger's lock. Raises VcudaError: a record is broken.
+    """
+    allocations, broken = ledger.read()
+    if broken:
+        raise broken_record(*broken[0])
+    there = [share for allocation in allocations for share in allocation.resident]
+    return off() if no_room(shares, host.gpus, there, 1) else None
+
+
+def off() -> Suspension:
+    """A container without processes yet: it asks for its GPUs by its first call."""
+    return Suspension(suspension.SUSPENDED, suspension.BY_ROTATION, time.time(), {})

@@ -1,0 +1,102 @@
+"""Claims of containers that take turns on a GPU, and of those with an idle time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.claims import Claims
+from support.samples import GIB, pod_owner, shares_of
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.policies import Terms
+from vcuda_oci.model.request import Request
+from vcuda_oci.model.suspension import BY_ROTATION, SUSPENDED
+from vcuda_oci.pages import layout, page_reader
+
+ROTATE = {"overcommit": 2.0, "rotates": True}
+LARGE = Request.of(40, 12 * GIB)
+LARGE_SHARE = [GpuShare("GPU-0", 12 * GIB, 40, rotates=True)]
+
+
+@pytest.fixture
+def claims(tmp_path: Any) -> Claims:
+    return Claims(tmp_path)
+
+
+def page_of(claims: Claims, id: str) -> page_reader.Limits:
+    with open(f"{claims.ledger.containers}/{id}/limits", "rb") as page:
+        return page_reader.read_limits(page.read())
+
+
+def runs(claims: Claims, id: str, request: Request = LARGE, **rules: Any) -> Any:
+    claims.runtime.set_state(id, "running")
+    return claims.claim(id, request, **{**ROTATE, **rules})
+
+
+def step_of(claims: Claims, id: str) -> Any:
+    held = claims.ledger.get(id)
+    assert held
+    return held.suspension and (held.suspension.step, held.suspension.by)
+
+
+def test_first_container_begins_on_the_gpu_and_one_without_room_off_it(claims: Claims) -> None:
+    assert runs(claims, "a") == runs(claims, "b") == (LARGE_SHARE, True)
+    assert (step_of(claims, "a"), step_of(claims, "b")) == (None, (SUSPENDED, BY_ROTATION))
+    pages = [page_of(claims, id) for id in ("a", "b")]
+    assert [page.suspended for page in pages] == [layout.AWAKE, layout.UNTIL_CALL]
+    assert all(page.calls_ask for page in pages)
+    # The driver moves none of their memory while they run.
+    assert [gpu.managed_memory for page in pages for gpu in page.gpus] == [0, 0]
+
+
+def test_small_container_begins_beside_a_large_one_that_is_there(claims: Claims) -> None:
+    runs(claims, "a")
+    runs(claims, "b", Request.of(20, 4 * GIB))
+    assert step_of(claims, "b") is None
+
+
+def test_no_more_is_promised_than_the_overcommit(claims: Claims) -> None:
+    runs(claims, "a")
+    runs(claims, "b")
+    assert claims.refusal("c", LARGE, **ROTATE).startswith(
+        "placement: largest free share is 20 % and 8.0 GiB on GPU-0"
+    )
+
+
+def test_container_that_stays_leaves_less_for_those_that_rotate(claims: Claims) -> None:
+    claims.runtime.set_state("stays", "running")
+    claims.claim("stays", Request.of(20, 6 * GIB))
+    assert claims.refusal("a", LARGE, **ROTATE) == (
+        "placement: 10.0 GiB of GPU-0 rotate; 12.0 GiB asked; ask for less, or free a share"
+    )
+    runs(claims, "a", Request.of(40, 10 * GIB))
+    assert set(shares_of(claims.ledger)) == {"stays", "a"}
+
+
+def test_restarted_container_begins_where_its_last_instance_ended(claims: Claims) -> None:
+    claims.runtime.set_state("sandbox1", "running")
+    runs(claims, "a")
+    claims.claim(pod_owner("c1"), LARGE, **ROTATE)
+    assert claims.claim(pod_owner("c2"), LARGE, **ROTATE) == (LARGE_SHARE, False)
+    assert step_of(claims, "pod-uid1.main") == (SUSPENDED, BY_ROTATION)
+    assert page_of(claims, "pod-uid1.main").suspended == layout.UNTIL_CALL
+
+
+def test_record_of_a_container_that_rotates_is_read_back(claims: Claims) -> None:
+    runs(claims, "a")
+    assert shares_of(claims.ledger) == {"a": LARGE_SHARE}
+
+
+@pytest.mark.parametrize(
+    ("named", "setting", "seconds"), [(None, 0, 0), (None, 600, 600), (0, 600, 0), (60, 600, 60)]
+)
+def test_containers_own_idle_time_goes_before_the_setting(
+    claims: Claims, named: int | None, setting: int, seconds: int
+) -> None:
+    wanted = Request.of(30, GIB, terms=Terms(idle_suspend=named))
+    claims.claim("a", wanted, idle_suspend=setting)
+    held = claims.ledger.get("a")
+    assert held
+    assert held.idle_suspend == seconds
+    assert page_of(claims, "a").calls_ask == bool(seconds)
