@@ -40,6 +40,7 @@ from .ledger.records import Records
 from .offer import Offer
 from .pods import pod_watch_child
 from .process import child, confine, rights
+from .suspend import suspend_child
 
 # Time limit for the parts to end; the agent then exits without waiting for the rest.
 _END_SECONDS = 5
@@ -107,6 +108,7 @@ def _modules(settings: Config, arguments: argparse.Namespace) -> list[str]:
         *([] if arguments.no_door else [_CLAIM_SOCKET]),
         inventory.MODULE,
         bypass_child.MODULE,
+        suspend_child.MODULE,
         *([http_child.MODULE] if settings.listen else []),
         *([dra_child.MODULE] if _needs_driver(settings, arguments) else []),
         *(
@@ -269,6 +271,7 @@ async def _run(
                 lambda: _arbitrate(arbiter),
                 *([] if arguments.no_door else [lambda: _run_claim_socket(settings, opened)]),
                 lambda: bypass_child.follow(settings),
+                lambda: suspend_child.follow(settings),
                 api.run,
                 lambda: _beat(api, arbiter),
                 lambda: sweep.run(settings.state_dir),

@@ -43,6 +43,10 @@ OF = {
     "vcuda_plugin.agent.bypass.outside_watch": Rights(
         frozenset((*_PAGES, "KILL", "SYS_ADMIN", "SYS_PTRACE"))
     ),
+    # Its workers call CUDA, which starts the driver and examines other processes.
+    "vcuda_plugin.agent.suspend.suspend_process": Rights(
+        frozenset((*_PAGES, *_DRIVER, "SYS_ADMIN", "SYS_PTRACE")), system_calls.NEVER
+    ),
     "vcuda_plugin.agent.http.http_process": Rights(
         frozenset(("DAC_READ_SEARCH", "NET_BIND_SERVICE")),
         (*_NO_MODULES, *system_calls.HANDLES, *system_calls.UNUSED_BY_SERVERS),

@@ -26,9 +26,10 @@ class Idleness:
         self._since: dict[str, tuple[tuple[int, ...], float]] = {}
 
     def update(self, now: float, samples: Mapping[str, Sample]) -> list[str]:
-        """Return the ids of those with an idle time that is over, the longest first. now: monotonic seconds.
+        """Return the ids of those with an idle time that is over, the longest first.
 
-        The time begins with the first sample, and again when the container is awake again.
+        now: monotonic seconds. The time begins with the first sample, and again when the container
+        is awake again.
         """
         self._since = {
             id: self._seen(id, now, sample) for id, sample in samples.items() if sample.is_awake

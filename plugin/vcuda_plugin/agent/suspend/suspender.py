@@ -1,0 +1,185 @@
+"""Suspends idle containers and those that give way, and resumes those with a call that waits.
+
+Each operation runs in a thread of its own, which may wait for the driver or for room; the threads
+change the ledger as `vcuda suspend` does. What is decided here can be decided anew at any time: a
+new process of the agent begins with what records and pages say.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from vcuda_hook.suspend import control
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.suspension import BY_IDLENESS, BY_ORDER, BY_ROTATION, SUSPENDED, WAITING
+
+from ..ledger.records import Records
+from .idleness import Idleness, Sample
+from .rotation import Need, Resident, Waiting, next_step
+from .usage_watch import UsageWatch
+
+# Between two looks while a container may ask to be resumed, and otherwise.
+QUICK_SECONDS, SLOW_SECONDS = 0.02, 1.0
+# An operation that failed is tried again after this time.
+_AGAIN_SECONDS = {"suspend": 60.0, "resume": 5.0}
+# For the driver, to suspend a container.
+SUSPEND_SECONDS = 120.0
+# A resume waits for room as long as its container lives; then the next look begins another.
+_ROOM_SECONDS = 3600.0
+
+
+def concerns(allocation: Allocation) -> bool:
+    """Whether the suspender has anything to do for this container, now or later."""
+    return bool(allocation.idle_suspend or allocation.rotates or allocation.suspension)
+
+
+class Suspender:
+    """One look after another, by `look`. log: called with lines for the agent's log."""
+
+    def __init__(
+        self,
+        records: Records,
+        facts: Host,
+        overcommit: float,
+        log: Callable[[str], None],
+    ) -> None:
+        self._records, self._facts, self._overcommit, self._log = records, facts, overcommit, log
+        self._usage = UsageWatch(records.ledger)
+        self._idleness = Idleness()
+        self._busy: dict[str, threading.Thread] = {}
+        self._asked: dict[str, int] = {}
+        self._asks_since: dict[str, float] = {}
+        self._there_since: dict[str, float] = {}
+        self._took: dict[tuple[str, str], float] = {}
+        self._left_alone: dict[tuple[str, str], float] = {}
+        self._work_at = 0.0
+
+    def look(self, now: float) -> float:
+        """Decide once; return the seconds until the next look. now: monotonic seconds."""
+        self._busy = {id: thread for id, thread in self._busy.items() if thread.is_alive()}
+        mine = {one.id: one for one in self._records.read()[0] if concerns(one)}
+        self._usage.follow(mine.values())
+        for id in self._there_since.keys() - mine.keys():
+            del self._there_since[id]
+        off = {id for id, one in mine.items() if one.suspension and one.suspension.is_off}
+        self._look_at_calls(mine, off, now)
+        if now - self._work_at >= SLOW_SECONDS:
+            self._work_at = now
+            self._look_at_work(mine, off, now)
+        self._give_way(mine, now)
+        return QUICK_SECONDS if off or self._busy else SLOW_SECONDS
+
+    def close(self) -> None:
+        self._usage.close()
+
+    def _look_at_calls(self, mine: Mapping[str, Allocation], off: set[str], now: float) -> None:
+        """Resume those of which a call waits."""
+        for id in list(self._asked.keys() - off):
+            del self._asked[id]
+            self._asks_since.pop(id, None)
+        for id in off:
+            held = mine[id].suspension
+            asked = self._usage.asked(id)
+            if not held or held.by == BY_ORDER or asked is None:
+                continue
+            if asked != self._asked.setdefault(id, asked):
+                self._asks_since.setdefault(id, now)
+            if id in self._asks_since:
+                self._start(id, "resume", lambda one=mine[id]: self._resume(one), now)
+
+    def _look_at_work(self, mine: Mapping[str, Allocation], off: set[str], now: float) -> None:
+        samples = {}
+        for id, one in mine.items():
+            seen = self._usage.seen(id)
+            if seen is None:
+                continue
+            may_idle = one.suspension is None and not seen.inside and id not in self._busy
+            samples[id] = Sample(one.idle_suspend, seen.work, may_idle)
+            if one.suspension is None:
+                self._there_since.setdefault(id, now)
+            elif id in off:
+                self._there_since.pop(id, None)
+                # A call that was in the driver when the container gave way cannot ask.
+                if one.suspension.by == BY_ROTATION and seen.inside:
+                    self._asks_since.setdefault(id, now)
+        for id in self._idleness.update(now, samples):
+            self._start(id, "suspend", lambda id=id: self._suspend(id, BY_IDLENESS), now)
+
+    def _give_way(self, mine: Mapping[str, Allocation], now: float) -> None:
+        """Suspend containers for those that wait for room."""
+        waiting = [
+            Waiting(id, _needs(mine[id]), held.wanted)
+            for id, held in ((id, mine[id].suspension) for id in self._asks_since if id in mine)
+            if held and held.step == WAITING
+        ]
+        if not waiting:
+            return
+        residents = [self._resident(one, now) for one in self._records.read()[0] if one.resident]
+        capacity = {gpu.uuid: Need(100, gpu.memory_bytes) for gpu in self._facts.gpus}
+        step = next_step(now, capacity, residents, waiting)
+        if step and step.at <= now:
+            for id in step.victims:
+                self._start(id, "suspend", lambda id=id: self._suspend(id, BY_ROTATION), now)
+
+    def _resident(self, one: Allocation, now: float) -> Resident:
+        is_free = one.id not in self._busy and not self._is_left_alone(one.id, "suspend", now)
+        swap = sum(self._took.get((one.id, way), 0.0) for way in ("suspend", "resume"))
+        return Resident(
+            one.id,
+            _needs(one),
+            self._there_since.get(one.id, now),
+            self._idleness.seconds(one.id, now),
+            one.rotates and one.suspension is None and is_free,
+            swap,
+        )
+
+    def _is_left_alone(self, id: str, verb: str, now: float) -> bool:
+        return now < self._left_alone.get((id, verb), 0.0)
+
+    def _start(self, id: str, verb: str, operation: Callable[[], control.Done], now: float) -> None:
+        """Run an operation in a thread, unless one of this container runs or has just failed."""
+        if id in self._busy or self._is_left_alone(id, verb, now):
+            return
+
+        def run() -> None:
+            try:
+                self._took[id, verb] = operation().seconds
+            except VcudaError as error:
+                self._left_alone[id, verb] = now + _AGAIN_SECONDS[verb]
+                self._idleness.begin_again(id)
+                self._log(f"cannot {verb}: {error}")
+
+        self._busy[id] = threading.Thread(target=run, name=f"{verb} {id}", daemon=True)
+        self._busy[id].start()
+
+    def _suspend(self, id: str, by: str) -> control.Done:
+        return control.suspend(self._ledger(), self._facts, id, by, SUSPEND_SECONDS)
+
+    def _resume(self, one: Allocation) -> control.Done:
+        ledger = self._ledger()
+
+        def is_there(reason: str) -> None:
+            now = ledger.get(one.id)
+            if now is None or now.claimant != one.claimant:
+                raise VcudaError("its container is gone", one.id, "see 'vcuda ps'")
+
+        return control.resume(
+            ledger, self._facts, one.id, self._overcommit, _ROOM_SECONDS, waiting=is_there
+        )
+
+    def _ledger(self) -> Ledger:
+        """A ledger of its own for each thread: its lock is one thread's."""
+        return Ledger(self._records.ledger.state_dir, self._records.ledger.program)
+
+
+def interrupted(records: Sequence[Allocation]) -> list[str]:
+    """The ids of containers in a step that some program works on, or was killed in."""
+    return [one.id for one in records if one.suspension and one.suspension.step != SUSPENDED]
+
+
+def _needs(one: Allocation) -> dict[str, Need]:
+    return {share.uuid: Need(share.core_percent, share.memory_bytes) for share in one.shares}
