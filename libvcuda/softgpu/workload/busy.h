@@ -87,4 +87,8 @@ void run_loop (struct loop *loop, double start);
 /* Prints one line of JSON and returns the exit status.  */
 int keep_busy (const struct busy *options);
 
+/* Holds `bytes` for `seconds` and works with them every `every_ms`: a line of JSON each time.
+   Returns 1 once they are not what was written there.  */
+int keep_notebook (const struct busy *options);
+
 #endif

@@ -16,6 +16,8 @@ static const char help[]
     = "usage: vcuda-workload info\n"
       "       vcuda-workload alloc [--chunk 64MiB] [--hold SECONDS] [--device I]\n"
       "       vcuda-workload hold --bytes SIZE --seconds S [--device I]\n"
+      "       vcuda-workload notebook --bytes SIZE --seconds S --every-ms M [--kernel-us U]\n"
+      "                           [--device I]\n"
       "       vcuda-workload busy --seconds S --kernel-us U [--async DEPTH] [--streams N]\n"
       "                           [--graph KERNELS] [--blocks N] [--copy SIZE] [--gap-us U]\n"
       "                           [--every-ms M] [--threads N] [--allocate SIZE]\n"
@@ -163,7 +165,8 @@ main (int argc, char **argv)
     return try_open (argv[optind + 1]);
   if (optind + 1 != argc
       || (strcmp (command, "info") != 0 && strcmp (command, "alloc") != 0
-          && strcmp (command, "hold") != 0 && strcmp (command, "busy") != 0))
+          && strcmp (command, "hold") != 0 && strcmp (command, "busy") != 0
+          && strcmp (command, "notebook") != 0))
     {
       fputs (help, stderr);
       return 2;
@@ -175,5 +178,10 @@ main (int argc, char **argv)
     return allocate_all (busy.ordinal, chunk, hold_s);
   if (strcmp (command, "hold") == 0)
     return hold (busy.ordinal, bytes, busy.seconds);
+  if (strcmp (command, "notebook") == 0)
+    {
+      busy.bytes = bytes;
+      return keep_notebook (&busy);
+    }
   return keep_busy (&busy);
 }

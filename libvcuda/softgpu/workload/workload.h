@@ -25,6 +25,8 @@
   F (ctxSynchronize, "cuCtxSynchronize", (void) )                                                  \
   F (memGetInfo, "cuMemGetInfo_v2", (size_t *, size_t *) )                                         \
   F (memAlloc, "cuMemAlloc_v2", (CUdeviceptr *, size_t) )                                          \
+  F (memcpyHtoD, "cuMemcpyHtoD_v2", (CUdeviceptr, const void *, size_t) )                          \
+  F (memcpyDtoH, "cuMemcpyDtoH_v2", (void *, CUdeviceptr, size_t) )                                \
   F (memcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void *, size_t, CUstream))       \
   F (moduleLoadData, "cuModuleLoadData", (CUmodule *, const void *) )                              \
   F (moduleGetFunction, "cuModuleGetFunction", (CUfunction *, CUmodule, const char *) )            \
