@@ -134,7 +134,19 @@ class World:
 
 FAULTS = st.lists(
     st.sampled_from(
-        ["", "", "", "refused", "late", "killed", "killed after", "hangs", "dies", "starts", "copies"]
+        [
+            "",
+            "",
+            "",
+            "refused",
+            "late",
+            "killed",
+            "killed after",
+            "hangs",
+            "dies",
+            "starts",
+            "copies",
+        ]
     ),
     max_size=14,
 )

@@ -96,6 +96,20 @@ def between(allocation: Allocation, earlier: Sample | None, later: Sample | None
     ]
 
 
+def calls_inside(ledger: Ledger, allocation: Allocation) -> int | None:
+    """How many calls of running processes may be in the driver; None: the page cannot be read.
+
+    Only containers whose calls ask count them. Processes beyond the last slot are not counted, so a
+    page without a free slot stands for one more.
+    """
+    try:
+        _, page = _read(ledger, allocation)
+    except (OSError, ValueError):
+        return None
+    inside = sum(process.calls_inside for process in page.processes)
+    return inside + (len(page.processes) >= layout.MAX_PROCESSES)
+
+
 def limits(ledger: Ledger, allocation: Allocation) -> Any:
     """The limits page as a JSON tree, or the reason why it cannot be read."""
     try:

@@ -17,6 +17,7 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
 from vcuda_oci.model.suspension import (
+    BY_IDLENESS,
     BY_ORDER,
     RESUMING,
     SUSPENDED,
@@ -82,6 +83,8 @@ def suspend(
         with Worker(library_of(facts), mine.lock) as worker:
             try:
                 mine.let_calls_wait(by)
+                if by == BY_IDLENESS:
+                    mine.refuse_if_busy()
                 mine.update(mine.begun(SUSPENDING, by))
             except VcudaError:
                 mine.let_calls_go_on()

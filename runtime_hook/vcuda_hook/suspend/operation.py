@@ -94,6 +94,15 @@ class Operation:
     def let_calls_go_on(self) -> None:
         self._write_word(layout.AWAKE)
 
+    def refuse_if_busy(self) -> None:
+        """Refuse to suspend a container with calls that may be in the driver: those cannot ask to
+        be resumed. Calls that begin from now on can. Raises VcudaError.
+        """
+        inside = usage.calls_inside(self.ledger, self.record)
+        if inside is None or inside:
+            what = "is not idle: a call may be in the driver"
+            raise VcudaError(what, self.id, "wait until its programs wait for nothing")
+
     def _write_word(self, state: int) -> None:
         try:
             suspended_word.write(self._page, state)

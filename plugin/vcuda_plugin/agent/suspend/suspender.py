@@ -7,6 +7,7 @@ new process of the agent begins with what records and pages say.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -89,7 +90,7 @@ class Suspender:
             if asked != self._asked.setdefault(id, asked):
                 self._asks_since.setdefault(id, now)
             if id in self._asks_since:
-                self._start(id, "resume", lambda one=mine[id]: self._resume(one), now)
+                self._start(id, "resume", functools.partial(self._resume, mine[id]), now)
 
     def _look_at_work(self, mine: Mapping[str, Allocation], off: set[str], now: float) -> None:
         samples = {}
@@ -107,7 +108,7 @@ class Suspender:
                 if one.suspension.by == BY_ROTATION and seen.inside:
                     self._asks_since.setdefault(id, now)
         for id in self._idleness.update(now, samples):
-            self._start(id, "suspend", lambda id=id: self._suspend(id, BY_IDLENESS), now)
+            self._start(id, "suspend", functools.partial(self._suspend, id, BY_IDLENESS), now)
 
     def _give_way(self, mine: Mapping[str, Allocation], now: float) -> None:
         """Suspend containers for those that wait for room."""
@@ -123,7 +124,7 @@ class Suspender:
         step = next_step(now, capacity, residents, waiting)
         if step and step.at <= now:
             for id in step.victims:
-                self._start(id, "suspend", lambda id=id: self._suspend(id, BY_ROTATION), now)
+                self._start(id, "suspend", functools.partial(self._suspend, id, BY_ROTATION), now)
 
     def _resident(self, one: Allocation, now: float) -> Resident:
         is_free = one.id not in self._busy and not self._is_left_alone(one.id, "suspend", now)

@@ -12,8 +12,7 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.pages import layout, page_reader
 
-
-_ASKED_AT = dict((name, at) for name, at, _ in layout.offsets())["usage.resume_asked"]
+_ASKED_AT = {name: at for name, at, _ in layout.offsets()}["usage.resume_asked"]
 
 
 class Seen(NamedTuple):

@@ -1,0 +1,225 @@
+"""The agent's suspender over real records and pages: whom it suspends and resumes, and when."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.samples import GIB, host
+from support.tenants import Tenants
+from vcuda_hook.suspend import control
+from vcuda_hook.suspend.control import Done
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.suspension import (
+    BY_IDLENESS,
+    BY_ORDER,
+    BY_ROTATION,
+    SUSPENDED,
+    WAITING,
+    Suspension,
+)
+from vcuda_oci.pages import layout
+from vcuda_plugin.agent.ledger.records import Records
+from vcuda_plugin.agent.suspend.suspender import QUICK_SECONDS, SLOW_SECONDS, Suspender
+
+ROTATES = [GpuShare("GPU-0", 12 * GIB, 40, rotates=True)]
+
+
+class Node(Tenants):
+    """now: the monotonic time that the suspender is told. calls: operations begun, in order.
+
+    An operation changes the record only; `refuses` are ids that the driver refuses to suspend.
+    """
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self.now, self.calls = 1000.0, list[tuple[str, ...]]()
+        self.refuses: set[str] = set()
+        self.waiting: list[str] = []
+        self.lines: list[str] = []
+        self.suspender = self.restarted()
+
+    def restarted(self) -> Suspender:
+        return Suspender(Records(self.state_dir), host(16), 2.0, self.lines.append)
+
+    def look(self, seconds: float = 0.0) -> float:
+        """Look after so many seconds, until what that began has ended."""
+        self.now += seconds
+        pause = self.suspender.look(self.now)
+        for thread in self.suspender._busy.values():
+            thread.join(10)
+        return pause
+
+    def pass_time(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.look(1.0)
+
+    def off(self, id: str, by: str, step: str = SUSPENDED, wanted: float = 0) -> None:
+        self._set(id, Suspension(step, by, 1.0, {"GPU-0": GIB}, wanted))
+
+    def asks(self, id: str, times: int) -> None:
+        self._put(id, "usage.resume_asked", times)
+
+    def inside(self, id: str, calls: int) -> None:
+        slots = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
+        self._put(id, "usage_slot.calls_inside", calls, slots)
+
+    def step(self, id: str) -> Any:
+        held = self.ledger.get(id)
+        assert held
+        return held.suspension and held.suspension.step
+
+    def _put(self, id: str, field: str, value: int, base: int = 0) -> None:
+        at = {name: at for name, at, _ in layout.offsets()}
+        with open(self.page(id), "r+b", 0) as page:
+            os.pwrite(page.fileno(), struct.pack("=I", value), base + at[field])
+
+    def _set(self, id: str, suspension: Suspension | None) -> None:
+        ledger = Ledger(self.state_dir)
+        with ledger:
+            held = ledger.get(id)
+            assert held
+            ledger.record(held.replaced(suspension=suspension))
+
+    def suspend(self, ledger: Any, facts: Any, id: str, by: str, seconds: float) -> Done:
+        self.calls.append(("suspend", id, by))
+        if id in self.refuses:
+            raise VcudaError("managed memory", id, "end it")
+        self.off(id, by)
+        for first in self.waiting[:1]:
+            self._come_back(first)
+        return Done({}, seconds=2.0)
+
+    def resume(self, ledger: Any, facts: Any, id: str, *more: Any, waiting: Any) -> Done:
+        """As control.resume, but it does not wait itself for room and for its place."""
+        self.calls.append(("resume", id))
+        self.waiting += [id] if id not in self.waiting else []
+        if self.waiting[0] != id or not self._come_back(id):
+            self.off(id, BY_ROTATION, WAITING, wanted=1.0 + self.waiting.index(id))
+        return Done({}, seconds=2.0)
+
+    def _come_back(self, id: str) -> bool:
+        """Resume a container if there is room."""
+        records = self.ledger.read()[0]
+        used = sum(share.memory_bytes for one in records for share in one.resident)
+        (own,) = (one for one in records if one.id == id)
+        if used + own.shares[0].memory_bytes > 16 * GIB:
+            return False
+        self._set(id, None)
+        self.waiting.remove(id)
+        return True
+
+
+@pytest.fixture
+def node(tmp_path: Any, monkeypatch: Any) -> Iterator[Node]:
+    made = Node(str(tmp_path))
+    monkeypatch.setattr(control, "suspend", made.suspend)
+    monkeypatch.setattr(control, "resume", made.resume)
+    yield made
+    made.suspender.close()
+    made.close()
+
+
+def test_container_without_work_is_suspended_after_its_idle_time(node: Node) -> None:
+    node.add_record("idle", idle_suspend=60)
+    node.add_record("never")
+    node.add_record("busy", idle_suspend=60)
+    for second in range(63):
+        node.uses("busy", busy_ns=second)
+        node.look(1.0)
+    assert node.calls == [("suspend", "idle", BY_IDLENESS)]
+
+
+def test_call_that_waits_in_the_driver_keeps_its_container_awake(node: Node) -> None:
+    node.add_record("box", idle_suspend=60)
+    node.uses("box")
+    node.inside("box", 1)
+    node.pass_time(100)
+    assert node.calls == []
+    node.inside("box", 0)
+    node.pass_time(62)
+    assert node.calls == [("suspend", "box", BY_IDLENESS)]
+
+
+def test_next_call_resumes_an_idle_container_within_two_looks(node: Node) -> None:
+    node.add_record("box", idle_suspend=60)
+    node.off("box", BY_IDLENESS)
+    node.asks("box", 5)
+    assert node.look() == QUICK_SECONDS
+    assert node.calls == []
+    node.asks("box", 6)
+    node.look(QUICK_SECONDS)
+    assert node.calls == [("resume", "box")]
+    assert node.step("box") is None
+    assert node.look(QUICK_SECONDS) == SLOW_SECONDS
+
+
+def test_container_suspended_by_order_is_not_woken_by_calls(node: Node) -> None:
+    node.add_record("box", idle_suspend=60)
+    node.off("box", BY_ORDER)
+    for asked in range(5):
+        node.asks("box", asked)
+        node.look(1.0)
+    assert node.calls == []
+
+
+def test_container_that_waits_gets_the_room_of_one_whose_quantum_has_ended(node: Node) -> None:
+    node.add_record("there", shares=ROTATES)
+    node.add_record("waits", shares=ROTATES)
+    node.off("waits", BY_ROTATION)
+    node.uses("there")
+    node.inside("there", 1)
+    node.pass_time(2)
+    node.asks("waits", 1)
+    node.look(QUICK_SECONDS)
+    assert node.calls == [("resume", "waits")]
+    for _ in range(200):
+        node.look(1.0)
+        if node.step("waits") is None:
+            break
+    assert ("suspend", "there", BY_ROTATION) in node.calls
+    assert node.step("there") == SUSPENDED
+    # Its call was in the driver, and cannot ask: the container asks all the same.
+    node.calls.clear()
+    node.pass_time(2)
+    assert ("resume", "there") in node.calls
+
+
+def test_container_that_the_driver_refuses_is_left_alone_for_a_time(node: Node) -> None:
+    node.add_record("box", idle_suspend=60)
+    node.refuses.add("box")
+    node.pass_time(70)
+    assert len(node.calls) == 1
+    assert node.lines == ["cannot suspend: box: managed memory; end it"]
+    node.pass_time(120)
+    assert 2 <= len(node.calls) <= 3
+
+
+def test_new_process_goes_on_with_what_the_records_say(node: Node) -> None:
+    node.add_record("box", idle_suspend=60)
+    node.off("box", BY_IDLENESS)
+    node.asks("box", 5)
+    node.look()
+    node.suspender = node.restarted()
+    node.look()
+    node.asks("box", 6)  # a call that waits asks again and again
+    node.look(QUICK_SECONDS)
+    assert node.calls == [("resume", "box")]
+
+
+def test_page_of_nonsense_ends_nothing(node: Node) -> None:
+    node.add_record("box", idle_suspend=1)
+    node.add_record("idle", idle_suspend=60)
+    with open(node.page("box"), "r+b") as page:
+        page.write(os.urandom(4096))
+    node.pass_time(63)
+    assert ("suspend", "idle", BY_IDLENESS) in node.calls
+    with open(node.page("box"), "r+b") as page:
+        page.truncate(10)
+    node.pass_time(3)
