@@ -1,4 +1,4 @@
-"""Containers whose processes use the software GPU, in cgroups of their own, and `vcuda` for them.
+"""Containers with processes on the software GPU, in cgroups of their own, and `vcuda` for them.
 
 A container here is a cgroup, processes in it and a record: no engine, so that a round takes
 milliseconds. Real engines: tests/engines/test_suspend.py.

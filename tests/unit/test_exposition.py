@@ -23,8 +23,9 @@ from support.tenants import Tenants
 from vcuda_hook.live.engine_files import Described
 from vcuda_oci.model import policies
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.suspension import SUSPENDED, Suspension
 from vcuda_plugin.agent.gpus import sensors
-from vcuda_plugin.agent.http import exposition, metrics
+from vcuda_plugin.agent.http import exposition, metrics, usage_page
 from vcuda_plugin.agent.http.event_counts import Counts
 from vcuda_plugin.agent.http.node_state import Node, View
 from vcuda_plugin.kube.node_gpus import NodeGpus
@@ -110,6 +111,9 @@ def test_a_container_has_metrics_under_gpumanagers_names_and_ours(tenants: Tenan
         "compute_seconds_total": 4.5,
         "throttled_seconds_total": 2,
         "overrun_seconds": 0.25,
+        "suspended": 0,
+        "suspended_bytes": 0,
+        "suspended_since_seconds": 0,
         "launches_total": 9,
         "contexts": 2,
         "usage_told": 1,
@@ -117,6 +121,23 @@ def test_a_container_has_metrics_under_gpumanagers_names_and_ours(tenants: Tenan
     assert of(found, "vcuda_gpu_healthy", gpu="GPU-0") == 1
     assert of(found, "vcuda_gpu_healthy", gpu="GPU-1") == 0
     assert of(found, "vcuda_gpu_memory_promised_bytes", gpu="GPU-1") == 4 * GIB
+
+
+def test_a_suspended_container_holds_its_memory_off_the_gpu(tenants: Tenants) -> None:
+    off = Suspension(SUSPENDED, "order", 1234.5, {"GPU-0": 3 * GIB})
+    tenants.add_record("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)], suspension=off)
+    tenants.uses("box", held=3 * GIB)
+    view = look(tenants, 16)
+    found = samples(exposition.Pages().text(view, Counts()))
+    figures = {
+        name: of(found, f"vcuda_container_{name}", allocation="box")
+        for name in ("suspended", "suspended_bytes", "suspended_since_seconds", "memory_used_bytes")
+    }
+    assert list(figures.values()) == [1, 3 * GIB, 1234.5, 0]
+    assert view.gpus
+    assert (view.gpus[0]["free_core_percent"], view.gpus[0]["tenants"]) == (100, 1)
+    assert view.gpus[0]["promised_memory_bytes"] == 4 * GIB
+    assert b"suspended, 3 GiB off the GPU" in usage_page.render(view)
 
 
 def test_turns_are_exported_as_totals_by_reason_where_a_keeper_writes_them(
@@ -160,6 +181,9 @@ def test_a_tenant_that_scribbles_over_its_page_loses_its_own_figures_only(
             "vcuda_container_memory_limit_bytes",
             "vcuda_container_compute_reserved_ratio",
             "vcuda_container_compute_ceiling_ratio",
+            "vcuda_container_suspended",
+            "vcuda_container_suspended_bytes",
+            "vcuda_container_suspended_since_seconds",
             "vcuda_container_usage_told",
         }
         assert of(found, "vcuda_container_usage_told", allocation=id) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -76,7 +77,7 @@ class World:
         self.calls: list[str] = []
 
     def targets(self) -> Mapping[int, int]:
-        return {pid: 1 for pid in self.now}
+        return dict.fromkeys(self.now, 1)
 
     def states(self, started: Mapping[int, int], end: float) -> dict[int, int]:
         found = dict(self.now)
@@ -165,12 +166,10 @@ def test_whatever_fails_the_next_repair_brings_all_to_one_place(
     if place:
         assert world.whole() in (place, "nowhere")
         return
-    while world.faults:  # each repair may be killed, too
-        try:
-            if world.either(ON, OFF):
-                break
-        except Killed:
-            continue
+    for _ in faults:  # each repair may be killed, too
+        with contextlib.suppress(Killed):
+            world.either(ON, OFF)
+    world.faults.clear()
     assert world.either(ON, OFF) == ON
     assert world.whole() in (ON, "nowhere")
 

@@ -97,10 +97,10 @@ def between(allocation: Allocation, earlier: Sample | None, later: Sample | None
 
 
 def calls_inside(ledger: Ledger, allocation: Allocation) -> int | None:
-    """How many calls of running processes may be in the driver; None: the page cannot be read.
+    """Calls of running processes that may be in the driver; None: the page cannot be read.
 
-    Only containers whose calls ask count them. Processes beyond the last slot are not counted, so a
-    page without a free slot stands for one more.
+    They are counted in containers with calls that ask. Processes beyond the last slot are not, so
+    a page without a free slot stands for one more.
     """
     try:
         _, page = _read(ledger, allocation)

@@ -1,4 +1,4 @@
-"""The agent's suspender over real records and pages: whom it suspends and resumes, and when."""
+"""The suspender over real records and pages: which containers it suspends and resumes, when."""
 
 from __future__ import annotations
 

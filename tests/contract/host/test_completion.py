@@ -40,7 +40,7 @@ def test_vcuda_prints_its_own(capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("line", "answers"),
     [
-        ("vcuda r", ["run", "release"]),
+        ("vcuda r", ["run", "resume", "release"]),
         ("vcuda release --a", ["--all-dead"]),
         ("vcuda doctor --", ["--help", "--json", "--bundle", "--dry-run"]),
         (
@@ -105,7 +105,7 @@ def test_bash_completes_the_containers_that_ps_shows(verb: str, tmp_path: Any) -
 
 
 LINES = [
-    ("vcuda r", ["release", "run"]),
+    ("vcuda r", ["release", "resume", "run"]),
     ("vcuda top --", ["--interval", "--json", "--once", "--sort"]),
     ("vcuda inspect --", ["--json"]),
     ("vcuda events --", ["--follow", "--json", "--since"]),

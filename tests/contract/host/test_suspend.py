@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,29 @@ from typing import Any
 import pytest
 
 from support.samples import GIB
-from support.suspended import MIB, Node, until
+from support.softgpu_host import PRELUDE
+from support.suspended import MIB, Node, answer_of, until
+from vcuda_hook.suspend import control, drive
 from vcuda_oci.ledger import events
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
+
+# Holds managed memory, which a checkpoint refuses.
+MANAGED = """
+context = start()
+memory = ok(cuda.cuMemAllocManaged(8 << 20, 1))
+say(pid=os.getpid())
+for line in sys.stdin:
+    say(answer=cuda.cuMemFree(memory)[0].name)
+"""
+# Has a kernel on the GPU that ends in an hour.
+BUSY = """
+context = start()
+spin(kernel(b"spin"), 3_600_000_000_000)
+say(pid=os.getpid())
+for line in sys.stdin:
+    say(allocated=int(ok(cuda.cuMemAlloc(1 << 20))) > 0)
+"""
 
 
 @pytest.fixture
@@ -19,6 +41,10 @@ def node(tmp_path: Path) -> Iterator[Node]:
     made = Node(tmp_path)
     yield made
     made.end()
+
+
+def kinds(node: Node, id: str) -> list[str]:
+    return [event["kind"] for event in events.read(node.ledger.state_dir, id)]
 
 
 def test_a_container_leaves_the_gpu_and_comes_back_with_its_memory(node: Node) -> None:
@@ -32,6 +58,8 @@ def test_a_container_leaves_the_gpu_and_comes_back_with_its_memory(node: Node) -
     assert (node.step("box"), node.used()) == ("suspended", 0)
     again = node.vcuda("suspend", "bo")
     assert (again.returncode, again.stdout) == (0, "box is suspended already\n")
+    shown = json.loads(node.vcuda("ps", "--json").stdout)
+    assert [(each["status"], each["memory_used_bytes"]) for each in shown] == [("suspended", 0)]
     on = node.vcuda("resume", "box")
     assert (on.returncode, on.stderr) == (0, "")
     assert on.stdout.startswith("box is running: ")
@@ -41,5 +69,140 @@ def test_a_container_leaves_the_gpu_and_comes_back_with_its_memory(node: Node) -
     assert json.loads(again.stdout) == [
         {"id": "box", "changed": False, "error": None, "bytes": {}, "seconds": 0.0, "lost": []}
     ]
-    kinds = [event["kind"] for event in events.read(node.ledger.state_dir, "box")]
-    assert kinds == ["suspended", "resumed"]
+    assert kinds(node, "box") == ["suspended", "resumed"]
+
+
+def test_resume_waits_for_room_and_gets_it_when_another_is_suspended(node: Node) -> None:
+    box = node.box("box", 1)
+    assert node.vcuda("suspend", "box").returncode == 0
+    node.box("other", 1, memory=8 * GIB, core=60)
+    late = node.vcuda("resume", "box", "--timeout", "0")
+    assert (late.returncode, late.stderr) == (
+        1,
+        f"vcuda: box: there is no room: 40 % and 0.0 GiB of {node.facts.gpus[0].uuid} are free; "
+        "50 % and 4.0 GiB are needed; end or suspend another container\n",
+    )
+    assert node.step("box") == "suspended"
+    waits = node.start_vcuda("resume", "box", "--timeout", "60")
+    assert until(20, lambda: node.step("box") == "waiting")
+    assert node.vcuda("suspend", "other").returncode == 0
+    assert waits.wait(30) == 0
+    waits.communicate()
+    assert node.step("box") is None
+    assert box.all_work()
+
+
+def test_containers_come_back_in_the_order_in_which_they_began_to_wait(node: Node) -> None:
+    for id, core in (("large", 80), ("small", 30)):
+        node.box(id, 1, core=core)
+        assert node.vcuda("suspend", id).returncode == 0
+    node.box("other", 1, core=60)
+    first = node.start_vcuda("resume", "large")
+    assert until(20, lambda: node.step("large") == "waiting")
+    # There is room for the small one, but it came second.
+    second = node.vcuda("resume", "small", "--timeout", "1")
+    assert second.returncode == 1
+    assert "large waited for room before" in second.stderr
+    first.kill()
+    first.communicate()
+    # A killed program waits no more.
+    assert node.vcuda("resume", "small", "--timeout", "0").returncode == 0
+    assert node.vcuda("suspend", "large").stdout == "large is suspended already\n"
+    assert node.step("large") == "suspended"
+
+
+def test_what_the_driver_would_refuse_is_refused_before_anything_is_locked(node: Node) -> None:
+    node.box("box", 1)
+    uuid = node.facts.gpus[0].uuid
+    held = node.record("box")
+    with node.ledger:
+        managed = [GpuShare(uuid, GIB, 10, managed=True)]
+        node.ledger.record(held.replaced(shares=managed))
+    refused = node.vcuda("suspend", "box")
+    assert (refused.returncode, refused.stderr) == (
+        1,
+        f"vcuda: box: its memory of {uuid} is managed, which the driver cannot take off; set "
+        "memory-overcommit to 1 and start the container again\n",
+    )
+    node.runtime.set_state("box", "paused", pid=node.boxes[0].processes[0].pid)
+    with node.ledger:
+        node.ledger.record(held)
+    refused = node.vcuda("suspend", "box", "missing")
+    assert refused.stderr.startswith("vcuda: missing: no allocation of this id or name;")
+    refused = node.vcuda("suspend", "box")
+    assert refused.stderr == "vcuda: box: its container is paused; unpause it first\n"
+    assert (node.step("box"), kinds(node, "box")) == (None, [])
+    assert node.boxes[0].all_work()
+
+
+@pytest.mark.parametrize(
+    ("program", "reason", "answer"),
+    [
+        (MANAGED, "the driver cannot checkpoint process", {"answer": "CUDA_SUCCESS"}),
+        (BUSY, "has work on the GPU that did not end", {"allocated": True}),
+    ],
+    ids=["managed memory", "a long kernel"],
+)
+def test_a_process_that_cannot_leave_the_gpu_leaves_all_at_work(
+    node: Node, monkeypatch: pytest.MonkeyPatch, program: str, reason: str, answer: Any
+) -> None:
+    monkeypatch.setattr(drive, "LOCK_SECONDS", 1.0)
+    box = node.box("box", 2)
+    odd = box.start_program([sys.executable, "-c", PRELUDE + program])
+    answer_of(odd)
+    try:
+        with pytest.raises(VcudaError) as refused:
+            control.suspend(node.ledger, node.facts, "box")
+        assert reason in str(refused.value)
+        assert "it works on" in str(refused.value)
+        assert (node.step("box"), kinds(node, "box")) == (None, ["suspend-failed"])
+        assert box.all_work()
+        assert odd.stdin
+        odd.stdin.write("on\n")
+        odd.stdin.flush()
+        assert answer_of(odd) == answer
+    finally:
+        odd.kill()
+        odd.communicate()
+
+
+def test_a_process_that_is_killed_while_suspended_holds_up_no_other(node: Node) -> None:
+    box = node.box("box", 3)
+    assert node.vcuda("suspend", "box").returncode == 0
+    dead = box.processes.pop()
+    dead.kill()
+    dead.communicate()
+    assert node.vcuda("resume", "box").returncode == 0
+    assert node.step("box") is None
+    assert box.all_work()
+
+
+def test_a_container_without_processes_on_the_gpu_only_gives_up_its_share(node: Node) -> None:
+    box = node.box("box", 1)
+    box.processes[0].kill()
+    box.processes[0].communicate()
+    box.processes = []
+    sleeper = box.start_program(["sleep", "60"])
+    node.runtime.set_state("box", "running", pid=sleeper.pid)
+    try:
+        assert until(10, lambda: node.vcuda("suspend", "box").returncode == 0)
+        assert node.record("box").resident == []
+        assert node.vcuda("resume", "box").returncode == 0
+        assert node.step("box") is None
+    finally:
+        sleeper.kill()
+        sleeper.communicate()
+
+
+def test_two_programs_at_once_leave_one_suspended_container(node: Node) -> None:
+    box = node.box("box", 2)
+    both = [node.start_vcuda("suspend", "box") for _ in range(2)]
+    out = sorted(each.communicate()[0].split(":")[0] for each in both)
+    assert [each.returncode for each in both] == [0, 0]
+    assert out == ["box is suspended", "box is suspended already\n"]
+    both = [node.start_vcuda(verb, "box") for verb in ("resume", "suspend")]
+    for each in both:
+        each.communicate()
+    assert node.vcuda("resume", "box").returncode == 0
+    assert node.step("box") is None
+    assert box.all_work()

@@ -83,6 +83,7 @@ PAGES = {
     "docs/start-docker.md": Page(("checkout", "docker")),
     "docs/start-kubernetes.md": Page((*BARE, "images", "cluster"), PACKAGES),
     "docs/start-podman.md": Page(("checkout", "podman")),
+    "docs/suspend.md": Page(HOST),
     "docs/troubleshooting.md": Page((*HOST, "docker")),
 }
 
@@ -102,6 +103,8 @@ RUN = {
     "vcuda limit pod-7c1e --policy elastic --core-limit 80 --dry-run": How(
         before=LIVING.format("pod-7c1e")
     ),
+    "vcuda suspend notebook": How(before=LIVING.format("notebook")),
+    "vcuda resume notebook --timeout 60": How(before="vcuda inspect notebook >/dev/null"),
     "vcuda inspect run-3f2a": How(before=LIVING.format("run-3f2a")),
     "vcuda why run-3f2a": How(before=LIVING.format("run-3f2a")),
     "vcuda inspect run-77aa": How(before=LIVING.format("run-77aa")),
