@@ -206,6 +206,18 @@ container_share (const struct container *container, unsigned gpu, uint64_t now)
 }
 
 bool
+container_is_suspended (const struct container *container)
+{
+  return __atomic_load_n (&container->limits_at->suspended, __ATOMIC_SEQ_CST) != VCUDA_AWAKE;
+}
+
+uint32_t
+container_suspensions (const struct container *container)
+{
+  return __atomic_load_n (&container->limits_at->suspensions, __ATOMIC_SEQ_CST);
+}
+
+bool
 container_was_kept (const struct container *container, unsigned gpu)
 {
   return container->limits_at->gpu[gpu].turn != 0;

@@ -64,6 +64,10 @@ bool container_signals (const struct container *container, unsigned gpu, bool li
 
 struct share container_share (const struct container *container, unsigned gpu, uint64_t now);
 
+/* Whether the host has suspended it, and how often that has ended.  */
+bool container_is_suspended (const struct container *container);
+uint32_t container_suspensions (const struct container *container);
+
 /* Whether an earlier keeper gave it a word.  */
 bool container_was_kept (const struct container *container, unsigned gpu);
 

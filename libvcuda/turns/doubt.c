@@ -133,6 +133,26 @@ doubt_is_busy (struct tenant *tenant, uint64_t now)
   return false;
 }
 
+/* What a suspended container's page says is no lie: it has no work, and a launch that waits for the
+   end of the suspension has marked BUSY. Read after the bell: what is rung after the end wakes the
+   keeper again.  */
+static bool
+sleeps (struct tenant *tenant)
+{
+  bool slept = tenant->suspended;
+  uint32_t before = tenant->suspensions;
+  tenant->suspended = container_is_suspended (tenant->container);
+  tenant->suspensions = container_suspensions (tenant->container);
+  tenant->resumed = !tenant->suspended && (slept || tenant->suspensions != before);
+  if (tenant->suspended)
+    tenant->signals.marks = 0;
+  else if (tenant->resumed && tenant->forged)
+    tenant->signals.marks = VCUDA_TURN_WANTS;
+  if (tenant->suspended || tenant->resumed)
+    tenant->lied = false;
+  return tenant->suspended || tenant->resumed;
+}
+
 void
 doubt_read (struct tenant *tenant, uint64_t now, bool live)
 {
@@ -141,6 +161,8 @@ doubt_read (struct tenant *tenant, uint64_t now, bool live)
   tenant->readable = container_signals (tenant->container, tenant->gpu, live, &tenant->signals);
   if (!tenant->readable)
     tenant->signals = before;
+  if (sleeps (tenant))
+    return;
   if (now >= tenant->distrusted_until_ns)
     {
       tenant->forged = false;

@@ -121,6 +121,7 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
       tenant->gpu = index;
       /* It may use the GPU since then.  */
       tenant->may_hold_work = container_was_kept (container, index);
+      tenant->suspensions = container_suspensions (container);
       container_totals (container, index, &tenant->held_ns, &tenant->waited_ns);
       /* No word of an earlier keeper: each tells the container something new.  */
       tenant->word = (uint32_t) bells_now () << 2;

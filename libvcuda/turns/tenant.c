@@ -37,16 +37,17 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
   if (!first)
     tenant->claim.hidden_ns += (uint16_t) (share.hidden_ms - tenant->hidden_ms) * MS;
   tenant->hidden_ms = share.hidden_ms;
-  if (first)
+  if (first || tenant->resumed)
     {
       queue_start (&tenant->claim);
       tenant->urgent_ns = TURN_NS;
     }
   tenant->claim.wants = tenant->signals.marks & VCUDA_TURN_WANTS;
-  tenant->busy = doubt_is_busy (tenant, now);
+  tenant->busy = !tenant->suspended && doubt_is_busy (tenant, now);
   if (!tenant->busy)
     tenant->blocks_ns = 0;
-  if ((tenant->word & VCUDA_TURN_STATE) != VCUDA_TURN_WAIT)
+  /* A launch that waited for the end of the suspension goes on without a turn.  */
+  if ((tenant->word & VCUDA_TURN_STATE) != VCUDA_TURN_WAIT || tenant->resumed)
     tenant->may_hold_work = true;
   else if (!tenant->busy
            && (now < tenant->distrusted_until_ns || !(tenant->signals.marks & VCUDA_TURN_BUSY)))
@@ -62,7 +63,7 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
 bool
 tenant_is_recent (const struct tenant *tenant, uint64_t now)
 {
-  return tenant->active_ns && now - tenant->active_ns < RECENT_NS;
+  return tenant->active_ns && !tenant->suspended && now - tenant->active_ns < RECENT_NS;
 }
 
 void

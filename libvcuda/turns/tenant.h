@@ -20,6 +20,8 @@ struct tenant
   struct claimant claim;
   struct signals signals;
   bool readable;      /* its usage page could be read */
+  bool suspended;     /* off the GPU, whatever its page says: it has no work and wants no turn */
+  bool resumed;       /* since the reading before: it is like a new one */
   bool rang;          /* since the reading before */
   bool busy;          /* its queue is believed to hold work */
   bool may_hold_work; /* it was not found idle since its last turn */
@@ -27,6 +29,7 @@ struct tenant
   uint64_t idle_ns;   /* when it was found idle, in its turn; 0: it was not */
   uint64_t blocks_ns; /* since when others wait for its queue; 0: none does */
   uint64_t ring_debt_ns, read_ns;
+  uint32_t suspensions; /* how often it has been resumed */
 
   /* What it was told.  */
   uint32_t word;      /* as written to its limits page */

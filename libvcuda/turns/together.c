@@ -209,6 +209,7 @@ together_judge (struct gpu *gpu, uint64_t now)
   for (int i = 0; i < gpu->count; i++)
     {
       struct tenant *tenant = gpu->tenants[i];
+      wanted |= tenant->joined && tenant->suspended; /* turns begin anew without it */
       if (!gpu->tried && !tenant->joined && tenant->claim.wants && may_join (tenant))
         join (tenant);
       wanted |= !tenant->joined && tenant->claim.wants;

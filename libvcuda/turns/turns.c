@@ -7,6 +7,7 @@
    moment until when it may launch; it stops by itself then, drains, and rings. The turn passes
 
      when its time is over, or its budget (queue.h),
+     when the holder is suspended,
      when the holder is idle, and has rung or been idle for a grace,
      when the holder's processes have died,
      when a container with low latency cuts in (cut_in.h).
@@ -170,7 +171,7 @@ end_turn (struct gpu *gpu, uint64_t now)
   uint64_t lost = held > worked ? held - worked : 0;
   holder->lost_ns += lost;
   gpu->lost_ns += lost;
-  if (gpu->pays)
+  if (gpu->pays && !holder->suspended)
     {
       learn_pass (gpu, lost, now);
       together_note_turn (holder, held, worked, gpu->yields, now);
@@ -234,6 +235,11 @@ judge_holder (struct gpu *gpu, uint64_t now)
 {
   struct tenant *holder = gpu->holder;
   bool wanted = others_want (gpu);
+  if (holder->suspended)
+    {
+      revoke_turn (gpu);
+      return;
+    }
   if (gpu->open)
     {
       if (wanted || !can_be_open (holder))

@@ -14,6 +14,7 @@
 #include "compute/estimate.h"
 #include "compute/own_turn.h"
 #include "compute/time_bucket.h"
+#include "pages/suspended.h"
 #include "thread/own_calls.h"
 #include "thread/thread.h"
 
@@ -52,12 +53,20 @@ covered_until (const struct meter *meter)
   return count ? meter->covered.end[count - 1] : -1;
 }
 
+/* Whether the container was suspended between what is charged and ENTRY.  */
+static bool
+has_slept (const struct meter *meter, const struct entry *entry)
+{
+  return meter->suspensions != entry->suspensions;
+}
+
 /* Whether the GPU was busy from the end of what is charged to the end of ENTRY: it was linked, and
    the launch before it is charged.  */
 static bool
 is_linked (struct meter *meter, struct entry *entry)
 {
-  return entry->linked && entry_before (meter, entry)->state == FREE && covered_until (meter) >= 0;
+  return entry->linked && entry_before (meter, entry)->state == FREE && covered_until (meter) >= 0
+         && !has_slept (meter, entry);
 }
 
 /* The GPU time up to the entry's end that is not charged yet, in nanoseconds: of a linked entry
@@ -66,18 +75,22 @@ static CUresult
 measure (struct meter *meter, struct entry *entry, bool linked, int64_t *ns)
 {
   float took, since = 0;
+  bool slept = has_slept (meter, entry), anchored = meter->anchor && !slept;
   CUresult rc = elapsed (&took, entry->start, entry->end);
-  if (rc == CUDA_SUCCESS && meter->anchor)
+  if (rc == CUDA_SUCCESS && anchored)
     rc = elapsed (&since, meter->anchor, entry->start);
   if (rc != CUDA_SUCCESS)
     return rc;
-  double start = meter->anchor_ms + (double) since, end = start + (double) took;
+  /* After a suspension the time since the anchor says nothing: any later time will do.  */
+  double start = slept ? covered_until (meter) + 1 : meter->anchor_ms + (double) since;
+  double end = start + (double) took;
+  meter->suspensions = entry->suspensions;
   double from = linked && covered_until (meter) < start ? covered_until (meter) : start;
   *ns = (int64_t) (vcuda_intervals_add (&meter->covered, from, end) * 1e6);
   if (!linked)
     *ns = *ns > entry->foreign_ns ? *ns - entry->foreign_ns : 0;
   /* Elapsed times are single precision: the anchor must be near.  */
-  if (!meter->anchor || since > NEW_ANCHOR_MS)
+  if (!anchored || since > NEW_ANCHOR_MS)
     {
       CUevent old = meter->anchor;
       meter->anchor = entry->start;
@@ -200,6 +213,7 @@ vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link, bool over
   entry->weight = 1;
   entry->linked = linked;
   entry->overlaps = overlaps;
+  entry->suspensions = vcuda_suspensions ();
   entry->in_turn = vcuda_thread ()->credit.in_turn;
   uint32_t word = vcuda_turn_word (meter->gpu);
   entry->begins_turn = entry->in_turn && word != meter->turn_word;

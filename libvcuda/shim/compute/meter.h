@@ -37,6 +37,7 @@ struct entry
   bool in_turn;         /* the keeper's queue pays for it, not the bucket */
   bool begins_turn;     /* the first one in a turn that is measured */
   bool overlaps;        /* launches of other streams or threads run beside it */
+  uint32_t suspensions; /* of the container when it was made; what one comes into says nothing */
 };
 
 struct meter
@@ -54,6 +55,7 @@ struct meter
   CUevent anchor;     /* an event at a known time in COVERED */
   double anchor_ms;
   struct vcuda_intervals covered; /* milliseconds since the first anchor */
+  uint32_t suspensions;           /* of the entry that was added to COVERED last */
 };
 
 /* All that follow are called with the meter's lock held.

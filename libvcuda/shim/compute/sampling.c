@@ -19,6 +19,7 @@
 #include "compute/turn.h"
 #include "pages/device.h"
 #include "pages/pages.h"
+#include "pages/suspended.h"
 #include "thread/clock.h"
 #include "thread/current_context.h"
 #include "thread/in_driver.h"
@@ -247,6 +248,7 @@ vcuda_launch_begin (struct vcuda_launch *launch, const void *function, CUstream 
       launch->entry->function = function;
       launch->charged_ns = (int64_t) launch->entry->estimate_ns;
       launch->weight = launch->entry->weight;
+      launch->suspensions = launch->entry->suspensions;
       launch->meter->in_flight_ns
           += launch->entry->estimate_ns + (uint64_t) launch->entry->sampled_ns;
     }
@@ -275,7 +277,8 @@ vcuda_launch_end (struct vcuda_launch *launch, CUresult rc)
   struct meter *meter = launch->meter;
   struct entry *entry = launch->entry;
   bool measured = launch->weight > 0 && rc == CUDA_SUCCESS
-                  && real.cuEventRecord (entry->end, launch->stream) == CUDA_SUCCESS;
+                  && real.cuEventRecord (entry->end, launch->stream) == CUDA_SUCCESS
+                  && !vcuda_was_suspended (launch->suspensions);
   unmark (launch);
   vcuda_lock (&meter->mutex);
   /* Otherwise another thread has destroyed the context meanwhile.  */

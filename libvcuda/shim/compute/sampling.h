@@ -17,6 +17,7 @@ struct vcuda_launch
   int64_t charged_ns;
   int64_t foreign_ns;
   double weight;
+  uint32_t suspensions; /* of the container when it began */
   bool contended;
 };
 

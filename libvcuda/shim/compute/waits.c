@@ -12,6 +12,7 @@
 #include "memory/stream_unmaps.h"
 #include "pages/device.h"
 #include "pages/slot.h"
+#include "pages/suspended.h"
 #include "thread/clock.h"
 #include "thread/current_context.h"
 #include "thread/in_driver.h"
@@ -62,6 +63,7 @@ vcuda_wait_begin (void)
   struct vcuda_credit *credit = &vcuda_thread ()->credit;
   if (!credit->joined || credit->gpu < 0)
     return 0;
+  credit->suspensions = vcuda_suspensions ();
   vcuda_turn_wait_begin (credit->gpu);
   return vcuda_now ();
 }
@@ -104,6 +106,9 @@ charge_waited (uint64_t began)
   vcuda_thread ()->current.unclocked = 0; /* time has passed */
   vcuda_pools_waited ();
   vcuda_stream_unmaps_settle ();
+  /* A suspended container's wait says nothing of its kernels.  */
+  if (vcuda_was_suspended (credit->suspensions))
+    began = 0;
   uint64_t now = began ? vcuda_now () : 0;
   int64_t charged = credit->waited - credit->ns;
   bool unseen = credit->sampled > credit->ns;

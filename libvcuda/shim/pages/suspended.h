@@ -21,6 +21,21 @@ vcuda_is_suspended (void)
   return __atomic_load_n (&vcuda_pages.limits->suspended, __ATOMIC_SEQ_CST) != VCUDA_AWAKE;
 }
 
+/* Changes whenever a suspension ends.  */
+static inline uint32_t
+vcuda_suspensions (void)
+{
+  return __atomic_load_n (&vcuda_pages.limits->suspensions, __ATOMIC_ACQUIRE);
+}
+
+/* Whether the container was suspended at some moment since vcuda_suspensions was BEFORE. The driver
+   goes on a moment before the host counts the end.  */
+static inline bool
+vcuda_was_suspended (uint32_t before)
+{
+  return vcuda_is_suspended () || vcuda_suspensions () != before;
+}
+
 /* Returns when the container is awake; asks the host to resume it if it sleeps until a call comes.
    Signal handlers run meanwhile. Leaves errno alone.  */
 void vcuda_wait_until_awake (void);

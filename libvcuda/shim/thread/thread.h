@@ -52,6 +52,7 @@ struct vcuda_credit
   uint32_t turn_offset;   /* of that word */
   uint32_t breaks;        /* of the meter when a launch was last measured */
   uint32_t turn_launches; /* of the process when a wait began */
+  uint32_t suspensions;   /* of the container, likewise */
   uint32_t random;
   int16_t gpu;
   uint16_t suspects; /* how many launches were measured after that wait */
@@ -75,6 +76,7 @@ struct vcuda_gate
 
 struct vcuda_thread
 {
+  struct vcuda_gate gate;
   /* Above 0: within a call to the driver (in_driver.h).  */
   int in_driver;
   /* Which word of the process's slot this thread marks, from 1; 0: none yet (decisions.h).  */
@@ -83,7 +85,6 @@ struct vcuda_thread
   struct vcuda_view view; /* valid while current.unclocked is above 0 */
   struct vcuda_credit credit;
   struct saved_credit *saved_credits; /* of the thread's other GPUs (credit.c) */
-  struct vcuda_gate gate;
 };
 
 #ifdef __x86_64__

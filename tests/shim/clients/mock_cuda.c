@@ -6,7 +6,12 @@
 #include <cuda.h>
 #include <string.h>
 
+#include "mock.h"
+
 #define EXPORT __attribute__ ((visibility ("default")))
+
+void (*mock_in_wait) (void);
+float mock_elapsed_ms;
 
 static CUdeviceptr next = 0x7f0000000000ull;
 static int context;
@@ -151,7 +156,15 @@ cuLaunchKernel (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
                 void **parameters, void **extra)
 {
   (void) gx, (void) gy, (void) gz, (void) bx, (void) by, (void) bz, (void) shared;
-  (void) stream, (void) parameters, (void) extra;
+  (void) stream, (void) parameters;
+  if (extra)
+    {
+      const struct mock_interruption *now = (const struct mock_interruption *) extra;
+      mock_elapsed_ms = now->elapsed_ms;
+      mock_in_wait = now->in_wait ? now->function : NULL;
+      if (!now->in_wait)
+        now->function ();
+    }
   return f ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 

@@ -4,6 +4,8 @@
 #define __CUDA_API_VERSION_INTERNAL 1
 #include <cuda.h>
 
+#include "mock.h"
+
 #define EXPORT __attribute__ ((visibility ("default")))
 
 static int thing; /* every handle */
@@ -73,6 +75,8 @@ cuGraphLaunch (CUgraphExec graph, CUstream stream)
 EXPORT CUresult
 cuCtxSynchronize (void)
 {
+  if (mock_in_wait)
+    mock_in_wait ();
   return CUDA_SUCCESS;
 }
 
@@ -115,6 +119,6 @@ cuEventQuery (CUevent event)
 EXPORT CUresult
 cuEventElapsedTime (float *milliseconds, CUevent start, CUevent end)
 {
-  *milliseconds = 0;
+  *milliseconds = mock_elapsed_ms;
   return start && end ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
