@@ -16,6 +16,8 @@
 #define FUTEX_WAKE 1
 #define SIZE_U32 2
 #define POLL_NS 1000000ull
+/* Of a container that has the GPU's only bell.  */
+#define SOLE_POLL_NS 20000000ull
 
 /* struct futex_waitv.  */
 struct waited_word
@@ -40,9 +42,9 @@ bells_now (void)
 }
 
 static void
-poll_instead (uint64_t until_ns)
+poll_instead (bool sole, uint64_t until_ns)
 {
-  uint64_t soon = bells_now () + POLL_NS;
+  uint64_t soon = bells_now () + (sole ? SOLE_POLL_NS : POLL_NS);
   struct timespec moment = moment_of (soon < until_ns ? soon : until_ns);
   clock_nanosleep (CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL);
 }
@@ -66,7 +68,7 @@ bells_wait (const struct bells *bells, uint64_t until_ns)
       /* EFAULT: a page was cut; its container is found and left out at the next reading.  */
       missing = errno == ENOSYS;
     }
-  poll_instead (until_ns);
+  poll_instead (bells->count <= 2, until_ns);
   return -1;
 }
 

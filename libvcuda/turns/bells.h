@@ -7,6 +7,7 @@
 
 #define BELLS 128 /* of FUTEX_WAITV_MAX */
 
+/* The first word is no container's.  */
 struct bells
 {
   int count;

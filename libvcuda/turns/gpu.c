@@ -1,4 +1,4 @@
-/* The GPUs and their containers, and a thread for each GPU with two containers or more.  */
+/* The GPUs and their containers, and a thread for each GPU with containers.  */
 
 #include "gpu.h"
 
@@ -47,17 +47,12 @@ keep_turns (void *argument)
   uint64_t until = 0;
   pthread_mutex_lock (&gpu->mutex);
   gpu->passed_ns = bells_now ();
-  while (gpu->count > 1)
+  while (gpu->count)
     {
       uint32_t changes = __atomic_load_n (&gpu->changes, __ATOMIC_SEQ_CST);
       until = turns_poll (gpu, until <= bells_now ());
       sleep_until (gpu, until, changes);
     }
-  /* The last container is alone for good.  */
-  gpu->holder = NULL;
-  gpu->together = false;
-  if (gpu->count)
-    tenant_leave (gpu->tenants[0]);
   gpu->has_thread = false;
   pthread_mutex_unlock (&gpu->mutex);
   return NULL;
@@ -108,6 +103,21 @@ gpu_of (const char *uuid)
   return gpu;
 }
 
+/* Whether a container has turns from now on. With others it has, once they are several.  */
+static void
+place (const struct gpu *gpu, struct tenant *tenant, bool is_new)
+{
+  if (gpu->count == 1 || !gpu->has_thread)
+    tenant_leave (tenant);
+  else if (is_new || (tenant->word & VCUDA_TURN_STATE) == VCUDA_TURN_NONE)
+    {
+      /* Its queue may hold work: nothing is granted before it drains.  */
+      tenant->may_hold_work |= !is_new;
+      tenant_renew_lease (tenant, bells_now ());
+      tenant_write_word (tenant, VCUDA_TURN_WAIT, 0);
+    }
+}
+
 void
 gpu_add (struct gpu *gpu, struct container *container, unsigned index)
 {
@@ -127,20 +137,10 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
       tenant->word = (uint32_t) bells_now () << 2;
       gpu->tenants = tenants;
       gpu->tenants[gpu->count++] = tenant;
-      if (gpu->count == 1)
-        tenant_write_word (tenant, VCUDA_TURN_NONE, 0);
-      else
-        /* Where it runs already, its queue may hold work: nothing is granted before it drains.  */
-        for (int i = gpu->has_thread ? gpu->count - 1 : 0; i < gpu->count; i++)
-          {
-            gpu->tenants[i]->may_hold_work |= i < gpu->count - 1;
-            tenant_renew_lease (gpu->tenants[i], bells_now ());
-            tenant_write_word (gpu->tenants[i], VCUDA_TURN_WAIT, 0);
-          }
-      if (gpu->count > 1 && !gpu->has_thread)
+      if (!gpu->has_thread)
         start_thread (gpu);
-      for (int i = 0; i < gpu->count && gpu->count > 1 && !gpu->has_thread; i++)
-        tenant_leave (gpu->tenants[i]);
+      for (int i = 0; i < gpu->count; i++)
+        place (gpu, gpu->tenants[i], i == gpu->count - 1);
     }
   else
     free (tenant);
@@ -156,7 +156,7 @@ gpu_remove (struct gpu *gpu, const struct container *container)
   for (int i = 0; i < gpu->count; i++)
     if (gpu->tenants[i]->container == container)
       {
-        if (gpu->holder == gpu->tenants[i])
+        if (gpu->holder == gpu->tenants[i] || gpu->count == 2)
           gpu->holder = NULL;
         /* Its processes may outlive its record.  */
         tenant_leave (gpu->tenants[i]);
@@ -164,6 +164,11 @@ gpu_remove (struct gpu *gpu, const struct container *container)
         gpu->tenants[i] = gpu->tenants[--gpu->count];
         break;
       }
+  if (gpu->count == 1)
+    {
+      gpu->together = false;
+      tenant_leave (gpu->tenants[0]);
+    }
   turns_write_figures (gpu, bells_now ());
   pthread_mutex_unlock (&gpu->mutex);
   notify_thread (gpu);

@@ -10,13 +10,24 @@ earned (uint32_t rate_ppm, int64_t ns)
   return (int64_t) ((__int128) rate_ppm * ns / MILLION);
 }
 
+/* For a turn of TURN, but no more than it earns in SPAN.  */
+static int64_t
+enough_for (const struct claimant *claimant, int64_t turn, int64_t span)
+{
+  /* It earns during its turn, too.  */
+  int64_t enough = turn - earned (claimant->rate_ppm, turn);
+  int64_t most = earned (claimant->rate_ppm, span);
+  return enough < most ? enough : most;
+}
+
 static int64_t
 least_of (const struct claimant *claimant)
 {
-  /* It earns during its turn, too.  */
-  int64_t turn = TURN_NS - earned (claimant->rate_ppm, TURN_NS);
-  int64_t most = earned (claimant->rate_ppm, LEAST_SPAN_NS);
-  return turn < most ? turn : most;
+  int64_t least = enough_for (claimant, TURN_NS, LEAST_SPAN_NS);
+  if (claimant->turn_ns <= LONGEST_TURN_NS)
+    return least;
+  int64_t sole = enough_for (claimant, claimant->turn_ns, SOLE_SPAN_NS);
+  return sole > least ? sole : least;
 }
 
 int64_t
@@ -117,7 +128,8 @@ queue_raise (struct claimant *const *claimants, int count, const struct claimant
              int64_t since_ns)
 {
   since_ns = since_ns < TURN_NS ? since_ns : TURN_NS;
-  if (claimant->turn_ns <= TURN_NS || queue_turn_ns (claimant) >= claimant->turn_ns)
+  if (claimant->turn_ns <= TURN_NS || claimant->turn_ns > LONGEST_TURN_NS
+      || queue_turn_ns (claimant) >= claimant->turn_ns)
     return;
   for (int i = 0; i < count; i++)
     claimants[i]->budget_ns += earned (claimants[i]->rate_ppm, since_ns / 100);

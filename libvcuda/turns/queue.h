@@ -29,6 +29,10 @@
 /* A turn begins when there is enough for one of TURN_NS, so that passing turns costs little; a
    small share does not wait longer for it than this.  */
 #define LEAST_SPAN_NS (200 * MS)
+/* A turn that no other container waits for: longer, so that fewer drains interrupt the work, after
+   a pause of SOLE_SPAN_NS at most where that is enough for one of TURN_NS.  */
+#define SOLE_TURN_NS (6 * TURN_NS)
+#define SOLE_SPAN_NS (50 * MS)
 /* The smallest budget of those that want or hold is kept below what it earns in this time: enough
    for whole turns of sixteen.  */
 #define MOST_SPAN_NS (16 * TURN_NS)

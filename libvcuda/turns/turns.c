@@ -1,10 +1,11 @@
 /* The turns of one GPU.
 
-   A GPU with fewer than two containers has no turns, and no thread. Otherwise a thread sleeps on
-   the containers' bells. While one container uses the GPU its word is OPEN, the others' is WAIT,
-   and the thread sleeps without a time limit. When another container rings, the word of the first
-   changes to WAIT, and once its queue has drained turns begin: the holder's word is HELD, with the
-   moment until when it may launch; it stops by itself then, drains, and rings. The turn passes
+   A thread sleeps on the bells of the GPU's containers. The word of an only container is NONE,
+   until its bucket cannot pay: then it has turns too. While one of several uses the GPU its word is
+   OPEN, the others' is WAIT, and the thread sleeps without a time limit. When another container
+   rings, the word of the first changes to WAIT, and once its queue has drained turns begin: the
+   holder's word is HELD, with the moment until when it may launch; it stops by itself then, drains,
+   and rings. The turn passes
 
      when its time is over, or its budget (queue.h),
      when the holder is suspended,
@@ -59,7 +60,11 @@ set_turns (struct gpu *gpu, uint64_t now)
         pass_ns = gpu->tenants[i]->pass_ns > pass_ns ? gpu->tenants[i]->pass_ns : pass_ns;
       }
   for (int i = 0; i < gpu->count; i++)
-    gpu->tenants[i]->claim.turn_ns = queue_length_ns (recent, (int64_t) pass_ns);
+    {
+      struct tenant *tenant = gpu->tenants[i];
+      bool sole = recent == 1 && !can_be_open (tenant) && tenant_is_recent (tenant, now);
+      tenant->claim.turn_ns = sole ? SOLE_TURN_NS : queue_length_ns (recent, (int64_t) pass_ns);
+    }
 }
 
 static bool
@@ -153,6 +158,8 @@ learn_pass (const struct gpu *gpu, uint64_t lost, uint64_t now)
 {
   struct tenant *holder = gpu->holder;
   bool has_gaps = holder->signals.work_begun - holder->granted_begun > MOST_BEGUN;
+  if (gpu->sole)
+    return;
   if (has_gaps ? now < gpu->until_ns : !holder->claim.wants)
     return;
   uint64_t pass = holder->signals.switch_ns;
@@ -196,6 +203,8 @@ give_turn (struct gpu *gpu, struct tenant *tenant, int64_t ns, uint64_t now)
   gpu->holder = tenant;
   gpu->open = gpu->revoked = gpu->yields = false;
   gpu->pays = true;
+  gpu->sole = ns > LONGEST_TURN_NS;
+  gpu->began_ns = now;
   gpu->until_ns = now + (uint64_t) ns;
   tenant->idle_ns = tenant->blocks_ns = 0;
   tenant->granted_begun = tenant->signals.work_begun;
@@ -246,6 +255,8 @@ judge_holder (struct gpu *gpu, uint64_t now)
         revoke_turn (gpu);
       return;
     }
+  if (wanted && gpu->sole && gpu->began_ns + TURN_NS < gpu->until_ns)
+    gpu->until_ns = gpu->began_ns + TURN_NS;
   /* Beside a queue that drains, each request asks anew, so that its time is divided.  */
   if ((wanted || cut_in_is_on (gpu)) && has_yielded (holder, now))
     {
@@ -381,6 +392,19 @@ next_poll (const struct gpu *gpu, uint64_t now)
   return then < next ? then : next;
 }
 
+/* Whether the GPU's only container goes on without turns.  */
+static bool
+needs_no_turns (struct gpu *gpu)
+{
+  struct tenant *only = gpu->tenants[0];
+  if (gpu->count > 1 || (only->word & VCUDA_TURN_STATE) != VCUDA_TURN_NONE)
+    return false;
+  if (can_be_open (only))
+    return true;
+  tenant_write_word (only, VCUDA_TURN_WAIT, 0);
+  return false;
+}
+
 uint64_t
 turns_poll (struct gpu *gpu, bool timed)
 {
@@ -388,6 +412,8 @@ turns_poll (struct gpu *gpu, bool timed)
   pass_time (gpu, now);
   for (int i = 0; i < gpu->count; i++)
     tenant_read (gpu->tenants[i], now, timed || gpu->tenants[i]->blocks_ns);
+  if (needs_no_turns (gpu))
+    return next_poll (gpu, now);
   set_turns (gpu, now);
   if (gpu->together)
     together_judge (gpu, now);

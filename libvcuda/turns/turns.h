@@ -21,6 +21,7 @@ struct gpu
   bool revoked;                      /* the holder's word is WAIT, and its queue drains */
   bool pays;                         /* the holder has a turn, and did not begin its work alone */
   bool yields;                       /* it gave its turn on */
+  bool sole;                         /* its turn is long, and others that want the GPU cut it */
   bool together;                     /* those that have joined use it without turns */
   bool tried;                        /* a trial, which ends if that is no gain */
   uint64_t together_ns, checked_ns;  /* since when; when that was last checked */
@@ -31,8 +32,8 @@ struct gpu
   bool cuts_known;                   /* cutting in has been of use */
   unsigned cuts_useless;             /* how often in a row it was not */
   uint64_t cuts_useless_until_ns, cuts_pause_ns;
-  uint64_t until_ns;
-  uint64_t given_ns;            /* when the last turn began */
+  uint64_t began_ns, until_ns;  /* the holder's turn */
+  uint64_t given_ns;            /* when the last turn began that was no continued one */
   uint64_t opened_ns, alone_ns; /* since when the holder was alone; for how long it was */
   uint64_t passed_ns;           /* until when time is accounted for */
   uint64_t lost_ns;             /* of all its tenants, ended ones too */

@@ -101,6 +101,17 @@ def pairs() -> list[Row]:
     return rows
 
 
+def on_streams() -> Row:
+    """Kernels that run at once end at once: the next ones must be queued by then."""
+    cases = [
+        _together([Tenant(core, load.on_streams(count)), Tenant(100 - core, loads.AHEAD)], quick)
+        for core, quick in ((30, True), (70, False))
+        for count in (2, 8)
+        for load in (loads.AHEAD, loads.MS_1)
+    ]
+    return _shares("two, one on streams", 3.0, cases)
+
+
 def several() -> list[Row]:
     rows = []
     for name, cores in [
@@ -151,7 +162,29 @@ def alone() -> list[Row]:
             for load in (loads.AHEAD, loads.MS_1, loads.GRAPHS)
         ]
         rows.append(Row(f"alone on {count} streams", goal, cases))
-    return [*rows, _threads(), _beside_a_copy()]
+    return [*rows, _only_threads(), _threads(), _beside_a_copy()]
+
+
+def _only_threads() -> Row:
+    """The same without any neighbour."""
+
+    def case(core: int, load: Load) -> Case:
+        def run(options: Sequence[str]) -> Judged:
+            outcome = judge(options, [Tenant(core, load)])
+            return {
+                "off": abs(100 * outcome.tenants[0].work - core),
+                "longest wait": outcome.tenants[0].report["longest_us"] / 1e3,
+            }
+
+        return Case(f"{core}: {load.name}", run, core == 50)
+
+    cases = [
+        case(core, load.in_threads(threads, 2))
+        for core in (10, 30, 50, 80)
+        for threads in (2, 4, 8)
+        for load in (loads.AHEAD, loads.MS_1, loads.MS_5)
+    ]
+    return Row("alone in threads", {"off": (2.0, "points"), "longest wait": (1000.0, "ms")}, cases)
 
 
 def _threads() -> Row:

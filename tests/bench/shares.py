@@ -27,6 +27,7 @@ def rows() -> list[Row]:
     return [
         *share_rows.alone(),
         *share_rows.pairs(),
+        share_rows.on_streams(),
         *share_rows.several(),
         share_rows_more.throughput(),
         share_rows_more.policies(),

@@ -25,6 +25,22 @@ def test_a_killed_containers_turn_ends_within_5_ms(model: str, holder: int) -> N
     assert works == [pytest.approx(value, abs=2) for value in expected]
 
 
+def test_without_its_keeper_an_only_container_of_several_threads_goes_on() -> None:
+    """By its own rate, which is charged too much then."""
+    tenants = [Tenant(30, loads.AHEAD.in_threads(2, 2))]
+    outcome = judge([], tenants, window_s=3, warming_s=1.5, scripts=[deaths.KEEPER_KILLED])
+    assert (outcome.said, outcome.words) == (["true\n"], 0)
+    assert outcome.tenants[0].work > 0.1
+    assert outcome.tenants[0].report["longest_us"] <= 1e6
+
+
+def test_only_container_has_turns_again_from_the_next_keeper() -> None:
+    tenants = [Tenant(30, loads.AHEAD.in_threads(2, 2))]
+    outcome = judge([], tenants, scripts=[deaths.upgrade(0.0)], keepers=2)
+    assert (outcome.said, outcome.keeper_survived) == (["true\n"], True)
+    assert 100 * outcome.tenants[0].work == pytest.approx(30, abs=2)
+
+
 @pytest.mark.parametrize("load", [loads.AHEAD, loads.WAITED], ids=lambda one: one.name)
 def test_without_its_keeper_no_container_is_stuck(load: loads.Load) -> None:
     """The driver's slices and each one's own rate decide then, which is less exact."""

@@ -195,6 +195,23 @@ def test_a_turn_is_longer_where_a_pass_loses_more(queue, count, pass_us, turn_ms
     assert queue.queue_length_ns(count, pass_us * 1000) == turn_ms * MS
 
 
+@pytest.mark.parametrize(
+    ("core", "pause_ms", "turn_ms"),
+    [(1, 200, 2.0), (10, 135, 15), (23, 50.2, 15), (30, 50, 21.4), (50, 50, 50), (80, 22.5, 90)],
+)
+def test_turns_that_no_other_waits_for_are_long_after_pauses_of_50_ms(
+    queue, core, pause_ms, turn_ms
+):
+    """A small share pauses as long as among others."""
+    tenant = claimant(core * 10_000, turn_ns=6 * TURN_NS)
+    array = (ctypes.POINTER(Claimant) * 1)(ctypes.pointer(tenant))
+    pause = queue.queue_ready_in(array, 1)
+    queue.queue_pass_time(ctypes.byref(tenant), pause)
+    assert queue.queue_next(array, 1) == 0
+    found = pause / MS, queue.queue_turn_ns(ctypes.byref(tenant)) / MS
+    assert found == (pytest.approx(pause_ms, abs=0.1), pytest.approx(turn_ms, abs=0.1))
+
+
 def test_equal_tenants_take_turns_in_order(queue):
     """None has two turns while another one waits, so no wait is longer than a round."""
     gpu, _ = run(queue, [6] * 16, [MS] * 16, 30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,6 +69,32 @@ def test_several_threads_and_streams_get_their_share_beside_an_idle_neighbour(
     assert outcome.words > 0
 
 
+@pytest.mark.parametrize("core", [10, 80])
+@pytest.mark.parametrize("threads", [2, 8])
+@pytest.mark.parametrize("load", [loads.AHEAD, loads.MS_5], ids=lambda load: load.name)
+def test_several_threads_and_streams_get_their_share_as_the_only_container(
+    core: int, threads: int, load: Load
+) -> None:
+    outcome = judge(MODELS["default"], [Tenant(core, load.in_threads(threads, 2))])
+    assert 100 * outcome.tenants[0].work == pytest.approx(core, abs=2)
+    assert outcome.words > 0
+    assert outcome.errors == ""
+
+
+@pytest.mark.parametrize("load", [loads.AHEAD, loads.MS_1], ids=lambda load: load.name)
+def test_no_thread_of_an_only_container_starves(load: Load) -> None:
+    """On one stream they have no turns, and share the bucket."""
+    outcome = judge([], [Tenant(30, dataclasses.replace(load, threads=4))], window_s=3)
+    assert outcome.words == 0
+    assert outcome.tenants[0].report["longest_us"] <= 200e3
+
+
+def test_a_request_cuts_the_long_turn_of_a_program_that_had_the_gpu_alone() -> None:
+    tenants = [Tenant(30, loads.REQUESTS), Tenant(70, loads.AHEAD.in_threads(2, 2))]
+    outcome = judge([], tenants)
+    assert outcome.tenants[0].report["max_us"] <= 20e3
+
+
 def test_one_thread_on_several_streams_has_no_turns_beside_an_idle_neighbour() -> None:
     tenants = [Tenant(30, loads.AHEAD.on_streams(4)), Tenant(70, loads.IDLE)]
     outcome = judge(MODELS["default"], tenants, window_s=5)
@@ -113,6 +140,7 @@ def test_sixteen_containers_hold_6_percent_each(model: str) -> None:
 def test_a_container_alone_works_its_core(core: int, load: Load) -> None:
     outcome = judge(MODELS["default"], [Tenant(core, load)])
     assert [100 * got.work for got in outcome.tenants] == near([core])
+    assert (outcome.words, outcome.wakes) == (0, 0)
 
 
 def test_a_copy_from_the_host_is_not_charged() -> None:

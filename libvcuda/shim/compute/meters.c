@@ -91,7 +91,7 @@ empty (struct meter *meter)
   vcuda_lock (&meter->mutex);
   memset (meter->ring, 0, sizeof meter->ring);
   meter->head = meter->count = 0;
-  meter->in_flight_ns = 0;
+  meter->in_flight_ns = meter->first_ns = 0;
   meter->fence = NULL;
   meter->anchor = NULL;
   meter->anchor_ms = 0;

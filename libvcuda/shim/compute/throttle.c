@@ -14,6 +14,8 @@
 #define LONGEST_PAUSE_NS 500000ull
 #define CAP_NS 10000000ull
 #define LONGEST_CAP_NS 1000000000ull
+/* A thread that waits looks more often than this, unless it has been ended.  */
+#define LOOKS_NS (2 * CAP_NS)
 
 /* Without a bound an asynchronous program queues seconds of work before the first end is found. One
    launch may always stand behind the one that runs.  */
@@ -38,6 +40,22 @@ time_until_room (const struct meter *meter, uint64_t least)
   uint64_t wait = meter->in_flight_ns > most ? meter->in_flight_ns - most : 0;
   wait = wait > least ? wait : least;
   return wait < LONGEST_PAUSE_NS ? wait : LONGEST_PAUSE_NS;
+}
+
+/* Of the threads that wait for the bucket, the one that BEGAN first goes first. Otherwise one that
+   finds it filled at once would take all, while the others wait until it holds a whole portion.  */
+static bool
+is_first (const struct meter *meter, uint64_t began, uint64_t now)
+{
+  return !meter->first_ns || (began && began <= meter->first_ns)
+         || now - meter->first_seen_ns > LOOKS_NS;
+}
+
+static void
+leave_line (struct meter *meter, uint64_t began)
+{
+  if (meter->first_ns == began)
+    meter->first_ns = 0;
 }
 
 /* Another thread may have found the queue empty meanwhile. False: the mark is new, and the keeper
@@ -66,6 +84,7 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       vcuda_meter_reap (meter);
       if (!vcuda_turn_allows (gpu, meter->in_flight_ns))
         {
+          leave_line (meter, began);
           vcuda_unlock (&meter->mutex);
           vcuda_credit_in_turn (gpu, true);
           vcuda_turn_wait (meter, stream, true);
@@ -79,7 +98,8 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       int64_t balance = held ? enough : vcuda_balance (gpu, cap);
       uint64_t now = vcuda_now ();
       bool crowded = is_crowded (meter);
-      if (balance >= enough && (!crowded || (began && now - began > PATIENCE_NS)))
+      bool first = held || is_first (meter, began, now);
+      if (first && balance >= enough && (!crowded || (began && now - began > PATIENCE_NS)))
         {
           if (!began || is_marked_still (meter, stream))
             break;
@@ -87,6 +107,11 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
         }
       if (!began)
         began = now;
+      if (first && balance < enough)
+        {
+          meter->first_ns = began;
+          meter->first_seen_ns = now;
+        }
       uint64_t pause;
       if (balance < enough)
         {
@@ -112,6 +137,7 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].throttled_ns, vcuda_now () - now,
                           __ATOMIC_RELAXED);
     }
+  leave_line (meter, began);
 }
 
 void

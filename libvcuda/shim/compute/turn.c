@@ -19,9 +19,10 @@
 /* How long a keeper that did not answer counts as dead; each time twice as long.  */
 #define WITHOUT_KEEPER_NS 1000000000ull
 #define LONGEST_WITHOUT_KEEPER_NS 64000000000ull
-/* Queued ahead in a turn: enough to keep the GPU busy, little enough to end the turn in time.  */
+/* Queued ahead in a turn of one stream: enough to keep the GPU busy, little enough to end the turn
+   in time.  */
 #define MOST_AHEAD_NS 1000000ull
-/* Without turns, but where a neighbour may begin at any moment.  */
+/* Of several streams, or without turns where a neighbour may begin at any moment.  */
 #define MOST_OPEN_NS 4000000ull
 #define MOST_IN_FLIGHT_NS 20000000ull
 
@@ -65,6 +66,14 @@ vcuda_turn_mark_busy (int gpu, CUstream stream)
   return before;
 }
 
+/* Launches of several streams run at once and end together: what seems to be in flight takes less,
+   and keeps the GPU busy for less time.  */
+static bool
+has_streams (int gpu)
+{
+  return __atomic_load_n (&vcuda_own_turn[gpu].overlaps, __ATOMIC_RELAXED);
+}
+
 bool
 vcuda_turn_allows (int gpu, uint64_t in_flight_ns)
 {
@@ -74,6 +83,8 @@ vcuda_turn_allows (int gpu, uint64_t in_flight_ns)
     {
       uint64_t now = vcuda_now ();
       uint64_t until = __atomic_load_n (&vcuda_turn_share (gpu)->turn_until_ns, __ATOMIC_RELAXED);
+      if (in_flight_ns > MOST_AHEAD_NS && has_streams (gpu))
+        in_flight_ns = MOST_AHEAD_NS;
       allowed = (state == VCUDA_TURN_HELD && now + in_flight_ns < until)
                 || now < __atomic_load_n (&vcuda_own_turn[gpu].alone_until_ns, __ATOMIC_RELAXED)
                 || vcuda_thread ()->credit.skips_turn;
@@ -224,8 +235,7 @@ vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued)
 bool
 vcuda_turn_overlaps (int gpu)
 {
-  return __atomic_load_n (&vcuda_own_turn[gpu].overlaps, __ATOMIC_RELAXED)
-         && __atomic_load_n (&vcuda_credit_threads, __ATOMIC_RELAXED) == 1;
+  return has_streams (gpu) && __atomic_load_n (&vcuda_credit_threads, __ATOMIC_RELAXED) == 1;
 }
 
 uint64_t
@@ -238,7 +248,7 @@ vcuda_turn_most_in_flight (int gpu)
     case VCUDA_TURN_OPEN:
       return MOST_OPEN_NS;
     default:
-      return MOST_AHEAD_NS;
+      return has_streams (gpu) ? MOST_OPEN_NS : MOST_AHEAD_NS;
     }
 }
 
