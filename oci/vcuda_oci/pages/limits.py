@@ -26,8 +26,8 @@ def page_of(allocation: Allocation, context_bytes: int = 0, meter_copies: bool =
     """
     gpus = [entry_of(share, context_bytes) for share in allocation.shares]
     asks = bool(allocation.idle_suspend) or allocation.rotates
-    is_off = allocation.suspension and allocation.suspension.is_off
-    state = layout.UNTIL_CALL if is_off else layout.AWAKE
+    off = allocation.suspension if allocation.rotates else None
+    state = layout.UNTIL_CALL if off and off.is_off else layout.AWAKE
     try:
         return layout.limits_page(gpus, names.GUEST_DRIVER, meter_copies, asks, state)
     except ValueError as error:

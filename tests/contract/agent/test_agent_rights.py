@@ -17,6 +17,9 @@ from support.cluster_api import KubeApi
 from support.fake_kubelet import Kubelet, until
 from support.files import ROOT
 from support.node_agent import Agent, AgentNode, children_of
+from support.samples import record
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.pages import limits
 from vcuda_oci.start.claim_socket import KEEPERS
 from vcuda_plugin.agent.process import confine, rights
 
@@ -79,6 +82,10 @@ def test_each_process_has_the_rights_of_the_table(
     api.start()
     path = api.kubeconfig(str(node.gpu.root.parent / "kubeconfig"))
     port = listening(node, gpu_offer=offer)
+    held = Ledger(node.state_dir)
+    with held:  # its process runs only where a container may be idle
+        idle = record("box", idle_suspend=3600)
+        held.write(idle, limits.page_of(idle))
     expected = table().keys() - (set() if offer == "dra" else {"dra_process"})
     try:
         with node.agent(1, "--kubeconfig", path, "--node-name", "node-1") as agent:
