@@ -115,7 +115,7 @@ demo: prepare-demo build ## two containers share one GPU, and what happens at th
 	@build/demo/bin/vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json
 
 .PHONY: bench
-bench: prepare-bench build ## measure what it costs; ONLY=start, ctr, agent, dra, scrape, shim, crowd, scheduler or shares runs one
+bench: prepare-bench build ## measure what it costs; ONLY=start, ctr, agent, dra, scrape, shim, crowd, scheduler, shares or suspend runs one
 	@$(VENV)/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY)) --json-out build/bench.json $(ARGS)
 
 .PHONY: soak

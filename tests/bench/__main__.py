@@ -10,7 +10,7 @@ import sys
 # Run as `python -m tests.bench`; the tests' packages are found below tests/, as pytest finds them.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from bench import agent, crowd, ctr, dra, result, scheduler, scrape, shares, shim, start
+from bench import agent, crowd, ctr, dra, result, scheduler, scrape, shares, shim, start, suspend
 
 GROUPS = {
     "start": start.measure,
@@ -22,6 +22,7 @@ GROUPS = {
     "crowd": crowd.measure,
     "scheduler": scheduler.measure,
     "shares": shares.measure,
+    "suspend": suspend.measure,
 }
 
 

@@ -4,6 +4,7 @@ container's."""
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from typing import Any
 
@@ -31,7 +32,7 @@ with open(folder + "/cgroup.procs", "w") as members:
     members.write("0")
 os.environ.update(LD_LIBRARY_PATH=libraries, SOFTGPU_ROOT=driver_root)
 words = ["vcuda-workload", "hold", "--bytes", size, "--seconds", "100"]
-os.execv("{ROOT}/build/softgpu/vcuda-workload", words)
+os.execv(driver_root + "/../vcuda-workload", words)
 """
 
 
@@ -43,6 +44,8 @@ def test_a_users_cgroup_that_names_a_containers_blames_and_ends_no_container(
         driver = os.path.join(scratch, "driver")
         for folder in (scratch, driver):
             os.chmod(folder, 0o755)
+        # The checkout may be in a folder that is closed to other users.
+        shutil.copy(f"{ROOT}/build/softgpu/vcuda-workload", scratch)
         host = node.engine.host
         mounts = host.check(["cat", "/proc/mounts"]).splitlines()
         top = next(line.split(" ")[1] for line in mounts if " cgroup2 " in line)

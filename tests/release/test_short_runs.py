@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from bench import __main__ as benches
-from bench import agent, cri, crowd, ctr, scheduler, scrape, shim, start
+from bench import agent, cri, crowd, ctr, scheduler, scrape, shim, start, suspend
 from support import cgroups
 from support.needed import skip_or_fail
 
@@ -33,6 +33,7 @@ SHORT: Mapping[ModuleType, Mapping[str, object]] = {
     scrape: {"ROUNDS": 2},
     shim: {"ROUNDS": 1, "IDLE_SECONDS": 0.2},
     start: {"ROUNDS": 2},
+    suspend: {"ROUNDS": 6},
 }
 
 

@@ -56,10 +56,10 @@ class Faults:
             setattr(os, name, original)
 
 
-def killed_at(at: int, act: Callable[[], Any]) -> bool:
+def killed_at(at: int, act: Callable[[], Any], calls: tuple[str, ...] = CHANGES) -> bool:
     """Run `act` in a child that dies by SIGKILL at its `at`-th change; False if `act` finished.
 
-    A killed write has written half of its bytes.
+    A killed write has written half of its bytes. calls: which count as changes.
     """
     child = os.fork()
     if child == 0:
@@ -72,7 +72,7 @@ def killed_at(at: int, act: Callable[[], Any]) -> bool:
                     half_write(arguments[0], arguments[1][: len(arguments[1]) // 2])
                 os.kill(os.getpid(), signal.SIGKILL)
 
-            Faults(CHANGES, at, die)
+            Faults(calls, at, die)
             act()
             status = 0
         finally:

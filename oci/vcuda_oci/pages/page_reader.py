@@ -158,6 +158,14 @@ class Usage:
         self.export_table_ids = export_table_ids  # private tables given to programs, in hex
         self.resume_asked = resume_asked  # grows, modulo 2^32, while calls ask to resume
 
+    @property
+    def calls_inside(self) -> int:
+        """Calls that may be in the driver. Processes beyond the last slot are not counted, so a
+        page without a free slot stands for one more.
+        """
+        inside = sum([process.calls_inside for process in self.processes])
+        return inside + (len(self.processes) >= MAX_PROCESSES)
+
 
 def checked_head(page: bytes, table: str, magic: int, size: int) -> tuple[int, ...]:
     if len(page) < size:

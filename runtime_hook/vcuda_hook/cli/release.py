@@ -65,6 +65,10 @@ def _resolve(ledger: Ledger, prefix: str, force: bool) -> tuple[str, Allocation 
             allocation.id,
             f"run 'vcuda cdi remove {slices.name_of(allocation)}'",
         )
+    if allocation.suspension and liveness.container_lives(allocation):
+        # Without the record, no program would know that its processes are locked.
+        hint = f"run 'vcuda resume {allocation.id}', or stop its container"
+        raise VcudaError("is suspended", allocation.id, hint)
     if not force and liveness.is_alive(allocation):
         raise VcudaError(
             "its container lives",

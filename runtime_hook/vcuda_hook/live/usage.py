@@ -97,17 +97,13 @@ def between(allocation: Allocation, earlier: Sample | None, later: Sample | None
 
 
 def calls_inside(ledger: Ledger, allocation: Allocation) -> int | None:
-    """Calls of running processes that may be in the driver; None: the page cannot be read.
-
-    They are counted in containers with calls that ask. Processes beyond the last slot are not, so
-    a page without a free slot stands for one more.
+    """Calls of running processes that may be in the driver, in a container with calls that ask;
+    None: the page cannot be read.
     """
     try:
-        _, page = _read(ledger, allocation)
+        return _read(ledger, allocation)[1].calls_inside
     except (OSError, ValueError):
         return None
-    inside = sum(process.calls_inside for process in page.processes)
-    return inside + (len(page.processes) >= layout.MAX_PROCESSES)
 
 
 def limits(ledger: Ledger, allocation: Allocation) -> Any:

@@ -81,13 +81,13 @@ def suspend(
         refuse_unfit(mine.record, facts)
         targets = Targets(mine.record)
         with Worker(library_of(facts), mine.lock) as worker:
+            mine.update(mine.begun(SUSPENDING, by))
             try:
                 mine.let_calls_wait(by)
                 if by == BY_IDLENESS:
                     mine.refuse_if_busy()
-                mine.update(mine.begun(SUSPENDING, by))
             except VcudaError:
-                mine.let_calls_go_on()
+                _is_on(mine)
                 raise
             begun = time.monotonic()
             outcome = drive.bring(steps.OFF, targets, worker, seconds, progress)
@@ -169,12 +169,7 @@ def _settle(mine: Operation, facts: Host) -> bool:
     Returns whether there was one. Raises VcudaError: the driver allows neither way.
     """
     held = mine.record.suspension
-    if held is None:
-        if mine.is_page_awake():
-            return False
-        mine.let_calls_go_on()  # killed before the record; nothing was locked
-        return True
-    if held.step == SUSPENDED:
+    if held is None or held.step == SUSPENDED:
         return False
     if held.step == WAITING:
         mine.update(mine.step(SUSPENDED))

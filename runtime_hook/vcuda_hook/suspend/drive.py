@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from vcuda_oci.model.errors import VcudaError
-
 from . import driver_worker, steps
 from .worker import Answer, Hangs, Worker
 
@@ -113,9 +111,3 @@ def _refusal(call: str, pid: int, answer: Answer) -> tuple[str, str] | None:
 UNSUPPORTED_HINT = (
     "managed memory, MIG, MPS and, before driver 610, memory shared between processes exclude it"
 )
-
-
-def require(outcome: Outcome, id: str) -> None:
-    """Raises VcudaError: not all processes are where they shall be."""
-    if outcome.reason:
-        raise VcudaError(outcome.reason, id, outcome.hint)

@@ -5,11 +5,11 @@
 
 The order of writes, of which any program may be killed between any two:
 
-    suspend: page, record "suspending", driver, record "suspended"
+    suspend: record "suspending", page, driver, record "suspended"
     resume:  record "waiting" if there is no room, record "resuming", driver, page, no suspension
 
-So a record or a page in a step that no program holds the lock for was interrupted, and says what
-is to be done: control.repair.
+So a record in a step that no program holds the lock for was interrupted, and says what is to be
+done: control.repair.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vcuda_oci.ledger.ledger import Ledger, unwritable
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import BY_ORDER, SUSPENDED, Suspension
-from vcuda_oci.pages import layout, page_reader, suspended_word
+from vcuda_oci.pages import layout, suspended_word
 from vcuda_oci.system import own_lock
 
 from ..live import usage
@@ -78,14 +78,6 @@ class Operation:
             if fd >= 0:
                 os.close(fd)
         self.lock = self._page = -1
-
-    def is_page_awake(self) -> bool:
-        """Whether calls of the container go on. Raises VcudaError: not a limits page."""
-        try:
-            page = page_reader.read_limits(os.pread(self._page, layout.LIMITS_SIZE, 0))
-        except (OSError, ValueError) as error:
-            raise VcudaError(f"its limits page: {error}", self.id, "start it again") from error
-        return page.suspended == layout.AWAKE
 
     def let_calls_wait(self, by: str) -> None:
         """Have calls of the container wait; unless it is by order, each asks to be resumed."""

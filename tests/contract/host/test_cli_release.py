@@ -10,6 +10,7 @@ import pytest
 
 from contract.host.test_cli_ledger import Node, node_with
 from support.samples import record
+from vcuda_oci.model.suspension import SUSPENDED, Suspension
 
 
 @pytest.fixture
@@ -26,6 +27,18 @@ def test_release_refuses_a_living_container(node: Node, capsys: Any) -> None:
     assert node.vcuda("release", "--force", "alive", "--json") == 0
     assert json.loads(capsys.readouterr().out) == ["alive"]
     assert ids(node) == ["dead"]
+
+
+def test_release_keeps_a_suspended_container_until_it_has_ended(node: Node, capsys: Any) -> None:
+    off = Suspension(SUSPENDED, "order", 1, {})
+    node.add_record(record("alive", suspension=off))
+    node.add_record(record("dead", suspension=off), "stopped")
+    assert node.vcuda("release", "--force", "alive") == 1
+    assert capsys.readouterr().err == (
+        "vcuda: alive: is suspended; run 'vcuda resume alive', or stop its container\n"
+    )
+    assert node.vcuda("release", "dead") == 0
+    assert ids(node) == ["alive"]
 
 
 def test_release_all_dead_sweeps_and_lists_the_released(node: Node, capsys: Any) -> None:

@@ -176,7 +176,18 @@ HOURS = "takes up to hours; tests/release/test_short_runs.py makes a short one o
 RACES = "takes hours; tests/engines/test_hostile_races.py is a short one"
 FUZZ = "takes a long run's finds; tests/release/fuzz/test_fuzz.py runs it a second long"
 SIGNED = "takes the releasing person's key; tests/release/packages/test_release.py has one"
-GROUPS = ("start", "ctr", "agent", "dra", "scrape", "shim", "crowd", "scheduler", "shares")
+GROUPS = (
+    "start",
+    "ctr",
+    "agent",
+    "dra",
+    "scrape",
+    "shim",
+    "crowd",
+    "scheduler",
+    "shares",
+    "suspend",
+)
 BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
 
 NO_CDI = "Debian's Docker knows no CDI; tests/engines/test_cdi.py does so with Podman"

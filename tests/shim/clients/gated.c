@@ -24,6 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "await_line.h"
 #include "gate.h"
 
 int cuInit (unsigned int flags);
@@ -77,16 +78,6 @@ call_back (void (*back) (void *), void *argument)
 {
   function (CALL_BACK, (uint64_t) back, (uint64_t) argument, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
             0);
-}
-
-static void
-await_line (void)
-{
-  char byte;
-  printf ("ready\n");
-  fflush (stdout);
-  while (read (STDIN_FILENO, &byte, 1) == 1 && byte != '\n')
-    continue;
 }
 
 static int

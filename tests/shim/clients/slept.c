@@ -4,18 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "await_line.h"
 #include "gpu.h"
 #include "mock.h"
-
-static void
-await_line (void)
-{
-  char byte;
-  printf ("ready\n");
-  fflush (stdout);
-  while (read (STDIN_FILENO, &byte, 1) == 1 && byte != '\n')
-    continue;
-}
 
 static void
 launch (const struct mock_interruption *extra)

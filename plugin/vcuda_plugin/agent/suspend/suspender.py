@@ -66,6 +66,9 @@ class Suspender:
         self._usage.follow(mine.values())
         for id in self._there_since.keys() - mine.keys():
             del self._there_since[id]
+        for known in (self._took, self._left_alone):
+            for key in [key for key in known if key[0] not in mine]:
+                del known[key]
         off = {id for id, one in mine.items() if one.suspension and one.suspension.is_off}
         self._look_at_calls(mine, off, now)
         if now - self._work_at >= SLOW_SECONDS:

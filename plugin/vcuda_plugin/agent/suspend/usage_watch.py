@@ -69,10 +69,7 @@ class UsageWatch:
         work = [
             figure for gpu in usage.gpus for figure in (gpu.launches, gpu.busy_ns, gpu.held_bytes)
         ]
-        inside = sum(process.calls_inside for process in usage.processes)
-        # Processes beyond the last slot are not counted, so there may be some.
-        inside += len(usage.processes) >= layout.MAX_PROCESSES
-        return Seen(tuple(work), inside)
+        return Seen(tuple(work), usage.calls_inside)
 
     def close(self) -> None:
         self.follow([])

@@ -1,0 +1,46 @@
+"""Suspend and resume under kills: rounds at random moments and at random calls of the driver."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.result import Figure
+from support.suspend_kills import HARMS, Kills
+from support.suspended import Node
+
+ROUNDS = 1000
+_SEED = 18
+_LONGEST_SECONDS = 0.15  # as long as a program takes that nothing kills
+_MOST_CALLS = 6  # two for each of three processes
+
+
+def measure(say: Callable[[str], None]) -> list[Figure]:
+    """Rounds in which a program, its worker or a target is killed, or the driver refuses."""
+    chosen = random.Random(_SEED)
+    with tempfile.TemporaryDirectory() as folder:
+        node = Node(Path(folder))
+        try:
+            kills = Kills(node, Path(folder))
+            for number in range(ROUNDS):
+                verb = chosen.choice(("suspend", "resume"))
+                if verb == "resume":
+                    kills.run("suspend", node.facts)
+                if number % 2:
+                    kills.with_harm(verb, chosen.randint(1, _MOST_CALLS), chosen.choice(HARMS))
+                else:
+                    kills.at_random(verb, chosen, _LONGEST_SECONDS)
+                if (number + 1) % 100 == 0:
+                    say(f"{number + 1} rounds, {kills.outcomes.killed} programs killed")
+        finally:
+            node.end()
+    found = kills.outcomes
+    for line in (*found.stuck, *found.lost):
+        say(line)
+    note = f"{found.rounds} rounds, {found.killed} programs killed, 3 processes, software GPU"
+    return [
+        Figure("kills: stuck rounds", len(found.stuck), "rounds", 0, {}, note),
+        Figure("kills: processes lost by vcuda", len(found.lost), "rounds", 0, {}, note),
+    ]

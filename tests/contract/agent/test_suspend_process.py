@@ -1,0 +1,70 @@
+"""The agent's process for suspended containers: it completes what a killed program left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.softgpu_host import REPOSITORY
+from support.suspended import Node, until
+from vcuda_hook.suspend import steps
+from vcuda_hook.suspend.control import library_of
+from vcuda_hook.suspend.operation import Operation
+from vcuda_hook.suspend.targets import Targets
+from vcuda_hook.suspend.worker import Worker
+from vcuda_oci.model.suspension import BY_ORDER, SUSPENDING
+
+PROGRAM = """
+import sys
+from vcuda_plugin.agent.suspend.suspend_process import main
+main(*sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path)
+    yield made
+    made.end()
+
+
+def leave_locked(node: Node, id: str) -> None:
+    """As a program that was killed behind its first call of the driver."""
+    with (
+        Operation(node.ledger, id, 1) as mine,
+        Worker(library_of(node.facts), mine.lock) as worker,
+    ):
+        mine.update(mine.begun(SUSPENDING, BY_ORDER))
+        mine.let_calls_wait(BY_ORDER)
+        started = Targets(mine.record)()
+        states = worker.states(started, time.monotonic() + 10)
+        worker.call(steps.LOCK, started, list(states), time.monotonic() + 10)
+        assert set(worker.states(started, time.monotonic() + 10).values()) == {steps.LOCKED}
+
+
+def test_container_that_was_left_locked_is_at_work_again_and_the_process_ends(node: Node) -> None:
+    box = node.box("box", 2)
+    leave_locked(node, "box")
+    places = (str(REPOSITORY / name) for name in ("oci", "runtime_hook", "plugin"))
+    words = [str(node.gpu.root), node.ledger.state_dir, "1"]
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *words],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert until(20, lambda: node.record("box").suspension is None)
+        assert node.step("box") is None
+        assert box.all_work()
+        out, _ = program.communicate(timeout=10)
+    finally:
+        program.kill()
+        program.wait()
+    assert (program.returncode, out) == (0, "")

@@ -1,0 +1,68 @@
+"""Whatever is killed while a container is suspended or resumed, the next program repairs it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.faults import CHANGES, killed_at
+from support.suspend_kills import HARMS, Kills
+from support.suspended import Node
+
+MOST = 100
+# Without close: each process of the host is looked at, by a file of its own.
+WRITES = tuple(call for call in CHANGES if call != "close")
+
+
+@pytest.fixture
+def kills(tmp_path: Path) -> Iterator[Kills]:
+    node = Node(tmp_path)
+    yield Kills(node, tmp_path, processes=2)
+    node.end()
+
+
+def suspended(kills: Kills, verb: str) -> None:
+    """Bring the container to where `verb` begins."""
+    if verb == "resume":
+        kills.run("suspend", kills.node.facts)
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("verb", ["suspend", "resume"])
+def test_harm_at_any_driver_call_leaves_no_process_locked(
+    kills: Kills, verb: str, harm: str
+) -> None:
+    at = 1
+    suspended(kills, verb)
+    while kills.with_harm(verb, at, harm):
+        at += 1
+        suspended(kills, verb)
+    # Two calls for each of two processes; one for a process that the first one killed.
+    assert at > 3
+    assert (kills.outcomes.stuck, kills.outcomes.lost) == ([], [])
+
+
+@pytest.mark.parametrize("verb", ["suspend", "resume"])
+def test_a_kill_at_any_write_leaves_a_whole_container(kills: Kills, verb: str) -> None:
+    for at in range(1, MOST):
+        suspended(kills, verb)
+        killed = killed_at(at, lambda: kills.run(verb, kills.node.facts), WRITES)
+        kills.judge(f"{verb}, killed at write {at}")
+        if not killed:
+            break
+    assert 10 < at < MOST - 1
+    assert (kills.outcomes.stuck, kills.outcomes.lost) == ([], [])
+
+
+def test_kills_at_random_moments_lose_no_process_and_leave_none_locked(kills: Kills) -> None:
+    chosen = random.Random(18)
+    for number in range(30):
+        verb = ("suspend", "resume")[number % 2]
+        suspended(kills, verb)
+        kills.at_random(verb, chosen, 0.15)
+    assert kills.outcomes.rounds == 30
+    assert kills.outcomes.killed > 0
+    assert (kills.outcomes.stuck, kills.outcomes.lost) == ([], [])

@@ -1,0 +1,167 @@
+"""Rounds in which a program that suspends or resumes, its worker or a target is killed.
+
+After each round another program repairs, and every process of the container must be at work with
+its memory, or all must be off the GPU and come back with it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from support import compiled
+from support.suspended import Box, Node
+from vcuda_hook.suspend import control, driver_worker
+from vcuda_hook.suspend.control import library_of
+from vcuda_hook.suspend.worker import Worker
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger.liveness import start_time
+from vcuda_oci.model.errors import VcudaError
+
+# As in clients/faulty_driver.c, from 1 on.
+HARMS = (
+    "both before", "both after", "parent before", "parent after", "worker before",
+    "worker after", "target before", "target after", "refuse", "refuse after",
+)  # fmt: skip
+_PLAN = struct.Struct("=III")
+_SECONDS = 60.0
+
+
+@dataclass
+class Outcomes:
+    """stuck: rounds after which a process was neither at work nor able to come back. lost: rounds
+    after which memory was not as its process left it, or a process had died that nothing killed.
+    """
+
+    rounds: int = 0
+    killed: int = 0
+    stuck: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+
+class Kills:
+    """A container on a node, and the driver that does harm."""
+
+    def __init__(self, node: Node, folder: Path, processes: int = 3) -> None:
+        self.node, self.count = node, processes
+        self.box: Box = node.box("box", processes, each=1 << 20)
+        # The container's first process is none of those that are killed.
+        first = self.box.start_program(["sleep", "100000"])
+        node.runtime.set_state("box", "running", pid=first.pid)
+        self._plan = f"{folder}/plan"
+        Path(self._plan).write_bytes(_PLAN.pack(0, 0, 0))
+        facts = node.facts
+        made = f"{folder}/faulty"
+        os.makedirs(made)
+        library = compiled.library(str(folder), "faulty_driver", "-ldl")
+        os.symlink(library, library_of(Host("", facts.version, made, [])))
+        self.faulty = Host(facts.root, facts.version, made, facts.gpus)
+        os.environ.update(FAULTY_PLAN=self._plan, FAULTY_DRIVER=library_of(facts))
+        self.outcomes = Outcomes()
+
+    def program(self, verb: str, act: Callable[[], object] = lambda: None) -> int:
+        """Start a program that suspends or resumes; the pid. act: called in it before."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setpgid(0, 0)
+                act()
+                self.run(verb, self.faulty)
+            except VcudaError:
+                pass
+            finally:
+                os._exit(0)
+        return pid
+
+    def run(self, verb: str, facts: Host) -> None:
+        if verb == "suspend":
+            control.suspend(self.node.ledger, facts, "box", seconds=20)
+        else:
+            control.resume(self.node.ledger, facts, "box", 1, 5)
+
+    def with_harm(self, verb: str, at: int, harm: str) -> bool:
+        """One round with harm at the `at`-th call; whether there was such a call."""
+        Path(self._plan).write_bytes(_PLAN.pack(0, at, HARMS.index(harm) + 1))
+        self._ends(self.program(verb))
+        calls = _PLAN.unpack(Path(self._plan).read_bytes())[0]
+        Path(self._plan).write_bytes(_PLAN.pack(0, 0, 0))
+        self.judge(f"{verb}, {harm} call {at}")
+        return bool(calls >= at)
+
+    def at_random(self, verb: str, random: random.Random, longest: float) -> None:
+        """One round in which the program, or a target, or both, are killed at some moment."""
+        program = self.program(verb)
+        time.sleep(random.uniform(0, longest))
+        victims = random.choice((["program"], ["program"], ["target"], ["target", "program"]))
+        target = random.choice(self.box.processes)
+        if "target" in victims:
+            target.kill()
+        if "program" in victims:
+            os.kill(program, signal.SIGKILL)
+        self._ends(program)
+        if "target" in victims:
+            target.wait(10)  # it ends some time after the kill
+        self.judge(f"{verb}, {' and '.join(victims)} at random")
+
+    def _ends(self, program: int) -> None:
+        end = time.monotonic() + _SECONDS
+        while True:
+            pid, status = os.waitpid(program, os.WNOHANG)
+            if pid:
+                break
+            if time.monotonic() > end:
+                os.kill(program, signal.SIGKILL)
+                os.waitpid(program, 0)
+                self.outcomes.stuck.append("the program did not end")
+                return
+            time.sleep(0.002)
+        self.outcomes.rounds += 1
+        self.outcomes.killed += os.WIFSIGNALED(status)
+
+    def judge(self, what: str) -> None:
+        """Repair, as another program does; then all must be off, or at work."""
+        ledger, facts = self.node.ledger, self.node.facts
+        self._bury()
+        try:
+            end = time.monotonic() + _SECONDS
+            while not control.repair(ledger, facts, "box") and time.monotonic() < end:
+                held = self.node.record("box").suspension
+                if held is None or held.step == "suspended":
+                    break  # a worker that still ends would have kept the lock otherwise
+                time.sleep(0.01)
+            step = self.node.step("box")
+            places = self.places()
+            if places - {2 if step else 0}:
+                self.outcomes.stuck.append(f"{what}: {step}, states {sorted(places)}")
+            if step:
+                control.resume(ledger, facts, "box", 1, 5)
+        except (VcudaError, AssertionError) as error:
+            self.outcomes.stuck.append(f"{what}: {error}")
+            return
+        for process in self.box.processes:
+            try:
+                self.box.works(process)
+            except (AssertionError, BrokenPipeError) as error:
+                self.outcomes.lost.append(f"{what}: {error}")
+        while len(self.box.processes) < self.count:
+            self.box.processes.append(self.box.start())
+
+    def places(self) -> set[int]:
+        """The states of the container's processes, by the driver."""
+        started = {each.pid: start_time(each.pid) for each in self.box.processes}
+        with open(os.devnull) as none, Worker(library_of(self.node.facts), none.fileno()) as asked:
+            found = asked.states(started, time.monotonic() + 10)
+        return {found.get(pid, driver_worker.NO_CUDA) for pid in started}
+
+    def _bury(self) -> None:
+        """Forget the processes that were killed; the container's first process stays."""
+        for process in list(self.box.processes):
+            if start_time(process.pid) == 0 and process.wait(10) == -signal.SIGKILL:
+                self.box.processes.remove(process)
+                process.communicate()
