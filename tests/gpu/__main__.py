@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -18,11 +19,13 @@ from bench import result
 from gpu import (
     clock,
     compute,
+    frameworks,
     judge,
     memory,
     neighbours,
     overhead,
     report,
+    suspend,
     utilisation,
 )
 from gpu.machine import Card, Machine, UnmeasuredError
@@ -56,6 +59,7 @@ def asked(machine: Machine, options: argparse.Namespace) -> dict[str, Callable[[
         "memory.module": lambda: memory.modules(machine),
         "overhead.call": lambda: overhead.calls(machine, options.rounds),
         "overhead.training": lambda: overhead.training(machine, options.rounds, options.python),
+        "frameworks": lambda: frameworks.memory(machine, options.python),
         "clock.slice": lambda: clock.slices(ask, seconds),
         "clock.preemption": lambda: clock.preemption(ask, seconds),
         "clock.streams": lambda: clock.streams(ask),
@@ -66,6 +70,12 @@ def asked(machine: Machine, options: argparse.Namespace) -> dict[str, Callable[[
         "share.alone": lambda: compute.shares_alone(calibrated()),
         "share.two": lambda: neighbours.shares_of_two(calibrated()),
         "charged": lambda: compute.charged(calibrated()),
+        "suspend.rate": lambda: suspend.rates(machine),
+        "suspend.first call": lambda: suspend.first_call(machine),
+        "suspend.refusal": lambda: suspend.refusals(machine),
+        "suspend.no room": lambda: suspend.no_room(machine),
+        "suspend.restore": lambda: suspend.refused_restore(machine),
+        "suspend.killed": lambda: suspend.killed(machine),
         "judge": lambda: judge.misuse(machine),
     }
 
@@ -114,13 +124,28 @@ def ask(folder: str, options: argparse.Namespace) -> int:
         print(f"[gpu] {name}", flush=True, file=notes)
         try:
             figures += measure()  # type: ignore[arg-type]
-        except UnmeasuredError as error:
-            unmeasured[name] = str(error)
+        except (UnmeasuredError, OSError, ValueError, subprocess.SubprocessError) as error:
+            unmeasured[name] = f"{error}"
+        # What was measured stays, if a later question hangs.
+        write_json(machine.card, figures, unmeasured, options)
     keep(machine.card, figures, unmeasured, options, notes)
     missed = [f.name for f in figures if f.name.startswith(MUST_HOLD) and not f.met]
     if missed:
         print(f"make gpu: {', '.join(missed)}: the limit does not hold", file=sys.stderr)
     return 1 if missed else 0
+
+
+def write_json(
+    card: Card,
+    figures: list[result.Figure],
+    unmeasured: dict[str, str],
+    options: argparse.Namespace,
+) -> str:
+    kept = report.as_json(card, figures, unmeasured)
+    os.makedirs(os.path.dirname(options.json_out) or ".", exist_ok=True)
+    with open(options.json_out, "w", encoding="utf-8") as file:
+        file.write(kept)
+    return kept
 
 
 def keep(
@@ -130,10 +155,7 @@ def keep(
     options: argparse.Namespace,
     notes: TextIO,
 ) -> None:
-    kept = report.as_json(card, figures, unmeasured)
-    os.makedirs(os.path.dirname(options.json_out) or ".", exist_ok=True)
-    with open(options.json_out, "w", encoding="utf-8") as file:
-        file.write(kept)
+    kept = write_json(card, figures, unmeasured, options)
     if options.json:
         print(kept, end="")
     else:

@@ -10,12 +10,13 @@ from gpu.machine import Machine, answer
 from softgpu.cuda_misuses import TABLE
 from support.guest import TOP
 
+AT_ONCE = 16
 MISUSES = os.path.join(TOP, "tests", "softgpu", "cuda_misuses.py")
 
 
 def differences(machine: Machine) -> dict[str, str]:
     """By misuse, what the driver answers where the table has another error."""
-    found = answer(machine.start(sys.executable, MISUSES))
+    found = answer(machine.start(sys.executable, MISUSES, str(AT_ONCE)))
     return {
         misuse: f"{found[misuse]}, not {expected.error}"
         for misuse, expected in TABLE.items()

@@ -60,11 +60,14 @@ pynvml.nvmlInit()
 device = (pynvml.nvmlDeviceGetHandleByUUID(sys.argv[1]) if sys.argv[1]
           else pynvml.nvmlDeviceGetHandleByIndex(0))
 processes = pynvml.nvmlDeviceGetComputeRunningProcesses(device)
+memory = pynvml.nvmlDeviceGetMemoryInfo(device)
 print(json.dumps({
     "uuid": pynvml.nvmlDeviceGetUUID(device),
     "name": pynvml.nvmlDeviceGetName(device),
     "driver": pynvml.nvmlSystemGetDriverVersion(),
-    "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(device).total,
+    "memory_bytes": memory.total,
+    "used_bytes": memory.used,
+    "free_bytes": memory.free,
     "processes": {process.pid: process.usedGpuMemory for process in processes},
 }))
 """
@@ -148,28 +151,36 @@ class Machine:
             raise UnmeasuredError(f"NVML does not answer: {err.strip().splitlines()[-1]}")
         return json.loads(out)
 
-    def start(self, *command: str) -> subprocess.Popen[str]:
+    def library(self, name: str) -> str:
+        """The driver's own, such as of libcuda."""
+        return os.path.join(self.root, LIBRARIES, f"{name}.so.1")
+
+    def start(self, *command: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
         """COMMAND on the driver alone."""
         return subprocess.Popen(
             command,
             env=self.environment(os.path.join(self.root, LIBRARIES)),
             text=True,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
 
-    def container(self, core_percent: int = 100, memory_bytes: int = 0) -> Container:
+    def container(
+        self, core_percent: int = 100, memory_bytes: int = 0, calls_ask: bool = False
+    ) -> Container:
         """A new one with so much of the GPU; without MEMORY_BYTES, all of its memory."""
         self.containers += 1
         slice_of = guest.share(self.uuid, memory_bytes or self.card.memory_bytes, core_percent)
         folder = os.path.join(self.folder, f"container-{self.containers}")
         os.makedirs(folder)
-        return Container(folder, self.root, [slice_of])
+        return Container(folder, self.root, [slice_of], calls_ask=calls_ask)
 
-    def start_in(self, container: Container, *command: str) -> subprocess.Popen[str]:
+    def start_in(
+        self, container: Container, *command: str, stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[str]:
         libraries = os.path.join(container.folder, "lib")
-        return container.start(*command, env=self.environment(libraries), stdin=subprocess.DEVNULL)
+        return container.start(*command, env=self.environment(libraries), stdin=stdin)
 
     def compiled(self, source: str) -> str:
         return compiled(source, self.folder)

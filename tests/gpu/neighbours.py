@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from bench.result import Figure
-from gpu.compute import GOAL_LOST_PERCENT, GOAL_POINTS, Compute, Shape
+from gpu.compute import GOAL_LOST_PERCENT, GOAL_POINTS, Compute, Shape, whole_of
 from gpu.machine import Container, answer, wait_until_ready
 from support.guest import GIB
 from support.shares.keeper_cost import SHIPPED
@@ -27,7 +27,6 @@ from vcuda_oci.pages import page_reader
 
 GOAL_OUTSIDE_POINTS = 1.0
 LONG_NS = 100e6  # kernels that are longer have a longer window, by as much
-LONGEST_LAUNCHED_NS = 1e6
 SAMPLE_SECONDS = 0.02
 LEFT_OUT = 0.2  # of the time in which both work
 RATIOS = ((30, 70), (50, 50), (20, 40), (90, 10))
@@ -179,17 +178,6 @@ def both(compute: Compute, loads: Sequence[str], percents: Sequence[int]) -> lis
         got_of(said, of, window, compute.steps(LOADS[load]) * compute.ns_per_step / 1e9)
         for said, of, load in zip(reports, held, loads)
     ]
-
-
-def whole_of(compute: Compute, shape: Shape) -> float:
-    """The work of a load that has the GPU to itself: below 1 where a launch takes time.
-
-    1 for long kernels, of which a window holds few.
-    """
-    if shape.kernel_ns > LONGEST_LAUNCHED_NS:
-        return 1.0
-    said = compute.alone(shape)
-    return min(1.0, compute.gpu_share(said) + said["gap_seconds"] / said["seconds"])
 
 
 def shares_of_two(compute: Compute) -> list[Figure]:

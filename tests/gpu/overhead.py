@@ -20,9 +20,13 @@ def in_turns(machine: Machine, rounds: int, *command: str) -> tuple[list[Any], l
     reach."""
     bare, inside = [], []
     container = machine.container()
-    for _ in range(rounds):
-        bare.append(answer(machine.start(*command)))
-        inside.append(answer(machine.start_in(container, *command)))
+    for round in range(rounds):
+        # Each goes first in every other round: the second finds a GPU that is awake.
+        for is_inside in (False, True) if round % 2 else (True, False):
+            if is_inside:
+                inside.append(answer(machine.start_in(container, *command)))
+            else:
+                bare.append(answer(machine.start(*command)))
     return bare, inside
 
 

@@ -59,6 +59,12 @@ QUESTIONS = (
         "0.5 % at most",
     ),
     Question(
+        "frameworks",
+        "bytes that PyTorch, CuPy, JAX and Numba get beyond a slice of 4 GiB; each is refused in "
+        "its own manner, and works on",
+        "0",
+    ),
+    Question(
         "clock.slice",
         "how long the GPU serves one context while another has work, and what a change of context "
         "costs: two processes with kernels of 20 us, an event behind each",
@@ -117,6 +123,38 @@ QUESTIONS = (
         "what two busy containers without a turn keeper are charged, against the GPU time of "
         "their work",
         "1 where event pairs leave out other contexts' turns, else up to 2",
+    ),
+    Question(
+        "suspend.rate",
+        "the driver's checkpoint and restore of up to 8 GiB of a process in a pid namespace of "
+        "its own: lock, rates, what stays on the GPU meanwhile, wrong words afterwards",
+        "2 to 4 GiB/s; 0 MiB; 0",
+    ),
+    Question(
+        "suspend.first call",
+        "what the first call of a suspended container takes beyond the driver's calls",
+        "200 ms at most",
+    ),
+    Question(
+        "suspend.refusal",
+        "the driver's error for a process with managed memory, and with an exported memory handle",
+        "801 and 0, and the process works on",
+    ),
+    Question(
+        "suspend.no room",
+        "processes that are lost where the container is resumed while others have its memory, and "
+        "again when they have ended",
+        "0",
+    ),
+    Question(
+        "suspend.restore",
+        "the driver's errors of a restore that finds no room, and of a second one with room",
+        "2, then 304: the process can never be restored",
+    ),
+    Question(
+        "suspend.killed",
+        "processes that are lost because the caller of a checkpoint or a restore was killed",
+        "0: the copy goes on, and the call can be made again",
     ),
     Question(
         "judge",
@@ -205,6 +243,7 @@ def row(question: Question, figures: Sequence[Figure], reason: str | None) -> st
     own = [figure for figure in figures if figure.name.startswith(question.name)]
     said = "; ".join(
         " ".join([figure.name.removeprefix(question.name), f"{figure.value:.3g}", figure.unit])
+        + (f" ({figure.note})" if figure.note else "")
         for figure in own
     )
     measured = said.strip(" ,") or UNMEASURED + (f": {reason}" if reason else "")

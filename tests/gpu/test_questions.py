@@ -25,6 +25,7 @@ FIGURES = {
     "memory.module": 0,  # the software GPU has no linker
     "overhead.call": 4,
     "overhead.training": 0,  # there is no PyTorch
+    "frameworks": 0,
     "clock.slice": 1,  # the kind clock has no slices
     "clock.preemption": 1,
     "clock.streams": 2,
@@ -35,6 +36,12 @@ FIGURES = {
     "share.alone": 5,
     "share.two": 12,
     "charged": 1,
+    "suspend.rate": 5,
+    "suspend.first call": 2,
+    "suspend.refusal": 2,
+    "suspend.no room": 1,
+    "suspend.restore": 2,
+    "suspend.killed": 3,
     "judge": 1,
 }
 
@@ -67,6 +74,7 @@ def test_every_question_has_an_answer_or_a_reason(kept: Any) -> None:
     assert kept["unmeasured"] == {
         "memory.module": "CUDA_ERROR_NOT_SUPPORTED",
         "overhead.training": f"no torch for {sys.executable}",
+        "frameworks": f"none of torch, cupy, jax, numba for {sys.executable}",
     }
     assert set(FIGURES) == {question.name for question in report.QUESTIONS}
 
@@ -82,6 +90,13 @@ def test_exact_figures_of_the_software_gpu_are_measured_exactly(kept: Any) -> No
         # A thread that loses the processor between two records makes an interval longer.
         "events.beside a neighbour": pytest.approx(1, abs=0.2),
         "judge.answers that differ": 0,
+        "suspend.no room lost": 0,
+        "suspend.restore first": 2,  # CUDA_ERROR_OUT_OF_MEMORY
+        "suspend.restore second": 304,  # CUDA_ERROR_OPERATING_SYSTEM, as an H200's
+        "suspend.killed checkpoint": 0,
+        "suspend.killed restore": 0,
+        "suspend.first call wrong": 0,
+        "suspend.refusal managed": 801,  # CUDA_ERROR_NOT_SUPPORTED
     }
     assert {name: values[name] for name in exact} == exact
     assert kept["device"]["software"] is True

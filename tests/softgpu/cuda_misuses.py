@@ -1,6 +1,7 @@
 """Misuses that no single wrong argument makes, and what cuda.h answers them with.
 
-As a program: prints JSON, what each is answered. Each runs in a process of its own.
+As a program: prints JSON, what each is answered. Each runs in a process of its own; an argument
+says how many at once.
 """
 
 from __future__ import annotations
@@ -190,4 +191,6 @@ def answer_to(name: str) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: cuda_walk.in_a_process(partial(answer_to, name)) for name in TABLE}))
+    at_once = int(sys.argv[1]) if sys.argv[1:] else 1
+    said = cuda_walk.in_processes([partial(answer_to, name) for name in TABLE], at_once)
+    print(json.dumps(dict(zip(TABLE, said))))

@@ -8,14 +8,17 @@ what one leaves behind, and a crash, stay there.
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import json
 import os
+import select
+import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pynvml
 from cuda.bindings import driver as cuda
@@ -24,6 +27,8 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from softgpu import cuda_arguments, cuda_spoilt
 from softgpu.cuda_values import ok
+
+ANSWER_SECONDS = 20.0
 
 Parameters = list[tuple[str, str]]
 
@@ -116,6 +121,27 @@ def not_initialised(name: str, parameters: Parameters) -> str:
 
 
 def in_a_process(answer: Callable[[], str]) -> str:
+    return next(in_processes([answer], 1))
+
+
+class _Child(NamedTuple):
+    pid: int
+    pipe: int
+
+    def said(self) -> str:
+        """What it answers; or how it ended, or that it did not answer in time."""
+        ready = select.select([self.pipe], [], [], ANSWER_SECONDS)[0]
+        with os.fdopen(self.pipe) as file:
+            if not ready:
+                os.kill(self.pid, signal.SIGKILL)
+            printed = file.read()
+        status = os.waitpid(self.pid, 0)[1]
+        if not ready:
+            return f"no answer in {ANSWER_SECONDS:.0f} s"
+        return printed if status == 0 else f"signal {os.WTERMSIG(status)}"
+
+
+def _started(answer: Callable[[], str]) -> _Child:
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -126,10 +152,18 @@ def in_a_process(answer: Callable[[], str]) -> str:
         os.write(write, printed.encode())
         os._exit(0)
     os.close(write)
-    with os.fdopen(read) as file:
-        printed = file.read()
-    status = os.waitpid(child, 0)[1]
-    return printed if status == 0 else f"signal {os.WTERMSIG(status)}"
+    return _Child(child, read)
+
+
+def in_processes(answers: Iterable[Callable[[], str]], at_once: int) -> Iterator[str]:
+    """Each answer, from a process of its own; so many run at once."""
+    running: collections.deque[_Child] = collections.deque()
+    for answer in answers:
+        running.append(_started(answer))
+        if len(running) == at_once:
+            yield running.popleft().said()
+    for child in running:
+        yield child.said()
 
 
 def walk(name: str, parameters: Parameters) -> dict[str, str]:

@@ -50,10 +50,7 @@ assert used() == 40 * MIB
 ok(cuda.cuCheckpointProcessCheckpoint(pid, None))
 assert state() == S.CU_PROCESS_STATE_CHECKPOINTED
 assert used() == 0
-filler = ok(cuda.cuMemAlloc(30 * MIB))
-refused(cuda.cuCheckpointProcessRestore(pid, None), R.CUDA_ERROR_OUT_OF_MEMORY)
 refused(cuda.cuCheckpointProcessUnlock(pid, None), R.CUDA_ERROR_ILLEGAL_STATE)
-ok(cuda.cuMemFree(filler))
 ok(cuda.cuCheckpointProcessRestore(pid, None))
 assert used() == 40 * MIB
 ok(cuda.cuCheckpointProcessUnlock(pid, None))
@@ -63,6 +60,41 @@ say(done=True)
     )
     go_on(client)
     assert answer(client) == {"back": [7] * 8, "used": 40 << 20}
+
+
+def test_a_restore_without_room_loses_the_process(gpu: SoftGpu) -> None:
+    """As driver 580 on an H200: bench/hardware.md."""
+    client = gpu.start_client(
+        CALLS
+        + """
+start()
+ok(cuda.cuMemAlloc(40 * MIB))
+say(pid=os.getpid())
+sys.stdin.readline()
+"""
+    )
+    pid = first_line(client)["pid"]
+    gpu.client(
+        CALLS
+        + f"""
+pid = {pid}
+"""
+        + """
+start()
+ok(cuda.cuCheckpointProcessLock(pid, None))
+ok(cuda.cuCheckpointProcessCheckpoint(pid, None))
+filler = ok(cuda.cuMemAlloc(30 * MIB))
+refused(cuda.cuCheckpointProcessRestore(pid, None), R.CUDA_ERROR_OUT_OF_MEMORY)
+ok(cuda.cuMemFree(filler))
+for _ in range(2):
+    refused(cuda.cuCheckpointProcessRestore(pid, None), R.CUDA_ERROR_OPERATING_SYSTEM)
+state = ok(cuda.cuCheckpointProcessGetState(pid))
+assert state == cuda.CUprocessState.CU_PROCESS_STATE_CHECKPOINTED
+say(done=True)
+"""
+    )
+    client.kill()
+    client.communicate()
 
 
 def test_a_locked_process_waits_in_its_next_call(gpu: SoftGpu) -> None:

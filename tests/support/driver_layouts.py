@@ -86,6 +86,11 @@ LAYOUTS = {
     "Arch": Layout("/usr/lib", "/usr/lib32"),
     "driver container": Layout(RHEL, "", has_cache=False),
     "elsewhere, by the cache": Layout("/opt/nvidia/lib"),
+    # As on images of cloud hosts: bench/hardware.md's had its driver so.
+    "a folder of its own": Layout(
+        "/usr/local/nvidia/lib64",
+        files={"/usr/local/nvidia/bin/nvidia-smi": "/usr/local/nvidia/bin/nvidia-smi"},
+    ),
 }
 ARM64_LAYOUTS = {
     "Ubuntu": Layout(machine.ARM64.multiarch),

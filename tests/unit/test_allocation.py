@@ -178,13 +178,34 @@ def test_a_record_of_the_wrong_kinds_is_refused(text: str) -> None:
         allocation.parse(text)
 
 
-OFF = {"step": "suspended", "by": "order", "since": 1.5, "bytes": {"GPU-0": 7}, "wanted": 0}
+OFF = {
+    "step": "suspended",
+    "by": "order",
+    "since": 1.5,
+    "bytes": {"GPU-0": 7},
+    "wanted": 0,
+    "needed": {},
+}
 
 
 def test_a_record_of_a_suspended_container_says_since_when_and_what_is_off() -> None:
     off = record(suspension=Suspension("suspended", "order", 1.5, {"GPU-0": 7}))
     assert json.loads(off.dump()) == {**json.loads(record().dump()), "suspension": OFF}
     assert "suspension" not in json.loads(record().dump())
+
+
+@pytest.mark.parametrize("needed", [{"GPU-0": -1}, {"GPU-0": 1.5}, {"GPU-0": 1 << 64}, [7]])
+def test_a_record_that_needs_no_possible_memory_is_refused(needed: Any) -> None:
+    kept = {**json.loads(record().dump()), "suspension": {**OFF, "needed": needed}}
+    with pytest.raises(ValueError):
+        allocation.parse(json.dumps(kept))
+
+
+def test_a_record_of_an_older_version_says_not_what_it_needs() -> None:
+    older = {name: value for name, value in OFF.items() if name != "needed"}
+    kept = {**json.loads(record().dump()), "suspension": older}
+    found = allocation.parse(json.dumps(kept)).suspension
+    assert found and found.needed == {}
 
 
 @pytest.mark.parametrize(

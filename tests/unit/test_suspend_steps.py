@@ -28,7 +28,7 @@ from vcuda_hook.suspend.steps import (
     UNLOCK,
     WAIT,
 )
-from vcuda_hook.suspend.worker import Answer, Hangs
+from vcuda_hook.suspend.worker import Answer, Hangs, Memory
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.suspension import SUSPENDED, WAITING, Suspension
 
@@ -58,6 +58,9 @@ def test_the_next_call_is_for_the_processes_that_are_furthest_behind(
     assert steps.plan(goal, dict(enumerate(states))) == (call, tuple(pids))
 
 
+EACH, SIZE = 4 * GIB, 32 * GIB  # what a process holds, and the GPU
+
+
 class Killed(Exception):
     """The program that calls the driver was killed."""
 
@@ -75,6 +78,7 @@ class World:
         self.now = dict.fromkeys(range(count), start)
         self.faults = list(faults)
         self.calls: list[str] = []
+        self.others = 0  # bytes that other programs hold on the GPU
 
     def targets(self) -> Mapping[int, int]:
         return dict.fromkeys(self.now, 1)
@@ -84,6 +88,12 @@ class World:
         for pid, state in found.items():  # copying ends by the next look
             self.now[pid] = {CHECKPOINTING: CHECKPOINTED, RESTORING: LOCKED}.get(state, state)
         return found
+
+    def memory(self, pids: Sequence[int], end: float) -> Memory:
+        there = [pid for pid, state in self.now.items() if state not in (CHECKPOINTED, FAILED)]
+        held = EACH * len([pid for pid in there if pid in pids])
+        free = SIZE - self.others - EACH * len(there)
+        return Memory({"GPU-0": held}, {"GPU-0": free})
 
     def call(
         self, call: str, started: Any, pids: Sequence[int], end: float, progress: Any
@@ -103,6 +113,8 @@ class World:
             raise Hangs(call, [pid], 1)
         if fault == "refused":
             return Answer(999, self.now[pid])
+        if fault == "lost":
+            return Answer(304, self.now[pid])
         if fault == "dies":
             del self.now[pid]
             return Answer(driver_worker.GONE, driver_worker.NO_CUDA)
@@ -116,8 +128,8 @@ class World:
             self.now[max(self.now) + 1] = RUNNING
         return Answer(999 if fault == "late" else 0, self.now[pid])
 
-    def bring(self, goal: str) -> drive.Outcome:
-        return drive.bring(goal, self.targets, self, 5)  # type: ignore[arg-type]
+    def bring(self, goal: str, needed: Mapping[str, int] = {}) -> drive.Outcome:
+        return drive.bring(goal, self.targets, self, 5, needed=needed)  # type: ignore[arg-type]
 
     def either(self, *goals: str) -> str | None:
         """What control does: the first goal, or else the other."""
@@ -195,6 +207,50 @@ def test_a_process_that_the_driver_gave_up_is_named_and_holds_up_no_other() -> N
     back = world.bring(ON)
     assert (back.reason, back.lost) == ("", (1,))
     assert world.now == {0: RUNNING, 1: FAILED, 2: RUNNING}
+
+
+@pytest.mark.parametrize("on_gpu", [0, 1])
+def test_no_process_is_restored_without_room_for_all(
+    on_gpu: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After one that found no room, the driver would refuse every other: bench/hardware.md."""
+    monkeypatch.setattr(drive, "_ROOM_SECONDS", 0.0)
+    world = World(3)
+    off = world.bring(OFF)
+    assert off.held == {"GPU-0": 3 * EACH}
+    if on_gpu:
+        world.now[0] = LOCKED
+    world.calls.clear()
+    world.others = SIZE - 3 * EACH
+    refused = world.bring(ON, off.held)
+    missing, free = (3 - on_gpu) * 4, (3 - on_gpu) * 4
+    what = f"GPU-0 has {free:.1f} GiB free, its processes need {missing:.1f} GiB"
+    assert (refused.reason, refused.lost, world.calls) == (what, (), [])
+    world.others -= GIB
+    assert world.bring(ON, off.held).reason == ""
+    assert set(world.now.values()) == {RUNNING}
+
+
+def test_a_restore_waits_for_a_neighbour_that_is_ending() -> None:
+    world = World(1)
+    off = world.bring(OFF)
+    world.others = SIZE
+    looks = iter(range(5))
+
+    def memory(pids: Sequence[int], end: float) -> Memory:
+        if next(looks) == 3:
+            world.others = 0
+        return World.memory(world, pids, end)
+
+    world.memory = memory  # type: ignore[method-assign]
+    assert world.bring(ON, off.held).reason == ""
+
+
+def test_a_process_that_can_never_be_restored_is_lost() -> None:
+    world = World(2, ["", "lost"], start=CHECKPOINTED)
+    refused = world.bring(ON)
+    assert refused.reason == "the driver has lost process 1: it cannot restore it"
+    assert refused.lost == (1,)
 
 
 def waiting(id: str, wanted: float, core: int = 50) -> Any:

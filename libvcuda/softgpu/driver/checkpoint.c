@@ -16,6 +16,14 @@ cuCheckpointProcessGetState (int pid, CUprocessState *state)
   REQUIRE_TARGET (target, pid);
   softgpu_lock (&driver.tie);
   const struct softgpu_slot *slot = softgpu_target_slot (&target);
+  while (slot && softgpu_copies (slot)) /* as seen of driver 580 on an H200 */
+    {
+      uint64_t end = slot->copied_ns;
+      softgpu_unlock (&driver.tie);
+      softgpu_sleep_until (end);
+      softgpu_lock (&driver.tie);
+      slot = softgpu_target_slot (&target);
+    }
   if (slot)
     *state = (CUprocessState) softgpu_process_state (slot);
   softgpu_unlock (&driver.tie);

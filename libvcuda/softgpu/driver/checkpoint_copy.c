@@ -3,8 +3,6 @@
    Device memory is the process's own memory here, so no byte moves: only what counts changes, and
    time passes.  */
 
-#include <time.h>
-
 #include "driver/checkpoint.h"
 #include "state/account.h"
 
@@ -41,10 +39,7 @@ has_room (const struct softgpu_slot *slot)
 static CUresult
 wait_until (const struct target_process *target, uint64_t end)
 {
-  struct timespec moment
-      = { .tv_sec = (time_t) (end / 1000000000ull), .tv_nsec = (long) (end % 1000000000ull) };
-  while (softgpu_now () < end)
-    clock_nanosleep (CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL);
+  softgpu_sleep_until (end);
   softgpu_lock (&driver.tie);
   bool lives = softgpu_target_slot (target);
   softgpu_unlock (&driver.tie);
@@ -85,8 +80,12 @@ cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
   struct softgpu_slot *slot = softgpu_target_slot (&target);
   if (slot && softgpu_process_state (slot) != SOFTGPU_PROCESS_CHECKPOINTED)
     rc = CUDA_ERROR_ILLEGAL_STATE;
+  else if (slot && slot->unrestorable)
+    rc = CUDA_ERROR_OPERATING_SYSTEM;
   else if (slot)
     rc = has_room (slot) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (rc == CUDA_ERROR_OUT_OF_MEMORY)
+    slot->unrestorable = 1; /* as seen of driver 580 on an H200 */
   if (rc == CUDA_SUCCESS)
     end = softgpu_begin_copy (slot, SOFTGPU_PROCESS_RESTORING, held_bytes (slot),
                               driver.tie.state->restore_rate);

@@ -2,6 +2,8 @@
 
 #include "state/process_state.h"
 
+#include <time.h>
+
 #include "state/device_time.h"
 
 enum softgpu_process_state
@@ -13,6 +15,22 @@ softgpu_process_state (const struct softgpu_slot *slot)
   if (state == SOFTGPU_PROCESS_RESTORING && softgpu_now () >= slot->copied_ns)
     return SOFTGPU_PROCESS_LOCKED;
   return (enum softgpu_process_state) state;
+}
+
+bool
+softgpu_copies (const struct softgpu_slot *slot)
+{
+  enum softgpu_process_state state = softgpu_process_state (slot);
+  return state == SOFTGPU_PROCESS_CHECKPOINTING || state == SOFTGPU_PROCESS_RESTORING;
+}
+
+void
+softgpu_sleep_until (uint64_t end)
+{
+  struct timespec moment
+      = { .tv_sec = (time_t) (end / 1000000000ull), .tv_nsec = (long) (end % 1000000000ull) };
+  while (softgpu_now () < end)
+    clock_nanosleep (CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL);
 }
 
 bool

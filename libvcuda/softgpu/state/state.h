@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 9
+#define SOFTGPU_VERSION 10
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MIG_DEVICES 7 /* of one GPU at most */
@@ -182,6 +182,8 @@ struct softgpu_slot
   _Atomic uint32_t attention;  /* enum softgpu_attention: what calls must look at first */
   _Atomic uint32_t checkpoint; /* enum softgpu_process_state: see process_state.h */
   _Atomic uint32_t calls;      /* host functions, and calls that hang on order */
+  uint32_t unrestorable;       /* a restore has found no room: none is made any more */
+  uint32_t padding;
   _Atomic uint64_t copied_ns;  /* when the copy of a checkpoint or a restore ends */
   uint64_t pid_namespace;      /* inode of /proc/self/ns/pid; 0 where /proc is missing */
   char command[16];

@@ -200,10 +200,15 @@ def _add_others(found: DriverFiles) -> list[str]:
         for library in ("/usr/lib", "/usr/lib64", native.multiarch)
         for folder in driver_files.XORG_FOLDERS
     ]
-    looked_in = [*driver_files.BINARY_FOLDERS, *xorg]
-    for folder in reversed(driver_files.BINARY_FOLDERS):
+    # A driver in a folder of its own, as on images of cloud hosts, has its programs beside the
+    # libraries; /usr/bin may have a script that starts one by its path, which no container has.
+    beside = os.path.dirname(found.folder.removeprefix(found.root)) + "/bin"
+    programs = list(dict.fromkeys((beside, *driver_files.BINARY_FOLDERS)))
+    looked_in = [*programs, *xorg]
+    for folder in reversed(programs):
         for name in driver_files.BINARIES:
-            _add_file(found, f"/usr/bin/{name}", f"{folder}/{name}")
+            if not _is_script(f"{found.root}{folder}/{name}"):
+                _add_file(found, f"/usr/bin/{name}", f"{folder}/{name}")
     for names in driver_files.VENDOR_FILES:
         for folder in reversed(driver_files.VENDOR_FOLDERS):
             for name in reversed(names):
@@ -220,6 +225,14 @@ def _add_others(found: DriverFiles) -> list[str]:
     for name in _listed(found.root + firmware):
         _add_file(found, f"{firmware}/{name}", f"{firmware}/{name}")
     return looked_in
+
+
+def _is_script(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return False
 
 
 def _add_file(found: DriverFiles, inside: str, path: str) -> None:

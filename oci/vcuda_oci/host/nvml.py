@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     _Found = tuple[Gpu, ctypes.c_void_p | None]  # MIG devices have no handle here
 
 
-class _Memory(ctypes.Structure):
+class Memory(ctypes.Structure):
     """nvmlMemory_t, bytes."""
 
     _fields_ = [
@@ -196,7 +196,7 @@ def _gpu(nvml: _Library, index: int) -> tuple[Gpu, ctypes.c_void_p]:
     """The GPU and its handle. Raises VcudaError: it does not answer."""
     device = ctypes.c_void_p()
     uuid, name = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96)
-    minor, memory = ctypes.c_uint(), _Memory()
+    minor, memory = ctypes.c_uint(), Memory()
     nvml.ask("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(device))
     nvml.ask("nvmlDeviceGetUUID", device, uuid, ctypes.c_uint(96))
     nvml.ask("nvmlDeviceGetName", device, name, ctypes.c_uint(96))
@@ -225,7 +225,7 @@ def _mig_devices(nvml: _Library, gpu: Gpu, device: ctypes.c_void_p) -> list[Gpu]
     if gpu.divided:
         nvml.ask("nvmlDeviceGetMaxMigDeviceCount", device, ctypes.byref(most))
     for number in range(most.value):
-        mig, memory = ctypes.c_void_p(), _Memory()
+        mig, memory = ctypes.c_void_p(), Memory()
         uuid, name = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96)
         instance, compute = ctypes.c_uint(), ctypes.c_uint()
         at = ctypes.c_uint(number)

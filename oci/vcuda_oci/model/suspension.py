@@ -26,16 +26,23 @@ class Suspension(Record):
     step: where it is; a step that no process works on is completed by `repair`. by: its reason.
     since: when it began, in seconds since 1970. bytes: what it holds off the GPUs, by UUID, as the
     container itself reported it. wanted: since when its resume waits for room, in seconds since
-    1970; 0: it does not wait.
+    1970; 0: it does not wait. needed: what the driver needs to bring it back, by UUID, as NVML
+    reported it before; {}: unknown.
     """
 
-    __slots__ = ("by", "bytes", "since", "step", "wanted")
+    __slots__ = ("by", "bytes", "needed", "since", "step", "wanted")
 
     def __init__(
-        self, step: str, by: str, since: float, bytes: dict[str, int], wanted: float = 0
+        self,
+        step: str,
+        by: str,
+        since: float,
+        bytes: dict[str, int],
+        wanted: float = 0,
+        needed: dict[str, int] | None = None,
     ) -> None:
         self.step, self.by, self.since = step, by, since
-        self.bytes, self.wanted = bytes, wanted
+        self.bytes, self.wanted, self.needed = bytes, wanted, needed or {}
 
     @property
     def is_off(self) -> bool:
@@ -50,12 +57,17 @@ def parse(fields: Any) -> Suspension:
         found.step in _STEPS
         and found.by in _REASONS
         and all(_is_time(time) for time in (found.since, found.wanted))
-        and isinstance(found.bytes, dict)
-        and all(type(held) is int and 0 <= held < _MOST_BYTES for held in found.bytes.values())
+        and all(_are_sizes(held) for held in (found.bytes, found.needed))
     )
     if not right:
         raise ValueError("invalid suspension")
     return found
+
+
+def _are_sizes(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        type(size) is int and 0 <= size < _MOST_BYTES for size in value.values()
+    )
 
 
 def _is_time(value: Any) -> bool:

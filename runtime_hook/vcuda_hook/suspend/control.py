@@ -8,7 +8,7 @@ step, and the next `repair` of any program tries again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from vcuda_oci.host.host import Host
@@ -81,7 +81,7 @@ def suspend(
         refuse_unfit(mine.record, facts)
         targets = Targets(mine.record)
         with Worker(library_of(facts), mine.lock) as worker:
-            mine.update(mine.begun(SUSPENDING, by))
+            mine.update(mine.begun(SUSPENDING, by, drive.held_now(targets, worker)))
             try:
                 mine.let_calls_wait(by)
                 if by == BY_IDLENESS:
@@ -94,14 +94,14 @@ def suspend(
         took = time.monotonic() - begun
         if not outcome.reason:
             try:
-                return _is_off(mine, took)
+                return _is_off(mine, took, outcome.held)
             except Ended:
                 raise
             except VcudaError as error:
                 outcome = outcome._replace(reason=error.what, hint=error.hint)
         place, back = _bring_either(mine, facts, (steps.ON, steps.OFF), BACK_SECONDS, quiet)
         if place == steps.OFF:
-            return _is_off(mine, took)
+            return _is_off(mine, took, outcome.held)
         raise _failed(mine, outcome if place else back, "suspend", place)
 
 
@@ -144,6 +144,7 @@ def resume(
         if place == steps.OFF:
             mine.let_calls_wait(held.by)
             mine.update(mine.step(SUSPENDED))
+            _report_lost(mine, outcome)
         raise _failed(mine, outcome, "resume", place)
 
 
@@ -181,7 +182,7 @@ def _settle(mine: Operation, facts: Host) -> bool:
         _is_on(mine)
     else:
         mine.let_calls_wait(held.by)
-        mine.update(mine.went_off() if held.step == SUSPENDING else mine.step(SUSPENDED))
+        mine.update(mine.went_off({}) if held.step == SUSPENDING else mine.step(SUSPENDED))
     _report_lost(mine, outcome)
     text = f"an interrupted {held.step} was completed: its processes are {place} the GPU"
     kind = events.RESUMED if place == steps.ON else events.SUSPENDED
@@ -206,17 +207,19 @@ def _bring_either(
             return place, Outcome("", "", (), {})  # nothing is left to bring anywhere
         try:
             with Worker(library_of(facts), mine.lock) as worker:
-                outcome = drive.bring(place, targets, worker, seconds, progress)
+                held = mine.record.suspension
+                needed = held.needed if held else {}
+                outcome = drive.bring(place, targets, worker, seconds, progress, needed)
         except VcudaError as error:
             outcome = Outcome(error.what, error.hint, (), {})
         first = first or outcome
         if not outcome.reason:
-            return place, first._replace(lost=outcome.lost)
+            return place, first._replace(lost=tuple({*first.lost, *outcome.lost}))
     return None, first or Outcome("", "", (), {})
 
 
-def _is_off(mine: Operation, took: float) -> Done:
-    held = mine.went_off()
+def _is_off(mine: Operation, took: float, needed: Mapping[str, int]) -> Done:
+    held = mine.went_off(needed)
     mine.update(held)
     text = f"{gib(sum(held.bytes.values()))} off the GPU, by {held.by}"
     mine.ledger.record_event(events.SUSPENDED, mine.record, text, took)

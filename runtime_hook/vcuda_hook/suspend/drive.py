@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
+
+from vcuda_oci.model.sizes import gib
 
 from . import driver_worker, steps
 from .worker import Answer, Hangs, Worker
@@ -14,6 +16,11 @@ from .worker import Answer, Hangs, Worker
 LOCK_SECONDS = 10.0
 _PAUSE_SECONDS = 0.05
 _NOT_SUPPORTED, _OUT_OF_MEMORY, _NOT_READY, _ILLEGAL_STATE = 801, 2, 600, 401
+_OPERATING_SYSTEM = 304
+# What a process may take beyond what NVML reported for it: 6 MiB with driver 580 on an H200.
+_MARGIN_BYTES = 64 << 20
+# How long a neighbour that has ended may take to give its memory back.
+_ROOM_SECONDS = 3.0
 _MOST_TRIES = 3
 
 # Where the processes are now: (start times by pid).
@@ -25,14 +32,16 @@ Progress = Callable[[str, int], None]
 class Outcome(NamedTuple):
     """reason: "": all processes are where they shall be, except those that the driver gave up.
 
-    hint: for the error line. lost: pids of processes that the driver gave up. states: the last
-    known, by pid.
+    hint: for the error line. lost: pids of processes that the driver gave up, or can never restore.
+    states: the last known, by pid. held: what the processes held before the first of them went off
+    the GPU, by UUID in bytes, as NVML reported it.
     """
 
     reason: str
     hint: str
     lost: tuple[int, ...]
     states: Mapping[int, int]
+    held: Mapping[str, int] = {}
 
 
 def bring(
@@ -41,17 +50,24 @@ def bring(
     worker: Worker,
     seconds: float,
     progress: Progress = lambda call, left: None,
+    needed: Mapping[str, int] = {},
 ) -> Outcome:
     """Call the driver until all processes are at `goal`, or one call fails, or time is up.
 
     Processes that start meanwhile are found before each call. seconds: for all calls together.
+    needed: what the processes hold when all are on the GPUs, by UUID in bytes. Without room for it
+    none is restored: after a restore that finds too little memory, the driver (580) refuses every
+    other one of that process.
     """
     end = time.monotonic() + seconds
     states: Mapping[int, int] = {}
     tries: dict[tuple[int, str], int] = {}
+    held: Mapping[str, int] = {}
+    unrestorable: list[int] = []
 
     def outcome(reason: str = "", hint: str = "try again") -> Outcome:
-        return Outcome(reason, hint, tuple(steps.failed(states)), states)
+        lost = sorted({*steps.failed(states), *unrestorable})
+        return Outcome(reason, hint, tuple(lost), states, held)
 
     while True:
         try:
@@ -72,6 +88,12 @@ def bring(
                 progress(call, len(pids))
                 time.sleep(_PAUSE_SECONDS)
                 continue
+            if call == steps.CHECKPOINT and not held:
+                held = worker.memory(list(states), end).held
+            if call == steps.RESTORE:
+                short = _without_room(needed, worker, list(states), end)
+                if short:
+                    return outcome(short, "end what uses the GPU beside its shares: nvidia-smi")
             call_end = min(end, time.monotonic() + LOCK_SECONDS) if call == steps.LOCK else end
             show = functools.partial(progress, call, len(pids))
             answers = worker.call(call, started, pids, call_end, show)
@@ -86,7 +108,39 @@ def bring(
             again = answer.status == _ILLEGAL_STATE and tries[pid, call] < _MOST_TRIES
             if refusal and not again:
                 states = {**states, pid: answer.state}
+                if call == steps.RESTORE and answer.status == _OPERATING_SYSTEM:
+                    unrestorable.append(pid)
                 return outcome(*refusal)
+
+
+def held_now(targets: Targets, worker: Worker) -> dict[str, int]:
+    """What the processes hold on the GPUs, by UUID in bytes; {}: NVML does not answer."""
+    try:
+        pids = list(targets())
+        return dict(worker.memory(pids, time.monotonic() + LOCK_SECONDS).held)
+    except Hangs:
+        return {}
+
+
+def _without_room(
+    needed: Mapping[str, int], worker: Worker, pids: Sequence[int], end: float
+) -> str:
+    """Why the processes have no room on the GPUs, after some time; "": they have.
+
+    Raises Hangs.
+    """
+    end = min(end, time.monotonic() + _ROOM_SECONDS)
+    while True:
+        now = worker.memory(pids, end + _ROOM_SECONDS)
+        short = ""
+        for uuid, bytes_needed in needed.items():
+            missing = bytes_needed - now.held.get(uuid, 0)
+            free = now.free.get(uuid)
+            if missing > 0 and free is not None and free < missing + _MARGIN_BYTES * len(pids):
+                short = f"{uuid} has {gib(free)} free, its processes need {gib(missing)}"
+        if not short or time.monotonic() >= end:
+            return short
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _refusal(call: str, pid: int, answer: Answer) -> tuple[str, str] | None:
@@ -103,8 +157,10 @@ def _refusal(call: str, pid: int, answer: Answer) -> tuple[str, str] | None:
     if answer.status == _NOT_SUPPORTED:
         return f"the driver cannot {call} process {pid}", UNSUPPORTED_HINT
     if answer.status == _OUT_OF_MEMORY and call == steps.RESTORE:
-        what = f"the GPU has no room for process {pid}"
-        return what, "end or suspend another container"
+        what = f"the GPU had no room for process {pid}, which the driver may have lost by that"
+        return what, "if a second try fails, end the process"
+    if answer.status == _OPERATING_SYSTEM and call == steps.RESTORE:
+        return f"the driver has lost process {pid}: it cannot restore it", "end that process"
     return f"the driver's {call} of process {pid} answers error {answer.status}", "try again"
 
 

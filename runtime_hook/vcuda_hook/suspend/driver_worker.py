@@ -7,9 +7,13 @@ both JSON, each request in a thread of its own. It ends when the parent has.
     {"id": 1, "call": "lock", "pid": 7, "started": 4711, "ms": 5000}
     {"id": 1, "status": 0, "state": 1}
 
+    {"id": 2, "call": "memory", "pids": [7, 8]}
+    {"id": 2, "held": {"GPU-1": 4096}, "free": {"GPU-1": 8192}}
+
 started: the process's start time in clock ticks since boot: another process may get the same pid.
 status: the driver's answer (CUresult); GONE: the process has ended. state: the process's state
-after the call (CUprocessState); NO_CUDA: it does not use CUDA. Source: cuda.h.
+after the call (CUprocessState); NO_CUDA: it does not use CUDA. Source: cuda.h. held, free: bytes by
+UUID, of the processes together and of each GPU, as NVML reports them; without it, nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +26,14 @@ import threading
 
 from vcuda_oci.ledger.liveness import start_time
 
+from .driver_memory import DriverMemory
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 GONE, NO_CUDA, UNKNOWN = -1, -1, -2
-READY = "ready"
+READY, MEMORY = "ready", "memory"
 SUCCESS, INVALID_VALUE, NOT_INITIALIZED = 0, 1, 3
 # Answers for a process without CUDA.
 WITHOUT_CUDA = (INVALID_VALUE, NOT_INITIALIZED)
@@ -81,6 +87,22 @@ class Driver:
         return {"status": status, "state": state}
 
 
+class _Memory:
+    """NVML beside libcuda, opened at the first question."""
+
+    def __init__(self, cuda: str) -> None:
+        folder, name = os.path.split(cuda)
+        self._path = f"{folder}/{name.replace('libcuda', 'libnvidia-ml')}"
+        self._open: DriverMemory | None = None
+
+    def answer(self, pids: list[int]) -> dict[str, Any]:
+        try:
+            self._open = self._open or DriverMemory(self._path)
+        except OSError:
+            return {"held": {}, "free": {}}
+        return {"held": self._open.held(pids), "free": self._open.free()}
+
+
 class _Answers:
     """Writes whole lines; the threads share it."""
 
@@ -103,8 +125,13 @@ def main(library: str) -> None:
         answers.write({"error": str(error)})
         return
 
+    memory = _Memory(library)
+
     def serve(id: int, request: dict[str, Any]) -> None:
-        answers.write({"id": id, **driver.answer(**request)})
+        if request["call"] == MEMORY:
+            answers.write({"id": id, **memory.answer(request["pids"])})
+        else:
+            answers.write({"id": id, **driver.answer(**request)})
 
     for line in sys.stdin:
         request = json.loads(line)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 
 from vcuda_oci.guest import page_file
 from vcuda_oci.ledger.ledger import Ledger, unwritable
@@ -125,16 +126,18 @@ class Operation:
             raise self._ended()
         return held.replaced(step=step, wanted=wanted)
 
-    def begun(self, step: str, by: str) -> Suspension:
+    def begun(self, step: str, by: str, needed: dict[str, int]) -> Suspension:
         """A new suspension, with what the container itself reports that it holds."""
         sample = usage.take_sample(self.ledger, self.record)
         held = {}
         for share, gpu in zip(self.record.shares, sample.gpus if sample else ()):
             held[share.uuid] = min(gpu.held_bytes, share.memory_bytes)
-        return Suspension(step, by, time.time(), held)
+        return Suspension(step, by, time.time(), held, needed=needed)
 
-    def went_off(self) -> Suspension:
-        return self.step(SUSPENDED).replaced(since=time.time())
+    def went_off(self, needed: Mapping[str, int]) -> Suspension:
+        """needed: {} where it is not known better than when it began."""
+        off = self.step(SUSPENDED).replaced(since=time.time())
+        return off.replaced(needed=dict(needed)) if needed else off
 
     def _ended(self) -> Ended:
         return Ended("its container is gone", self.id, "see 'vcuda ps'")

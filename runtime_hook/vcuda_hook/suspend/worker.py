@@ -28,9 +28,9 @@ sys.path[:0] = sys.argv.pop(1).split(":")
 from vcuda_hook.suspend.driver_worker import main
 main(sys.argv[1])
 """
+MEMORY_SECONDS = 30.0
 # A driver that has to wake its GPUs first takes seconds.
 START_SECONDS = 60.0
-STATE_SECONDS = 10.0
 _LATE_SECONDS = 2.0  # what a lock may take beyond its own time limit
 PAUSE_SECONDS = 0.2
 _HINT = "check the driver with nvidia-smi"
@@ -43,6 +43,16 @@ class Answer(NamedTuple):
 
     status: int
     state: int
+
+
+class Memory(NamedTuple):
+    """As NVML reports it, in bytes by UUID; without GPUs of which it has no figure.
+
+    held: of the processes asked about, together. free: of each GPU.
+    """
+
+    held: Mapping[str, int]
+    free: Mapping[str, int]
 
 
 class Hangs(Exception):
@@ -108,14 +118,29 @@ class Worker:
             self._process = None
 
     def states(self, started: Mapping[int, int], end: float) -> dict[int, int]:
-        """The state of each process that uses CUDA. started: start times by pid. Raises Hangs."""
-        end = min(end, time.monotonic() + STATE_SECONDS)
+        """The state of each process that uses CUDA. started: start times by pid. Raises Hangs.
+
+        While the driver copies a process's memory, its state is answered after the copy (driver
+        580).
+        """
         answers = self.call("state", started, list(started), end)
         return {
             pid: answer.state
             for pid, answer in answers.items()
             if answer.state != driver_worker.NO_CUDA
         }
+
+    def memory(self, pids: Sequence[int], end: float) -> Memory:
+        """What these processes hold, and what is free. Raises Hangs."""
+        self._last += 1
+        self._write({"id": self._last, "call": driver_worker.MEMORY, "pids": list(pids)})
+        begun = time.monotonic()
+        try:
+            (answer,) = self._read(1, min(end, begun + MEMORY_SECONDS), lambda: None)
+        except Hangs:
+            self.__exit__()
+            raise Hangs(driver_worker.MEMORY, pids, time.monotonic() - begun) from None
+        return Memory(answer["held"], answer["free"])
 
     def call(
         self,
@@ -152,12 +177,12 @@ class Worker:
 
     def _write(self, request: dict[str, Any]) -> None:
         if not self._process or not self._process.stdin:
-            raise Hangs(request["call"], [request["pid"]], 0)
+            raise Hangs(request["call"], [], 0)
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
         except OSError:
-            raise Hangs(request["call"], [request["pid"]], 0) from None
+            raise Hangs(request["call"], [], 0) from None
 
     def _read(self, count: int, end: float, progress: Callable[[], None]) -> Any:
         """Yield `count` answers. Raises Hangs: not in time, or the worker has ended."""

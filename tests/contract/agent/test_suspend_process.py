@@ -40,7 +40,7 @@ def leave_locked(node: Node, id: str) -> None:
         Operation(node.ledger, id, 1) as mine,
         Worker(library_of(node.facts), mine.lock) as worker,
     ):
-        mine.update(mine.begun(SUSPENDING, BY_ORDER))
+        mine.update(mine.begun(SUSPENDING, BY_ORDER, {}))
         mine.let_calls_wait(BY_ORDER)
         started = Targets(mine.record)()
         states = worker.states(started, time.monotonic() + 10)

@@ -35,6 +35,14 @@ for line in sys.stdin:
     say(allocated=int(ok(cuda.cuMemAlloc(1 << 20))) > 0)
 """
 
+# Leaves 64 MiB of 8 GiB, in no share.
+FILLS = """
+context = start()
+ok(cuda.cuMemAlloc((8 << 30) - (64 << 20)))
+say(full=True)
+sys.stdin.readline()
+"""
+
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
@@ -88,6 +96,28 @@ def test_resume_waits_for_room_and_gets_it_when_another_is_suspended(node: Node)
     assert node.vcuda("suspend", "other").returncode == 0
     assert waits.wait(30) == 0
     waits.communicate()
+    assert node.step("box") is None
+    assert box.all_work()
+
+
+def test_memory_that_others_took_beside_their_shares_costs_no_process(node: Node) -> None:
+    box = node.box("box", 2, 64 * MIB)
+    assert node.vcuda("suspend", "box").returncode == 0
+    uuid = node.facts.gpus[0].uuid
+    needed = node.record("box").suspension
+    assert needed and needed.needed[uuid] >= 128 * MIB
+    stranger = node.gpu.start_client(FILLS)
+    answer_of(stranger)
+    late = node.vcuda("resume", "box", "--timeout", "0")
+    assert (late.returncode, late.stderr) == (
+        1,
+        f"vcuda: box: {uuid} has 0.06 GiB free, its processes need 0.12 GiB; it stays suspended; "
+        "end what uses the GPU beside its shares: nvidia-smi\n",
+    )
+    assert node.step("box") == "suspended"
+    stranger.kill()
+    stranger.communicate()
+    assert node.vcuda("resume", "box", "--timeout", "0").returncode == 0
     assert node.step("box") is None
     assert box.all_work()
 
