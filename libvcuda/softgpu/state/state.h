@@ -184,8 +184,8 @@ struct softgpu_slot
   _Atomic uint32_t calls;      /* host functions, and calls that hang on order */
   uint32_t unrestorable;       /* a restore has found no room: none is made any more */
   uint32_t padding;
-  _Atomic uint64_t copied_ns;  /* when the copy of a checkpoint or a restore ends */
-  uint64_t pid_namespace;      /* inode of /proc/self/ns/pid; 0 where /proc is missing */
+  _Atomic uint64_t copied_ns; /* when the copy of a checkpoint or a restore ends */
+  uint64_t pid_namespace;     /* inode of /proc/self/ns/pid; 0 where /proc is missing */
   char command[16];
   struct softgpu_slot_gpu gpu[SOFTGPU_MAX_GPUS];
 };
