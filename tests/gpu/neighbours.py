@@ -59,6 +59,10 @@ class Got(NamedTuple):
     held: float
     gap: float
 
+    def of_whole(self, whole: float) -> Got:
+        """Of what the load gets alone: it may leave a part unused that is no gap of its own."""
+        return self._replace(work=self.work / whole, gap=self.gap / whole)
+
     @property
     def share(self) -> float:
         """Turns, or the work of a container that had the GPU alone."""
@@ -189,7 +193,7 @@ def shares_of_two(compute: Compute) -> list[Figure]:
         for loads in PAIRS:
             name = " and ".join(loads)
             got = [
-                one._replace(work=one.work / whole[load])
+                one.of_whole(whole[load])
                 for one, load in zip(both(compute, loads, percents), loads)
             ]
             found = judged(percents, got)

@@ -52,4 +52,8 @@ def training(machine: Machine, rounds: int, python: str) -> list[Figure]:
         raise UnmeasuredError(f"no {found['missing']} for {python}")
     bare, inside = in_turns(machine, rounds, python, TRAIN)
     percent = added(bare, inside, "step_ms")
-    return [Figure("overhead.training step", percent, "% added", 0.5, {})]
+    runs = [
+        f"{where} {', '.join(format(each['step_ms'], '.2f') for each in printed)}"
+        for where, printed in (("alone", bare), ("in a container", inside))
+    ]
+    return [Figure("overhead.training step", percent, "% added", 0.5, {}, f"{'; '.join(runs)} ms")]

@@ -31,6 +31,12 @@ def test_a_kernel_that_ends_after_the_window_counts_in_part() -> None:
     assert list(got) == [pytest.approx(part) for part in (0.3, 0.4, 0.25)]
 
 
+def test_a_load_in_turns_that_works_as_it_does_alone_loses_nothing() -> None:
+    # Alone it works 36 %, sleeps 54 %, and its calls take the rest.
+    got = Got(0.9 * 0.36, 0.9, 0.9 * 0.54).of_whole(0.9), Got(0.1, 0.1, 0)
+    assert neighbours.judged((90, 10), got)["lost"] == pytest.approx(0)
+
+
 def test_figures_stay_as_they_are_after_the_last_change() -> None:
     samples = [(0.0, 1.0), (1.0, 2.0), (2.0, 2.0), (3.0, 2.0)]
     assert [neighbours.at(samples, moment) for moment in (-1, 0.5, 1, 9)] == [1, 1.5, 2, 2]
