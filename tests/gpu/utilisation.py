@@ -37,7 +37,7 @@ print(json.dumps({pid: statistics.fmean(values) for pid, values in seen.items()}
 """
 
 
-def points_off(compute: Compute, containers: list[Container | None]) -> float:
+def points_off(compute: Compute, containers: list[Container | None], name: str) -> Figure:
     """The largest difference to the work, in points of the GPU. None: on the driver alone.
 
     Raises UnmeasuredError: NVML has no such figure, or not of these processes.
@@ -64,13 +64,15 @@ def points_off(compute: Compute, containers: list[Container | None]) -> float:
     pids = [str(process.pid) for process in running]
     if not all(pid in percents for pid in pids):
         raise UnmeasuredError("NVML reports no utilisation of the processes of this pid namespace")
-    return max(abs(percents[pid] - work) for pid, work in zip(pids, works))
+    found = [(percents[pid], work) for pid, work in zip(pids, works)]
+    note = "; ".join(f"{percent:.0f} % of {work:.0f} %" for percent, work in found)
+    off = max(abs(percent - work) for percent, work in found)
+    return Figure(f"nvml.utilisation {name}", off, "points off", None, {}, note)
 
 
 def truth(compute: Compute) -> list[Figure]:
-    limited = points_off(compute, [compute.machine.container(PERCENT)])
-    two = points_off(compute, [None, None])
+    limited = compute.machine.container(PERCENT)
     return [
-        Figure("nvml.utilisation alone at 30 %", limited, "points off", None, {}),
-        Figure("nvml.utilisation of two processes", two, "points off", None, {}),
+        points_off(compute, [limited], f"alone at {PERCENT} %"),
+        points_off(compute, [None, None], "of two processes"),
     ]

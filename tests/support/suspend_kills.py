@@ -91,6 +91,8 @@ class Kills:
         self._ends(self.program(verb))
         calls = _PLAN.unpack(Path(self._plan).read_bytes())[0]
         Path(self._plan).write_bytes(_PLAN.pack(0, 0, 0))
+        if harm.startswith("target") and calls >= at:
+            self._await_end_of_target()
         self.judge(f"{verb}, {harm} call {at}")
         return bool(calls >= at)
 
@@ -108,6 +110,13 @@ class Kills:
         if "target" in victims:
             target.wait(10)  # it ends some time after the kill
         self.judge(f"{verb}, {' and '.join(victims)} at random")
+
+    def _await_end_of_target(self) -> None:
+        """A target ends some time after its kill."""
+        end = time.monotonic() + _SECONDS
+        while all(start_time(each.pid) for each in self.box.processes):
+            assert time.monotonic() < end, "no target has ended"
+            time.sleep(0.002)
 
     def _ends(self, program: int) -> None:
         end = time.monotonic() + _SECONDS

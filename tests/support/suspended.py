@@ -73,6 +73,20 @@ class Box:
         script = f'command=$1; shift; {join}; eval "exec $command"'
         return self.node.gpu.popen(["sh", "-c", script, "sh", quoted(command), *folders])
 
+    def limit_memory(self, free: int) -> str:
+        """Let it have so many bytes more of the host's memory; return its cgroup's folder."""
+        for root in cgroups.hierarchies():
+            folder = root + self.group
+            for used, most in (
+                ("memory.current", "memory.max"),
+                ("memory.usage_in_bytes", "memory.limit_in_bytes"),
+            ):
+                if os.path.exists(f"{folder}/{most}"):
+                    held = int(Path(f"{folder}/{used}").read_text())
+                    write(f"{folder}/{most}", str(held + free))
+                    return folder
+        raise AssertionError("no memory controller")
+
     def works(self, process: subprocess.Popen[str]) -> bool:
         """Whether a process answers, with its memory as it left it."""
         assert process.stdin

@@ -32,6 +32,7 @@ DEFAULTS = {
     "context_memory": 0,
     "meter_copies": False,
     "idle_suspend": 0,
+    "suspend_memory": 0,
     "rotates": False,
     "exemplars": False,
     "stop_bypass": False,
@@ -171,6 +172,7 @@ def test_every_key_changes_its_setting() -> None:
         context-memory = "300MiB"
         meter-copies = "yes"
         idle-suspend = "2h"
+        suspend-memory = "64GiB"
         oversubscribe = "rotate"
         exemplars = "yes"
         bypass = "stop"
@@ -200,6 +202,7 @@ def test_every_key_changes_its_setting() -> None:
         "context_memory": 300 << 20,
         "meter_copies": True,
         "idle_suspend": 7200,
+        "suspend_memory": 64 << 30,
         "rotates": True,
         "exemplars": True,
         "stop_bypass": True,

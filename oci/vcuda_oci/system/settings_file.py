@@ -52,6 +52,7 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "context-memory": "0",
     "meter-copies": NO,
     "idle-suspend": NEVER,
+    "suspend-memory": "0",
     "decisions": PREFERRED,
     "kubernetes": AUTO,
     "labels": AUTO,
@@ -72,6 +73,7 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "lasting-xids": ["48", "62", "64", "79", "95", "119", "120", "140"],
 }
 _RESOURCES = ("core-resource", "memory-resource", "gpu-resource")
+_SIZES = ("context-memory", "suspend-memory")
 _XIDS = ("ignored-xids", "lasting-xids")
 _MOST_BYTES = 1 << 60  # above any GPU's memory; sums over all GPUs still fit 64 bits
 _RESOURCE_LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._")
@@ -85,8 +87,9 @@ class Config:
     rotates: containers take turns where they hold more than the GPU; else the driver moves memory.
     context_memory: bytes that each context charges to its container's share. *_resource: name of a
     Kubernetes resource; "": the node agent does not offer it. gpu_split: units of gpu_resource a
-    GPU. idle_suspend: seconds; 0: never. listen: address of the agent's HTTP server, unchecked; "":
-    none. *_xids: numbers.
+    GPU. idle_suspend: seconds; 0: never. suspend_memory: bytes of the host's memory for suspended
+    containers; 0: no bound. listen: address of the agent's HTTP server, unchecked; "": none. *_xids:
+    numbers.
     by_dra: the node agent offers GPUs by DRA, not by its device plugin. stop_bypass: stop a
     container that bypasses the shim. driver_limits: use the driver's own limits too, where it has
     them.
@@ -104,6 +107,7 @@ class Config:
         self.context_memory = parse_bytes(str(values["context-memory"])) or 0
         self.meter_copies = values["meter-copies"] == YES
         self.idle_suspend = parse_seconds(str(values["idle-suspend"]), "idle-suspend", path)
+        self.suspend_memory = parse_bytes(str(values["suspend-memory"])) or 0
         self.decisions = str(values["decisions"])
         self.kubernetes = str(values["kubernetes"])
         self.labels = str(values["labels"])
@@ -257,7 +261,7 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
         raise VcudaError(f"{key} cannot be '{item}'", where, hint)
     if key == "idle-suspend":
         parse_seconds(item, key, where)
-    size = parse_bytes(item) if key == "context-memory" else 0
+    size = parse_bytes(item) if key in _SIZES else 0
     if size is None or size >= _MOST_BYTES:
         raise VcudaError(f"{key} cannot be '{item}'", where, "write a size such as 300MiB, or 0")
     if 0 < size < LEAST_SHARE_BYTES and item.isdigit():

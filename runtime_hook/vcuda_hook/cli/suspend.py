@@ -36,7 +36,10 @@ def suspend(arguments: argparse.Namespace, settings: Config) -> int:
 
     def one(ledger: Ledger, facts: Host, id: str, progress: _Progress) -> Done:
         timeout = arguments.timeout
-        return control.suspend(ledger, facts, id, seconds=timeout, progress=progress.show)
+        most = settings.suspend_memory
+        return control.suspend(
+            ledger, facts, id, seconds=timeout, progress=progress.show, most_kept=most
+        )
 
     return _each(arguments, settings, one, "suspended")
 

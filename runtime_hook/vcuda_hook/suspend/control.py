@@ -26,7 +26,7 @@ from vcuda_oci.model.suspension import (
 )
 from vcuda_oci.placement.eligible import Refused
 
-from . import drive, room, steps
+from . import drive, host_room, room, steps
 from .drive import Outcome, Progress
 from .operation import Busy, Ended, Operation
 from .targets import Targets, refuse_unfit
@@ -65,10 +65,12 @@ def suspend(
     by: str = BY_ORDER,
     seconds: float = BACK_SECONDS,
     progress: Progress = quiet,
+    most_kept: int = 0,
 ) -> Done:
     """Take all processes of a container off the GPUs; its shares are then free for others.
 
-    seconds: for the driver. Raises VcudaError: refused or failed; the container works on.
+    seconds: for the driver. most_kept: bytes that suspended containers may keep in the host's
+    memory; 0: no bound. Raises VcudaError: refused or failed; the container works on.
     """
     with Operation(ledger, id, TURN_SECONDS) as mine:
         _settle(mine, facts)
@@ -81,7 +83,9 @@ def suspend(
         refuse_unfit(mine.record, facts)
         targets = Targets(mine.record)
         with Worker(library_of(facts), mine.lock) as worker:
-            mine.update(mine.begun(SUSPENDING, by, drive.held_now(targets, worker)))
+            held_now = drive.held_now(targets, worker)
+            _refuse_without_host_room(mine, held_now, targets, most_kept)
+            mine.update(mine.begun(SUSPENDING, by, held_now))
             try:
                 mine.let_calls_wait(by)
                 if by == BY_IDLENESS:
@@ -158,6 +162,17 @@ def repair(ledger: Ledger, facts: Host, id: str) -> bool:
             return _settle(mine, facts)
     except (Busy, Ended):
         return False
+
+
+def _refuse_without_host_room(
+    mine: Operation, held: Mapping[str, int], targets: Targets, most_kept: int
+) -> None:
+    """Raises VcudaError: the host's memory has no room for what the container holds."""
+    kept = host_room.kept_by(mine.ledger.read()[0], mine.id)
+    limits = host_room.limits_of(targets.cgroups)
+    refused = host_room.refusal(sum(held.values()), limits, kept, most_kept)
+    if refused:
+        raise VcudaError(refused[0], mine.id, refused[1])
 
 
 def library_of(facts: Host) -> str:

@@ -31,13 +31,11 @@ class Targets:
         if folders == container_processes.cgroups("self"):
             what = "its processes are in this program's cgroup and cannot be told from others"
             raise VcudaError(what, record.id, "start the container with a cgroup of its own")
-        self._folders = folders
+        self.cgroups = folders
 
     def __call__(self) -> Mapping[int, int]:
         """The start time of each process (clock ticks since boot), by pid."""
-        started = {
-            pid: liveness.start_time(pid) for pid in container_processes.below(self._folders)
-        }
+        started = {pid: liveness.start_time(pid) for pid in container_processes.below(self.cgroups)}
         return {pid: time for pid, time in started.items() if time}
 
 

@@ -87,7 +87,7 @@ class Node(Tenants):
             assert held
             ledger.record(held.replaced(suspension=suspension))
 
-    def suspend(self, ledger: Any, facts: Any, id: str, by: str, seconds: float) -> Done:
+    def suspend(self, ledger: Any, facts: Any, id: str, by: str, seconds: float, **_: Any) -> Done:
         self.calls.append(("suspend", id, by))
         if id in self.refuses:
             raise VcudaError("managed memory", id, "end it")

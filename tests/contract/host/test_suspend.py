@@ -122,6 +122,36 @@ def test_memory_that_others_took_beside_their_shares_costs_no_process(node: Node
     assert box.all_work()
 
 
+def test_container_without_host_memory_for_the_copy_works_on(node: Node) -> None:
+    """The driver's copy would have it killed by its own memory limit."""
+    box = node.box("box", 2, 64 * MIB)
+    folder = box.limit_memory(32 * MIB)
+    refused = node.vcuda("suspend", "box")
+    assert (refused.returncode, node.step("box")) == (1, None)
+    assert refused.stderr.startswith(f"vcuda: box: {folder} has 0.0")
+    assert refused.stderr.endswith("needed; give the container a larger memory limit\n")
+    assert box.all_work()
+    box.limit_memory(512 * MIB)
+    assert node.vcuda("suspend", "box").returncode == 0
+
+
+def test_suspended_containers_keep_no_more_than_their_bound(node: Node) -> None:
+    with open(node.config, "a", encoding="ascii") as file:
+        file.write('suspend-memory = "100MiB"\n')
+    first, second = node.box("first", 1, 64 * MIB), node.box("second", 1, 64 * MIB)
+    assert node.vcuda("suspend", "first").returncode == 0
+    refused = node.vcuda("suspend", "second")
+    assert (refused.returncode, refused.stderr) == (
+        1,
+        "vcuda: second: 0.06 GiB of suspend-memory 0.09 GiB are taken, 0.06 GiB are needed; "
+        "resume or end another suspended container\n",
+    )
+    assert second.all_work()
+    assert node.vcuda("resume", "first").returncode == 0
+    assert node.vcuda("suspend", "second").returncode == 0
+    assert first.all_work()
+
+
 def test_containers_come_back_in_the_order_in_which_they_began_to_wait(node: Node) -> None:
     for id, core in (("large", 80), ("small", 30)):
         node.box(id, 1, core=core)

@@ -39,7 +39,10 @@ def concerns(allocation: Allocation) -> bool:
 
 
 class Suspender:
-    """One look after another, by `look`. log: called with lines for the agent's log."""
+    """One look after another, by `look`. log: called with lines for the agent's log.
+
+    most_kept: as control.suspend has it.
+    """
 
     def __init__(
         self,
@@ -47,8 +50,10 @@ class Suspender:
         facts: Host,
         overcommit: float,
         log: Callable[[str], None],
+        most_kept: int = 0,
     ) -> None:
         self._records, self._facts, self._overcommit, self._log = records, facts, overcommit, log
+        self._most_kept = most_kept
         self._usage = UsageWatch(records.ledger)
         self._idleness = Idleness()
         self._busy: dict[str, threading.Thread] = {}
@@ -161,7 +166,9 @@ class Suspender:
         self._busy[id].start()
 
     def _suspend(self, id: str, by: str) -> control.Done:
-        return control.suspend(self._ledger(), self._facts, id, by, SUSPEND_SECONDS)
+        return control.suspend(
+            self._ledger(), self._facts, id, by, SUSPEND_SECONDS, most_kept=self._most_kept
+        )
 
     def _resume(self, one: Allocation) -> control.Done:
         ledger = self._ledger()

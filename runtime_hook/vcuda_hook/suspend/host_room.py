@@ -1,0 +1,120 @@
+"""Whether the host's memory has room for what a container holds on the GPUs.
+
+The driver keeps it in memory of the container's own processes, so the memory limits of their
+cgroups count; a process that exceeds one would be killed amid the copy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.model.sizes import gib
+from vcuda_oci.system import files
+
+from ..live import cgroup_folders
+
+# Beside the copy, for what else needs memory meanwhile.
+_SPARE_BYTES = 64 << 20
+# Above this a limit of v1 is none. Source: Linux, mm/page_counter.c
+_NO_LIMIT = 1 << 60
+
+
+HOST = "the host"
+
+
+class Limit(NamedTuple):
+    """of: a cgroup's folder, or "the host". free: bytes."""
+
+    of: str
+    free: int
+
+
+def refusal(needed: int, limits: Sequence[Limit], kept: int, most: int) -> tuple[str, str] | None:
+    """Why `needed` bytes have no room, and a hint; None: they have. Pure.
+
+    kept: bytes of the containers that are suspended. most: the setting suspend-memory; 0: none.
+    """
+    if most and kept + needed > most:
+        what = f"{gib(kept)} of suspend-memory {gib(most)} are taken, {gib(needed)} are needed"
+        return what, "resume or end another suspended container"
+    for limit in limits:
+        if limit.free < needed + _SPARE_BYTES:
+            what = (
+                f"{limit.of} has {gib(max(0, limit.free))} of memory free, {gib(needed)} are needed"
+            )
+            hint = "give the container a larger memory limit"
+            return what, hint if limit.of != HOST else "free memory of the host"
+    return None
+
+
+def kept_by(records: Sequence[Allocation], but: str) -> int:
+    """Bytes that suspended containers keep, without that of this id."""
+    held = [one.suspension for one in records if one.suspension and one.id != but]
+    return sum(sum((one.needed or one.bytes).values()) for one in held)
+
+
+def limits_of(cgroups: Mapping[str, str]) -> list[Limit]:
+    """The limits that count for processes in these cgroups (by hierarchy), and the host's."""
+    found = []
+    for hierarchy, path in cgroups.items():
+        controllers = hierarchy.lstrip("0123456789").split(",")
+        if controllers == [""]:
+            found += _limits_above(cgroup_folders.mounted("", path), _V2)
+        elif "memory" in controllers:
+            found += _limits_above(cgroup_folders.mounted("memory", path), _V1)
+    available = _host_available()
+    return found if available is None else [*found, Limit(HOST, available)]
+
+
+class _Files(NamedTuple):
+    most: str
+    used: str
+    reclaimable: str  # in memory.stat
+
+
+_V2 = _Files("memory.max", "memory.current", "inactive_file")
+_V1 = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+def _limits_above(folder: str, files: _Files) -> Iterator[Limit]:
+    """The limits of a cgroup and of those above it."""
+    while os.path.exists(f"{folder}/{files.used}"):
+        most = _number(f"{folder}/{files.most}")
+        used = _number(f"{folder}/{files.used}")
+        if most is not None and used is not None and most < _NO_LIMIT:
+            yield Limit(folder, most - used + _reclaimable(folder, files.reclaimable))
+        folder = os.path.dirname(folder)
+
+
+def _number(path: str) -> int | None:
+    """None: there is no such file, or it says "max"."""
+    text = _text(path).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _reclaimable(folder: str, name: str) -> int:
+    """Bytes of file cache, which the kernel gives up before it kills. Source: memory.stat."""
+    return _of_table(_text(f"{folder}/memory.stat"), name) or 0
+
+
+def _host_available() -> int | None:
+    kib = _of_table(_text("/proc/meminfo"), "MemAvailable:")
+    return None if kib is None else kib << 10
+
+
+def _of_table(text: str, name: str) -> int | None:
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) > 1 and words[0] == name and words[1].isdigit():
+            return int(words[1])
+    return None
+
+
+def _text(path: str) -> str:
+    try:
+        return files.read(path, 1 << 16).decode("ascii", "replace")
+    except OSError:
+        return ""
