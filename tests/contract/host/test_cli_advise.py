@@ -184,6 +184,17 @@ def test_a_lowered_share_comes_back_up_to_what_was_asked_for(node: Advising) -> 
     assert node.share("box") == (50, 8 * GIB)
 
 
+def test_each_share_of_a_container_on_two_gpus_is_changed_and_none_raised(node: Advising) -> None:
+    node.knows((BOX, demand(held=3)))
+    shares = [GpuShare("GPU-0", 8 * GIB, 50), GpuShare("GPU-1", 2 * GIB, 50)]
+    node.runs("box", shares=shares, request=Request.of(100, 8 * GIB).as_json())
+    assert node.vcuda("advise", "box", "--apply") == 0
+    allocation = node.ledger.get("box")
+    assert allocation
+    found = [(each.core_percent, each.memory_bytes) for each in allocation.shares]
+    assert found == [(24, 3.5 * GIB), (24, 2 * GIB)]
+
+
 def test_a_refused_change_is_named_and_the_others_are_made(node: Advising, capsys: Any) -> None:
     node.knows((TRAIN, NEEDS_MORE))
     for uid in "uv":

@@ -1,13 +1,14 @@
 """What each workload of the node needs of its GPUs, from the samples of the history.
 
-It is saved every minute, whole and by rename, so that a kill costs the samples of a minute. A
-reboot clears the state folder and begins anew.
+It is saved every minute and at the end, whole and by rename, so that a kill costs the samples of a
+minute. A reboot clears the state folder and begins anew.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +35,7 @@ class WorkloadDemands:
         self.demands = self._load()
         self._owners: dict[str, str] = {}  # of a pod, by its UID
         self._refusals: dict[tuple[str, str], int] = {}  # last total, by allocation and GPU
-        self._saved = time.monotonic()
+        self._saved, self._saving = time.monotonic(), threading.Lock()
         self._running: frozenset[Workload] = frozenset()
         self._advised: list[tuple[Workload, Advice]] | None = None
 
@@ -47,7 +48,8 @@ class WorkloadDemands:
 
     def save(self) -> None:
         try:
-            files.replace(self._path, demands.dump(self.demands), 0o644)
+            with self._saving:
+                files.replace(self._path, demands.dump(self.demands), 0o644)
         except OSError as error:
             _log.warning("%s: cannot be written: %s", self._path, error.strerror)
 
