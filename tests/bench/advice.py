@@ -131,8 +131,9 @@ def _replay(trace: Trace, advise: Callable[[Demand], Advice]) -> Outcome:
         held = min(limit, max(need, int(part)))
         used = min(step.compute, float(core))
         now = _BEGIN + number * STEP_SECONDS
-        demand.add(Sample(limit, core, held, used, step.compute - used, int(refused)), now)
-        demand.samples += _SAMPLES - 1
+        demand.add(
+            Sample(limit, core, held, used, step.compute - used, int(refused), _SAMPLES), now
+        )
         outcome.steps += 1
         outcome.refused += refused
         outcome.runs_refused += refused and not run_refused

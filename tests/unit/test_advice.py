@@ -148,6 +148,25 @@ def test_a_program_that_holds_the_same_bytes_of_two_limits_needs_them() -> None:
     assert recommend.recommend(of).memory_reason == "demand"
 
 
+def test_many_small_changes_of_a_limit_keep_what_its_first_showed() -> None:
+    of = days(Demand(), 1, sample(2))
+    for number in range(12):
+        limit = int((2.25 + number * 0.05) * GIB)
+        days(of, 0.5, sample(2, limit_bytes=limit), begin=1 + number / 2)
+    assert recommend.recommend(of).memory_reason == "demand"
+    assert len(of.as_json()["fills"]) == 4
+
+
+def test_a_program_that_becomes_one_that_takes_all_is_found_out() -> None:
+    of, limit = days(Demand(), 3, sample(2)), 8 * GIB
+    for number in range(12):
+        held = 0.75 * limit / GIB
+        days(of, 1, sample(held, limit_bytes=limit), begin=3 + number)
+        limit = recommend.recommend(of).memory_bytes or limit
+    assert recommend.recommend(of).memory_reason == "takes-all"
+    assert limit >= 5 * GIB
+
+
 def test_memory_that_goes_up_and_down_is_a_need_however_high() -> None:
     found = advice(sample(7.5), sample(5))
     assert found.memory_reason == "demand"
@@ -170,6 +189,7 @@ SAMPLES = st.builds(
     FIGURE,
     FIGURE,
     st.integers(0, 3),
+    st.integers(1, 30),
 )
 
 

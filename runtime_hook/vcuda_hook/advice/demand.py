@@ -28,7 +28,8 @@ class Sample(NamedTuple):
 
     limit_bytes, core_percent: its share. held_bytes: memory that it holds. used_percent,
     waited_percent: part of the time since the sample before in which it used the GPU and in which
-    its launches waited. refused: allocations refused since then.
+    its launches waited. refused: allocations refused since then. times: how many samples it stands
+    for.
     """
 
     limit_bytes: int
@@ -37,6 +38,7 @@ class Sample(NamedTuple):
     used_percent: float | None
     waited_percent: float | None
     refused: int = 0
+    times: int = 1
 
 
 class Demand:
@@ -62,7 +64,7 @@ class Demand:
         if not self.samples or now < self.first:
             self.first = now
         self.last = now
-        self.samples += 1
+        self.samples += sample.times
         self.share = sample.limit_bytes, sample.core_percent
         self.refused += sample.refused
         if sample.held_bytes is not None:
@@ -71,7 +73,7 @@ class Demand:
                 more = max(sample.limit_bytes * BUMP, sample.limit_bytes + LEAST_BUMP_BYTES)
                 needed = max(needed, int(more))
             else:
-                self.fills.add(sample.limit_bytes, sample.held_bytes)
+                self.fills.add(sample.limit_bytes, sample.held_bytes, sample.times)
             self._peak(needed, now)
         if sample.used_percent is not None and sample.waited_percent is not None:
             wanted = min(100.0, sample.used_percent + sample.waited_percent)

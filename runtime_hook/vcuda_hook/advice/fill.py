@@ -14,7 +14,7 @@ from typing import Any
 # What is known: nothing; it needs what it holds; it seems to fill its limit; two limits prove it.
 UNKNOWN, NEEDS, MAY_FILL, FILLS = "unknown", "needs", "may-fill", "fills"
 _MOST_LIMITS = 4
-_ENOUGH_SAMPLES = 60
+_ENOUGH_SAMPLES = 360
 # Limits that differ by less prove nothing.
 _ANOTHER_LIMIT = 1.1
 _SAME_PART, _STEADY = 0.04, 0.03
@@ -30,11 +30,17 @@ class _Fill:
     def __init__(self, limit: int, samples: int = 0, mean: float = 0.0, spread: float = 0.0):
         self.limit, self.samples, self.mean, self._spread = limit, samples, mean, spread
 
-    def add(self, part: float) -> None:
-        self.samples += 1
+    def add(self, part: float, times: int) -> None:
+        self.samples += times
         step = part - self.mean
-        self.mean += step / self.samples
-        self._spread += step * (part - self.mean)
+        self.mean += step * times / self.samples
+        # Rounding must not make it negative.
+        self._spread = max(0.0, self._spread + step * times * (part - self.mean))
+
+    def is_like(self, limit: int) -> bool:
+        """Whether another limit is too near to this one to prove anything."""
+        low, high = sorted((self.limit, limit))
+        return high < _ANOTHER_LIMIT * low
 
     @property
     def deviation(self) -> float:
@@ -45,19 +51,28 @@ class _Fill:
 
 
 class Fills:
-    """The held part of each of the last limits."""
+    """The held part of some limits, the present one last.
+
+    Of many limits those that differ stay: a share that is changed often by little must not forget
+    what the program held under its first limit.
+    """
 
     def __init__(self) -> None:
         self._of: list[_Fill] = []
 
-    def add(self, limit_bytes: int, held_bytes: int) -> None:
+    def add(self, limit_bytes: int, held_bytes: int, times: int = 1) -> None:
         if limit_bytes <= 0 or held_bytes < _LOADED_PART * limit_bytes:
             return
-        known = next((fill for fill in self._of if fill.limit == limit_bytes), None)
-        if known is None:
-            known = _Fill(limit_bytes)
-            self._of = [*self._of, known][-_MOST_LIMITS:]
-        known.add(min(_MOST_PART, held_bytes / limit_bytes))
+        if not self._of or self._of[-1].limit != limit_bytes:
+            self._turn_to(limit_bytes)
+        self._of[-1].add(min(_MOST_PART, held_bytes / limit_bytes), times)
+
+    def _turn_to(self, limit: int) -> None:
+        known = next((fill for fill in self._of if fill.limit == limit), None)
+        others = [fill for fill in self._of if fill is not known]
+        if len(others) >= _MOST_LIMITS:
+            others.remove(next((fill for fill in others if fill.is_like(limit)), others[0]))
+        self._of = [*others, known or _Fill(limit)]
 
     @property
     def verdict(self) -> str:
@@ -65,13 +80,14 @@ class Fills:
         known = [fill for fill in self._of if fill.samples >= _ENOUGH_SAMPLES]
         if not known:
             return UNKNOWN
-        if any(fill.deviation > _STEADY for fill in known):
+        now = known[-1]
+        before = next((each for each in reversed(known) if not each.is_like(now.limit)), None)
+        if any(fill.deviation > _STEADY for fill in (now, before) if fill):
             return NEEDS
-        low, high = (pick(known, key=lambda fill: fill.limit) for pick in (min, max))
-        if high.limit >= _ANOTHER_LIMIT * low.limit:
-            same = abs(high.mean - low.mean) <= _SAME_PART and low.mean >= _LEAST_PART
+        if before:
+            same = abs(before.mean - now.mean) <= _SAME_PART and now.mean >= _LEAST_PART
             return FILLS if same else NEEDS
-        return MAY_FILL if known[-1].mean >= _MOST_LIKELY_PART else NEEDS
+        return MAY_FILL if now.mean >= _MOST_LIKELY_PART else NEEDS
 
     @property
     def part(self) -> float:
