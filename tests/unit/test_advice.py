@@ -46,8 +46,8 @@ def advice(*samples: Sample, count: float = 9.5) -> Advice:
 def test_a_steady_workload_gets_what_it_needs_and_a_margin() -> None:
     found = advice(sample())
     assert found.peak_bytes == 2 * GIB
-    assert found.memory_bytes == 2.5 * GIB
-    assert found.memory_bytes > 2 * GIB * 1.15
+    assert found.memory_bytes == 2.25 * GIB
+    assert found.memory_bytes > 2 * GIB * 1.075
     assert found.core_percent == pytest.approx(20 * 1.15, abs=2)
     assert (found.memory_reason, found.core_reason) == ("demand", "demand")
     assert (found.days, found.confidence) == (10, "high")

@@ -10,7 +10,7 @@ from .demand import DAY_SECONDS, PEAK_DAYS, Demand
 
 PERCENTILE = 0.9
 # Above what is usual; VPA takes 0.15 and does not look at the peaks of the last days.
-MARGIN = 0.1
+MARGIN = 0.075
 # Above the highest peak of the last days, which may never come again.
 PEAK_MARGIN = 0.05
 # Added to both where less is known: this, divided by the days seen.

@@ -54,7 +54,7 @@ class Advising(Node):
 
 
 def demand(
-    held: float = 2, used: float = 20, waited: float = 0, days: float = 9, refused: int = 0
+    held: float = 2.1, used: float = 20, waited: float = 0, days: float = 9, refused: int = 0
 ) -> Demand:
     """held: GiB of 8, the last time at the end of a day."""
     found, count = Demand(), int(days * 50)
@@ -162,7 +162,7 @@ NEEDS_MORE = demand(held=9, used=60)
         ((), (50, 8 * GIB)),
         (("--max-memory", "10GiB"), (50, 10 * GIB)),
         (("--max-core", "60"), (60, 8 * GIB)),
-        (("--max-core", "100", "--max-memory", "1TiB"), (70, 10.25 * GIB)),
+        (("--max-core", "100", "--max-memory", "1TiB"), (70, 10 * GIB)),
     ],
     ids=["what it asked for", "memory", "core", "more than it needs"],
 )

@@ -21,7 +21,7 @@ def main(state_dir: str) -> None:
     """As the agent would after nine days, the last sample of now."""
     demand, now = Demand(), time.time()
     for number in range(int(9 * DAY_SECONDS / STEP_SECONDS)):
-        held = int(2 * GIB * (1 - number % 2 * 0.3))
+        held = int(2.1 * GIB * (1 - number % 2 * 0.3))
         at = now - 9 * DAY_SECONDS + (number + 1) * STEP_SECONDS
         demand.add(Sample(4 * GIB, 30, held, 10.0, 4.0), at)
     path = f"{state_dir}/{demands.FILE}"
