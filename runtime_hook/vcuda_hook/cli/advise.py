@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vcuda_oci.ledger import liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
@@ -44,9 +45,11 @@ def advise(arguments: argparse.Namespace, settings: Config) -> int:
         running.setdefault(of[each.id], []).append(each)
     if arguments.name:
         chosen = [_named(arguments.name, known, allocations, of)]
+        running = {each: list(filter(liveness.is_alive, running.get(each, ()))) for each in chosen}
     else:
         chosen = sorted(known, key=lambda each: (each not in running, each))
-    found = [_advised(each, known[each], running.get(each, []), settings) for each in chosen]
+    resources = (settings.core_resource, settings.memory_resource)
+    found = [Advised(each, known[each], running.get(each, []), resources) for each in chosen]
     changes = _apply(arguments, settings, found[0]) if arguments.apply else []
     if arguments.json:
         trees = [each.as_json() for each in found]
@@ -102,13 +105,6 @@ def _named(
         candidates = ", ".join(texts[:_MOST_CANDIDATES])
         raise VcudaError(f"may be {candidates}", word, "write more of the name, or a container's")
     return found.pop()
-
-
-def _advised(
-    of: Workload, demand: Demand, running: Sequence[Allocation], settings: Config
-) -> Advised:
-    resources = (settings.core_resource, settings.memory_resource)
-    return Advised(of, demand, running, resources)
 
 
 def _apply(

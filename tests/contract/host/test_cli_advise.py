@@ -38,14 +38,14 @@ class Advising(Node):
         text = demands.dump(dict(workloads)).decode()
         write(f"{self.state_dir}/{demands.FILE}", text)
 
-    def runs(self, id: str, **more: Any) -> Allocation:
+    def runs(self, id: str, status: str = "running", **more: Any) -> Allocation:
         """A container that asked for 8 GiB and 50 % of the first GPU."""
         fields = {
             "shares": [GpuShare("GPU-0", 8 * GIB, 50)],
             "request": Request.of(50, 8 * GIB).as_json(),
             **more,
         }
-        return self.add_record(record(id, **fields))
+        return self.add_record(record(id, **fields), status)
 
     def share(self, id: str) -> tuple[int, int]:
         allocation = self.ledger.get(id)
@@ -151,6 +151,15 @@ def test_apply_changes_the_running_share_and_says_so(node: Advising, capsys: Any
     assert node.share("box") == (24, 2.5 * GIB)
     assert node.vcuda("advise", "box", "--apply") == 0
     assert capsys.readouterr().out == "box has 24 % and 2.5 GiB already\n"
+
+
+def test_an_ended_container_is_neither_shown_nor_changed(node: Advising, capsys: Any) -> None:
+    node.knows((BOX, demand()))
+    node.runs("box", "stopped")
+    assert node.vcuda("advise", "box", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["containers"] == []
+    assert node.vcuda("advise", "box", "--apply") == 1
+    assert "no container of it runs here" in capsys.readouterr().err
 
 
 NEEDS_MORE = demand(held=9, used=60)
