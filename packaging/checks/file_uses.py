@@ -42,8 +42,8 @@ _PLAIN_NAMES = """
     ctypes dataclasses datetime difflib email errno fnmatch fractions functools gc google grpc h11
     hashlib heapq html httptools ipaddress itertools json kubernetes logging marshal math numpy
     orjson prometheus_client random re resource secrets select signal socket ssl stat struct
-    subprocess sys termios threading time traceback tty types typing urllib urllib3 uuid uvicorn
-    uvloop vcuda_oci vcuda_hook vcuda_plugin"""
+    subprocess sys termios textwrap threading time traceback tty types typing urllib urllib3 uuid
+    uvicorn uvloop vcuda_oci vcuda_hook vcuda_plugin"""
 _PLAIN = frozenset(_PLAIN_NAMES.split())
 _NOT_PLAIN = (
     "asyncio.open_unix_connection", "asyncio.start_unix_server", "ctypes.CDLL", "ctypes.PyDLL",

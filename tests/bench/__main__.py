@@ -10,7 +10,20 @@ import sys
 # Run as `python -m tests.bench`; the tests' packages are found below tests/, as pytest finds them.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from bench import agent, crowd, ctr, dra, result, scheduler, scrape, shares, shim, start, suspend
+from bench import (
+    advice,
+    agent,
+    crowd,
+    ctr,
+    dra,
+    result,
+    scheduler,
+    scrape,
+    shares,
+    shim,
+    start,
+    suspend,
+)
 
 GROUPS = {
     "start": start.measure,
@@ -23,6 +36,7 @@ GROUPS = {
     "scheduler": scheduler.measure,
     "shares": shares.measure,
     "suspend": suspend.measure,
+    "advice": advice.measure,
 }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """`value` in `unit` against `goal` (None: none is set); lower is better.
+    """`value` in `unit` against `goal` (None: none is set); lower is better, unless `is_least`.
 
     peers: what others need for the same, by name, in the same unit, as published or measured on a
     like machine. note: in which case the value was found.
@@ -22,17 +22,21 @@ class Figure:
     goal: float | None
     peers: dict[str, float]
     note: str = ""
+    is_least: bool = False
 
     @property
     def met(self) -> bool | None:
-        return None if self.goal is None else self.value <= self.goal
+        if self.goal is None:
+            return None
+        return self.value >= self.goal if self.is_least else self.value <= self.goal
 
 
 def table(figures: Sequence[Figure]) -> str:
     """The figures as aligned text, peers beside them."""
     lines = [f"{'':34} {'measured':>10} {'goal':>8}  {'':4}  peers"]
     for figure in figures:
-        goal = "" if figure.goal is None else f"{figure.goal:g}"
+        sign = ">=" if figure.is_least else ""
+        goal = "" if figure.goal is None else f"{sign}{figure.goal:g}"
         verdict = {None: "", True: "met", False: "MISS"}[figure.met]
         peers = ", ".join(f"{name} {value:g}" for name, value in figure.peers.items())
         row = f"{figure.name:34} {figure.value:>10.3g} {goal:>8}  {verdict:4}"

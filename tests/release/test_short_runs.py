@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from bench import __main__ as benches
-from bench import agent, cri, crowd, ctr, scheduler, scrape, shim, start, suspend
+from bench import advice, agent, cri, crowd, ctr, scheduler, scrape, shim, start, suspend
 from support import cgroups
 from support.needed import skip_or_fail
 
@@ -22,6 +22,7 @@ RUNC = "runc-v1" if cgroups.is_v1() else "runc-v2"
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Of each module, how little.
 SHORT: Mapping[ModuleType, Mapping[str, object]] = {
+    advice: {"WORKLOADS": 1, "DAYS": 3},
     agent: {"SECONDS": 1, "PODS": 2, "CALLS": 4},
     cri: {"ROUNDS": 2, "WARM_UP": 1},
     crowd: {"ROUNDS": 1, "PROCESSES": 4, "ALONE": 2},

@@ -53,10 +53,12 @@ class KubeApi(FakeApiServer):
         annotations: dict[str, Any] | None = None,
         init: dict[str, dict[str, int]] | None = None,
         sidecars: dict[str, dict[str, int]] | None = None,
+        owner: tuple[str, str] | None = None,
     ) -> str:
         """Create a pod bound to `node`; return its UID. An existing pod of that name is deleted.
 
-        containers, init, sidecars: by container name, the amount of each resource.
+        containers, init, sidecars: by container name, the amount of each resource. owner: kind and
+        name of its controller.
         """
 
         def listed(asked: dict[str, dict[str, int]] | None, **more: str) -> list[dict[str, Any]]:
@@ -73,6 +75,11 @@ class KubeApi(FakeApiServer):
                 "uid": uid,
                 "annotations": annotations or {},
                 "creationTimestamp": f"2026-01-01T00:00:00.{self.version:06}Z",
+                "ownerReferences": [
+                    {"kind": each[0], "name": each[1], "controller": True}
+                    for each in [owner]
+                    if each
+                ],
             },
             "spec": {
                 "nodeName": node,

@@ -20,6 +20,9 @@ from support.files import ROOT
 from support.needed import skip_or_fail
 from support.samples import GIB, gpus
 from support.tenants import Tenants
+from vcuda_hook.advice import recommend
+from vcuda_hook.advice.demand import Demand, Sample
+from vcuda_hook.advice.workload import Workload
 from vcuda_hook.live.engine_files import Described
 from vcuda_oci.model import policies
 from vcuda_oci.model.allocation import GpuShare
@@ -272,7 +275,11 @@ def whole_page(tenants: Tenants) -> bytes:
     counts = Counts()
     counts.add({"kind": "claimed", "seconds": 0.02})
     counts.add({"kind": "refused", "text": "largest free share is"})
-    return exposition.Pages().text(look(tenants, 16, image="a.example/b:1"), counts)
+    of = Demand()
+    for number in range(recommend.LEAST_SAMPLES + 1):
+        of.add(Sample(8 * GIB, 50, GIB, 10, 0), number * 1000.0)
+    advised = [(Workload("Deployment", "ml", "train", "main"), recommend.recommend(of))]
+    return exposition.Pages().text(look(tenants, 16, image="a.example/b:1"), counts, advised)
 
 
 def test_promtool_finds_nothing_but_gpumanagers_name(tenants: Tenants) -> None:

@@ -26,6 +26,15 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=10,
 )
+OWNERS = (
+    st.lists(
+        st.fixed_dictionaries(
+            {"controller": st.booleans() | JSON, "kind": st.text() | JSON, "name": st.text() | JSON}
+        )
+        | JSON
+    )
+    | JSON
+)
 KEYS = st.sampled_from(
     [
         "vcuda.io/placement-decision", "vcuda.io/policy", "tencent.com/predicate-node",
@@ -44,7 +53,12 @@ CONTAINER = st.fixed_dictionaries({"name": st.just("main"), "resources": RESOURC
     st.fixed_dictionaries(
         {
             "metadata": st.fixed_dictionaries(
-                {"uid": st.just(UID) | JSON, "annotations": st.dictionaries(KEYS, JSON) | JSON}
+                {
+                    "uid": st.just(UID) | JSON,
+                    "annotations": st.dictionaries(KEYS, JSON) | JSON,
+                    "ownerReferences": OWNERS,
+                    "labels": JSON,
+                }
             ),
             "spec": st.fixed_dictionaries(
                 {"nodeName": st.just("n"), "containers": st.lists(CONTAINER, max_size=3) | JSON}

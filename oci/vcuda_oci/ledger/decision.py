@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _MOST_CONTAINERS = 100
 _MOST_SHARES = 64
 _LONGEST_UUID = 100
+_LONGEST_OWNER = 330  # a kind and a name of the API
 
 
 class Amounts(Record):
@@ -49,7 +50,8 @@ class Decision:
 
     words: settings of the request, as the container's annotations would give them
     ("policy": "elastic"). init: the pod's containers that end before the others begin, which reuse
-    their shares. amounts: of containers for which the kubelet only counts GPUs.
+    their shares. amounts: of containers for which the kubelet only counts GPUs. owner: what made
+    the pod, as "Deployment/train"; "": nothing did.
     """
 
     def __init__(
@@ -58,9 +60,10 @@ class Decision:
         words: Mapping[str, str] | None = None,
         init: Sequence[str] = (),
         amounts: Mapping[str, Amounts] | None = None,
+        owner: str = "",
     ) -> None:
         self.containers, self.words = dict(containers or {}), dict(words or {})
-        self.init, self.amounts = list(init), dict(amounts or {})
+        self.init, self.amounts, self.owner = list(init), dict(amounts or {}), owner
 
     def dump(self) -> str:
         """``{"containers": {"main": [{"uuid", "core_percent", "memory_bytes"}]}}`` and the rest."""
@@ -83,6 +86,8 @@ class Decision:
             tree["init"] = self.init
         if self.amounts:
             tree["amounts"] = {name: each.as_json() for name, each in self.amounts.items()}
+        if self.owner:
+            tree["owner"] = self.owner
         return jsontree.dumps(tree)
 
 
@@ -96,11 +101,14 @@ def parse(text: str) -> Decision:
         raise ValueError("not a decision")
     if len(containers) > _MOST_CONTAINERS:
         raise ValueError("more containers than a pod has")
-    if not all(isinstance(word, str) for word in [*words.values(), *init]):
+    owner: Any = tree.get("owner", "")
+    if not all(isinstance(word, str) for word in [*words.values(), *init, owner]):
         raise ValueError("a value that is not a string")
+    if len(owner) > _LONGEST_OWNER:
+        raise ValueError("an owner longer than a name")
     amounts = _amounts(tree["amounts"]) if "amounts" in tree else {}
     shares = {name: _shares(listed) for name, listed in containers.items()}
-    return Decision(shares, words, init, amounts)
+    return Decision(shares, words, init, amounts, owner)
 
 
 def _amounts(tree: Any) -> dict[str, Amounts]:

@@ -59,7 +59,8 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
     cases, values = [], []
     for verb, verb_parser in parsers.items():
         follows = " ".join(_words(verb_parser))
-        if any(each.metavar == "ID" and not each.option_strings for each in verb_parser._actions):
+        operands = [each for each in verb_parser._actions if not each.option_strings]
+        if any(each.metavar in ("ID", "NAME") for each in operands):
             follows += f" $({program} ps 2>/dev/null | sed '1d; s/ .*//')"
         cases.append(f'    {verb}) COMPREPLY=($(compgen -W "{follows}" -- "$word")) ;;\n')
         values += [f"    {verb}:{each}" for each in _values(verb_parser)]

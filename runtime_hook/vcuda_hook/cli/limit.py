@@ -19,47 +19,62 @@ WORDS = ("core", "memory", "policy", "core-limit", "weight", "priority", "latenc
 
 
 def limit(arguments: argparse.Namespace, settings: Config) -> int:
-    """Change the named figures; with --dry-run only show the change. Raises VcudaError: refused.
-
-    Without --force refuses a memory limit below what the container's processes use: they keep that
-    memory, and another container could be promised the same.
-    """
+    """Change the named figures; with --dry-run only show the change. Raises VcudaError: refused."""
     options = {key: getattr(arguments, key.replace("-", "_")) for key in WORDS}
     words = {key: value for key, value in options.items() if value is not None}
     if not words:
         raise VcudaError("nothing to change", "vcuda limit", "use --core, --memory or --policy")
+    id, before, after = resized(
+        settings, arguments.id, words, arguments.gpu, arguments.force, arguments.dry_run
+    )
+    _print(arguments, id, before, after)
+    return 0
+
+
+def resized(
+    settings: Config,
+    name: str,
+    words: dict[str, str],
+    gpu: str | None = None,
+    force: bool = False,
+    dry_run: bool = False,
+) -> tuple[str, GpuShare, GpuShare]:
+    """Change `words` of a container's share; return its id, and the share before and after.
+
+    Without `force` refuses a memory limit below what the container's processes use: they keep that
+    memory, and another container could be promised the same. Raises VcudaError: refused.
+    """
     facts = apply_share.host_of(settings)
     ledger = Ledger(settings.state_dir)
     # A container can make its page slow to read; do not wait for it.
     page = (
-        usage.take_sample(ledger, container_names.find_record(ledger, arguments.id))
+        usage.take_sample(ledger, container_names.find_record(ledger, name))
         if "memory" in words
         else None
     )
     with ledger:
-        if not arguments.dry_run:
+        if not dry_run:
             resize.finish(ledger)
-        allocation = container_names.find_record(ledger, arguments.id)
-        at = _which(allocation, arguments.gpu, facts)
+        allocation = container_names.find_record(ledger, name)
+        at = _which(allocation, gpu, facts)
         before = allocation.shares[at]
         if not liveness.is_alive(allocation):
             raise VcudaError("its container is gone", allocation.id, "see 'vcuda ps'")
         after, crowded = resize.wanted(
             ledger, facts, allocation, at, words, settings.memory_overcommit
         )
-        if after.memory_bytes < before.memory_bytes and not arguments.force:
+        if after.memory_bytes < before.memory_bytes and not force:
             held = page.gpus[at].held_bytes if page else None
             if allocation.suspension:
                 held = allocation.suspension.bytes.get(after.uuid, held)
             _refuse_to_go_below(held, after, allocation)
-        if after != before and not arguments.dry_run:
+        if after != before and not dry_run:
             if crowded:
                 ledger.sweep(liveness.is_alive)
             shares = list(allocation.shares)
             shares[at] = after
             resize.change(ledger, allocation, shares)
-    _print(arguments, allocation.id, before, after)
-    return 0
+    return allocation.id, before, after
 
 
 def _which(allocation: Allocation, name: str | None, facts: Host) -> int:

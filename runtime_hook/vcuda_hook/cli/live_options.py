@@ -30,6 +30,21 @@ def limit_options(limit: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="show what would change, and change nothing")
 
 
+def advise_options(advise: argparse.ArgumentParser) -> None:
+    add = advise.add_argument
+    add(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        default="",
+        help="a workload, or one of its containers; default: list all workloads",
+    )
+    add("--apply", action="store_true", help="change the shares of its running containers")
+    add("--dry-run", action="store_true", help="with --apply: only show the changes")
+    add("--max-core", metavar="PERCENT", help="with --apply: at most; default: what was asked for")
+    add("--max-memory", metavar="SIZE", help="with --apply: at most; default: what was asked for")
+
+
 def ps_options(ps: argparse.ArgumentParser) -> None:
     add = ps.add_argument
     add("-q", "--quiet", action="store_true", help="only the ids of the allocations")

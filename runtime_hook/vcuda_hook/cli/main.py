@@ -109,6 +109,10 @@ def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int
         from .limit import limit
 
         return limit
+    if name == "advise":
+        from .advise import advise
+
+        return advise
     if name in ("suspend", "resume"):
         from . import suspend
 
@@ -214,6 +218,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     live_options.limit_options(
         verb("limit", "change a running container's share", "limit run-3f2a --memory 8GiB")
+    )
+    live_options.advise_options(
+        verb("advise", "say how much of their GPUs workloads need", "advise ml/train")
     )
     live_options.suspend_options(
         verb("suspend", "take containers off their GPUs; they sleep until resumed", "suspend nb"),

@@ -24,8 +24,10 @@ from support.needed import skip_or_fail
 from support.node_agent import AgentNode
 from support.samples import GIB
 from support.tenants import Tenants
+from vcuda_hook.advice import demands
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_plugin.agent.process import rights
 
 SCRAPING = """
 global: {scrape_interval: 2s, scrape_timeout: 2s}
@@ -121,6 +123,26 @@ def test_the_agent_keeps_the_history_of_gpus_and_containers(
         assert found["containers"]["box"]["memory_bytes"][-1] == GIB
         assert found["gpus"].keys() == {first, second}
         assert found["gpus"][second]["compute_percent"][-1] == 0
+    tenants.close()
+
+
+def test_the_agents_end_saves_what_workloads_need_for_the_next_one(
+    node: AgentNode, tmp_path: Path
+) -> None:
+    port = listening(node)
+    tenants = Tenants(str(tmp_path))
+    saved = Path(tenants.state_dir, demands.FILE)
+    for runs in (1, 2):
+        with node.agent():
+            until(lambda: bool((asked(port, "/usage") or {}).get("gpus")))
+            tenants.add_record("box", shares=[GpuShare(uuids(node)[0], 4 * GIB, 30)])
+            tenants.uses("box", held=GIB)
+            until(lambda: "box" in asked(port, "/history")["containers"])
+        (found,) = demands.parse(saved.read_bytes()).items()
+        assert (found[0].shown, found[0].kind) == ("box", "Container")
+        assert found[1].peaks[-1][1] == GIB
+        assert found[1].samples >= runs
+    assert saved.stat().st_uid == rights.HTTP_UID
     tenants.close()
 
 

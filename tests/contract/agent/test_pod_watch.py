@@ -36,6 +36,7 @@ def test_each_requesting_pod_of_the_node_has_a_decision_file(
     pods.api.create("asks-nothing", {"main": {"cpu": 1}}, annotations=annotations)
     pods.api.create("elsewhere", ASKS, node="node-2", annotations=annotations)
     more = [pods.api.create(f"page-{number}", ASKS) for number in range(5)]
+    nightly = pods.api.create("nightly-28339200-x", ASKS, owner=("Job", "nightly-28339200"))
     pods.follow()
     nothing: dict[str, Any] = {"containers": {}}
     assert pods.decisions() == {
@@ -58,11 +59,12 @@ def test_each_requesting_pod_of_the_node_has_a_decision_file(
             "words": {"policy": "elastic", "priority": "5", "core-limit": "60"},
         },
         **dict.fromkeys(more, nothing),
+        nightly: {"containers": {}, "owner": "CronJob/nightly"},
     }
     later = pods.api.create(
         "later", ASKS, annotations=decision_annotations(main=("GPU-0", 30, GIB))
     )
-    pods.await_decisions(full, plain, *more, later)
+    pods.await_decisions(full, plain, *more, nightly, later)
 
 
 def test_a_record_stays_as_bound_when_the_pods_author_rewrites_the_annotations(

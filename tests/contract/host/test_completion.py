@@ -89,7 +89,7 @@ def test_bash_completes_verbs_and_their_options(line: str, answers: list[str]) -
     assert program == f"complete -o default -F {function} {words[0]}"
 
 
-@pytest.mark.parametrize("verb", ["limit", "inspect", "release", "why"])
+@pytest.mark.parametrize("verb", ["limit", "inspect", "release", "why", "advise"])
 def test_bash_completes_the_containers_that_ps_shows(verb: str, tmp_path: Any) -> None:
     script_of_ps = "echo 'CONTAINER  GPU'; echo 'web        0'; echo 'ml/train/main  0'"
     path = write(f"{tmp_path}/vcuda", f"#!/bin/sh\n{script_of_ps}\n", 0o755)

@@ -46,6 +46,11 @@ AT_ITS_LIMIT = (
     " hold --bytes 2GiB --seconds 1; sleep 600' >/dev/null 2>&1 &"
     " timeout 60 sh -c 'until vcuda ps --json | grep -q refusals.:.1; do sleep 0.1; done'; }"
 )
+# A container of which the agent has samples.
+ADVISED = (
+    "PYTHONPATH=oci:runtime_hook python3 tests/release/docs/sample_demands.py /run/vcuda; "
+    "vcuda inspect notebook >/dev/null 2>&1 || { " + LIVING.format("notebook") + "; }"
+)
 TRACE = (
     "printf 'name,arrival,duration,core\\na,0,60,30\\n' >trace.csv"
     """ && echo '{"team": {"quota": {"H100": 8}}}' >gpuquota.json"""
@@ -67,6 +72,7 @@ PAGES = {
     "CONTRIBUTING.md": Page(),
     "bench/hardware.md": Page(),
     "README.md": Page((*BARE, "docker", "podman")),
+    "docs/advise.md": Page(HOST),
     "docs/bench.md": Page(),
     "docs/cli.md": Page((*HOST, "podman")),
     "docs/doctor.md": Page(HOST),
@@ -103,6 +109,10 @@ RUN = {
     "vcuda limit pod-7c1e --policy elastic --core-limit 80 --dry-run": How(
         before=LIVING.format("pod-7c1e")
     ),
+    "vcuda advise": How(before=ADVISED),
+    "vcuda advise notebook": How(before=ADVISED),
+    "vcuda advise notebook --apply --dry-run": How(before=ADVISED),
+    "vcuda advise notebook --apply": How(before=ADVISED),
     "vcuda suspend notebook": How(before=LIVING.format("notebook")),
     "vcuda resume notebook --timeout 60": How(before="vcuda inspect notebook >/dev/null"),
     "vcuda inspect run-3f2a": How(before=LIVING.format("run-3f2a")),
@@ -187,6 +197,7 @@ GROUPS = (
     "scheduler",
     "shares",
     "suspend",
+    "advice",
 )
 BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
 
@@ -249,6 +260,7 @@ IN_PROSE = {
     "kubectl describe resourceclaim": A_NAME,
     "kubectl describe pod": A_NAME,
     "kubectl get -o json": A_NAME,
+    "kubectl patch": A_NAME,
     "python3 -I -S": A_NAME,
     "runc run": A_NAME,
     "runc update": A_NAME,

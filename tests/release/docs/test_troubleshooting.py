@@ -39,6 +39,10 @@ ELSEWHERE = {
         "tests/contract/host/test_cli_ledger.py",
         "test_ps_lists_the_shares_of_each_container",
     ),
+    "`vcuda advise` advises nothing": (
+        "tests/contract/host/test_cli_advise.py",
+        "test_without_an_agents_figures_the_error_names_the_agent",
+    ),
     "A container uses more than its share": (
         "tests/engines/test_bypass_watch.py",
         "test_only_a_pod_that_bypasses_the_shim_is_reported",

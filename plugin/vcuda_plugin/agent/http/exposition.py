@@ -21,6 +21,8 @@ from prometheus_client.core import (
 from prometheus_client.core import Metric as Family
 from prometheus_client.openmetrics import exposition as open_metrics
 
+from vcuda_hook.advice.recommend import Advice
+from vcuda_hook.advice.workload import Workload
 from vcuda_oci.model import names
 
 from . import metrics
@@ -31,6 +33,7 @@ from .node_state import View
 # The format that generate_latest writes when no name needs escaping, in every library version.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS_TYPE = open_metrics.CONTENT_TYPE_LATEST
+Advised = Sequence[tuple[Workload, Advice]]
 _MOST_LABEL = 256
 _MOST_EXEMPLAR = 128  # characters in an exemplar's label names and values. Source: OpenMetrics 1.0
 
@@ -60,8 +63,8 @@ class Pages:
     def __init__(self) -> None:
         self._rendered: dict[str, tuple[list[Any], bytes]] = {}
 
-    def text(self, view: View, counts: Counts) -> bytes:
-        return b"".join(map(self._text, _families(view, counts)))
+    def text(self, view: View, counts: Counts, advised: Advised = ()) -> bytes:
+        return b"".join(map(self._text, _families(view, counts, advised)))
 
     def _text(self, family: Family) -> bytes:
         samples, text = self._rendered.get(family.name, ([], b""))
@@ -71,15 +74,16 @@ class Pages:
         return text
 
 
-def open_metrics_page(view: View, counts: Counts) -> bytes:
+def open_metrics_page(view: View, counts: Counts, advised: Advised = ()) -> bytes:
     """The page in OpenMetrics, the only format with exemplars."""
-    families = _Families(*_families(view, counts))
+    families = _Families(*_families(view, counts, advised))
     page: bytes = open_metrics.generate_latest(families)  # type: ignore[no-untyped-call]
     return page
 
 
-def _families(view: View, counts: Counts) -> Iterator[Family]:
-    return chain(_node(view, counts), _gpus(view), _tenants(view), _gpumanager(view))
+def _families(view: View, counts: Counts, advised: Advised) -> Iterator[Family]:
+    its = (_node(view, counts), _gpus(view), _tenants(view), _workloads(advised))
+    return chain(*its, _gpumanager(view))
 
 
 def _node(view: View, counts: Counts) -> Iterator[Family]:
@@ -132,6 +136,11 @@ def _tenants(view: View) -> Iterator[Family]:
     families = [_family(metric, tenants) for metric in metrics.TENANT_METRICS]
     more = ((metrics.WAITED, waited), (metrics.INFO, images))
     return iter([*families, *(_family(*each) for each in more)])
+
+
+def _workloads(advised: Advised) -> Iterator[Family]:
+    known = [(_bounded(*workload), advice._asdict()) for workload, advice in advised]
+    return (_family(metric, known) for metric in metrics.RECOMMENDED)
 
 
 def _gpumanager(view: View) -> Iterator[Family]:

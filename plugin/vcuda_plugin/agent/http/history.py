@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from .node_state import Node, View
@@ -27,11 +27,12 @@ _Points = deque[Any]  # of float or None; Python 3.9 cannot evaluate a union
 class History:
     """gpus, containers: by UUID or allocation, its figures by name.
 
-    A series has at most STEPS points, the oldest first, and ends now. None: unknown.
+    A series has at most STEPS points, the oldest first, and ends now. None: unknown. also: called
+    with each sample.
     """
 
-    def __init__(self, node: Node) -> None:
-        self._node, self._own = node, Node(node.name, node.state_dir)
+    def __init__(self, node: Node, also: Callable[[View], Awaitable[None]] | None = None) -> None:
+        self._node, self._own, self._also = node, Node(node.name, node.state_dir), also
         self.gpus: dict[str, dict[str, _Points]] = {}
         self.containers: dict[str, dict[str, _Points]] = {}
 
@@ -39,9 +40,12 @@ class History:
         """Sample until cancelled."""
         while True:
             await asyncio.sleep(STEP_SECONDS)
-            self._own.known = self._node.known
+            self._own.known, self._own.described = self._node.known, self._node.described
             try:
-                self.add(await self._own.view())
+                view = await self._own.view()
+                self.add(view)
+                if self._also:
+                    await self._also(view)
             except Exception:  # a fault of one sample must not end the pages
                 _log.exception("no sample for the history")
 

@@ -87,6 +87,7 @@ async def _serve(address: str, name: str, state_dir: str, exemplars: bool) -> No
     remembering = asyncio.ensure_future(routes.history.run())
     await asyncio.wait((reading, stopped), return_when=asyncio.FIRST_COMPLETED)
     remembering.cancel()
+    routes.demands.save()  # before the next process may listen, which reads them
     server.close()
     if reading.done():
         reading.result()

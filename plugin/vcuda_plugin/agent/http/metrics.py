@@ -17,6 +17,7 @@ GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 _MIB = 1 << 20
 
 TENANT_LABELS = ("allocation", "namespace", "pod", "container", "gpu")
+WORKLOAD_LABELS = ("kind", "namespace", "workload", "container", "image")
 GPU_LABELS = ("gpu", "index", "model")
 # Labels of GPUManager's metrics. Source: tkestack/gpu-manager, pkg/services/display.
 OWNER_LABELS = ("pod_name", "namespace", "node", "container_name")
@@ -222,6 +223,23 @@ INFO = Metric(
     (*TENANT_LABELS, "image"),
     _figure(""),
 )
+
+
+def _recommended(name: str, help: str, key: str, part: float = 1) -> Metric:
+    return Metric(f"vcuda_recommended_{name}", GAUGE, help, WORKLOAD_LABELS, _figure(key, part))
+
+
+# Of the workloads that run; nothing where nothing is recommended.
+RECOMMENDED = (
+    _recommended("memory_bytes", "Memory that the workload needs of each GPU.", "memory_bytes"),
+    _recommended(
+        "compute_ratio",
+        "Part of each GPU's time that the workload needs.",
+        "core_percent",
+        0.01,
+    ),
+    _recommended("days", "Days in which the workload was seen.", "days"),
+)
 # The reason, and the key of its figure.
 WAIT_REASONS = (
     (turn_figures.TURN, "waited_for_turn_seconds"),
@@ -245,4 +263,12 @@ REQUESTED_MEMORY = _gpumanagers(
 )
 GPUMANAGER_METRICS = (UTILIZATION, MEMORY, REQUESTED_UTILIZATION, REQUESTED_MEMORY)
 
-METRICS = (*NODE_METRICS, *GPU_METRICS, *TENANT_METRICS, WAITED, INFO, *GPUMANAGER_METRICS)
+METRICS = (
+    *NODE_METRICS,
+    *GPU_METRICS,
+    *TENANT_METRICS,
+    WAITED,
+    INFO,
+    *RECOMMENDED,
+    *GPUMANAGER_METRICS,
+)

@@ -14,6 +14,7 @@ from .event_counts import EventCounts
 from .history import History
 from .http_server import Request, Response
 from .node_state import Node, View
+from .workload_demands import WorkloadDemands
 
 # The agent's event loop sends a heartbeat more often than this while it runs.
 SILENCE_SECONDS = 30.0
@@ -42,7 +43,8 @@ class Routes:
         self, node: Node, counts: EventCounts, *, only_here: bool, exemplars: bool = False
     ) -> None:
         self._node, self._counts, self._only_here = node, counts, only_here
-        self.history = History(node)
+        self.demands = WorkloadDemands(node.state_dir)
+        self.history = History(node, self.demands.add)
         self._exemplars, self._pages = exemplars, exposition.Pages()
         self.heard = time.monotonic()
         self.no_gpu = ""  # why no GPU was found; "": one was
@@ -76,10 +78,16 @@ class Routes:
     async def _metrics(self, request: Request) -> Response:
         if self._exemplars and _OPEN_METRICS in request.headers.get("accept", ""):
             body = await self._of_view(
-                "open", lambda v: exposition.open_metrics_page(v, self._counts.read())
+                "open",
+                lambda v: exposition.open_metrics_page(
+                    v, self._counts.read(), self.demands.recommended()
+                ),
             )
             return Response(200, body, (("Content-Type", exposition.OPEN_METRICS_TYPE),))
-        body = await self._of_view("metrics", lambda v: self._pages.text(v, self._counts.read()))
+        body = await self._of_view(
+            "metrics",
+            lambda v: self._pages.text(v, self._counts.read(), self.demands.recommended()),
+        )
         return Response(200, body, (("Content-Type", exposition.CONTENT_TYPE),))
 
     async def _usage(self, request: Request) -> Response:

@@ -16,6 +16,7 @@ from vcuda_oci.model import names, policies
 from vcuda_oci.model.errors import VcudaError
 
 from ...kube import pod_amounts
+from . import pod_owner
 
 # The kubelet's mirror of a static pod. The UID that the engine gets is in an annotation: an MD5, so
 # not a UID of the API. Source: kubelet pkg/kubelet/{types,config}, "config.mirror", applyDefaults.
@@ -76,7 +77,8 @@ def of_pod(
     words = _words(annotations)
     init = [container.name for container in containers if container.ends_first]
     amounts, complaint = _amounts(containers, gpu_resource)
-    undecided = Decision(words=words, init=init, amounts=amounts)
+    owner = pod_owner.of(metadata)
+    undecided = Decision(words=words, init=init, amounts=amounts, owner=owner)
     text = annotations.get(names.ANNOTATION_DECISION)
     if text is None or is_mirror:  # no scheduler decides for a static pod
         return PodDecision(uid, name, asking, undecided, complaint)
@@ -90,7 +92,8 @@ def of_pod(
         complaint = f"{names.ANNOTATION_DECISION} is not a decision: {error}"
         return PodDecision(uid, name, asking, undecided, complaint)
     mine = {container: shares for container, shares in decided.items() if container in asking}
-    return PodDecision(uid, name, asking, Decision(mine, words, init, amounts), complaint)
+    bound = Decision(mine, words, init, amounts, owner)
+    return PodDecision(uid, name, asking, bound, complaint)
 
 
 class _Container(NamedTuple):

@@ -188,12 +188,12 @@ def _as_bound(kept: Decision | None, found: Decision) -> Decision:
     """Return the decision that was seen first, which came with the binding.
 
     The pod's author can rewrite the annotations afterwards. The scheduler does not follow that, so
-    the container would take a GPU that the scheduler gives to another pod. Only the amounts are
-    taken from `found`: they come from the pod's resources, which do not change.
+    the container would take a GPU that the scheduler gives to another pod. Only the amounts and
+    the owner are taken from `found`: they come from fields that do not change.
     """
     if kept is None:
         return found
-    return Decision(kept.containers, kept.words, kept.init, found.amounts)
+    return Decision(kept.containers, kept.words, kept.init, found.amounts, found.owner)
 
 
 def _created(pod: dict[str, Any]) -> str:
@@ -207,7 +207,7 @@ def _essence(pod: Any) -> dict[str, Any]:
             key: pod["metadata"].get(key)
             for key in (
                 "name", "namespace", "uid", "annotations", "creationTimestamp",
-                "deletionTimestamp",
+                "deletionTimestamp", "ownerReferences", "labels",
             )
         },
         "spec": pod.get("spec"),
