@@ -88,8 +88,8 @@ class Config:
     context_memory: bytes that each context charges to its container's share. *_resource: name of a
     Kubernetes resource; "": the node agent does not offer it. gpu_split: units of gpu_resource a
     GPU. idle_suspend: seconds; 0: never. suspend_memory: bytes of the host's memory for suspended
-    containers; 0: no bound. listen: address of the agent's HTTP server, unchecked; "": none. *_xids:
-    numbers.
+    containers; 0: no bound. listen: address of the agent's HTTP server, unchecked; "": none.
+    *_xids: numbers.
     by_dra: the node agent offers GPUs by DRA, not by its device plugin. stop_bypass: stop a
     container that bypasses the shim. driver_limits: use the driver's own limits too, where it has
     them.
