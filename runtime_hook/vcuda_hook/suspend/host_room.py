@@ -58,7 +58,7 @@ def kept_by(records: Sequence[Allocation], but: str) -> int:
 
 def limits_of(cgroups: Mapping[str, str]) -> list[Limit]:
     """The limits that count for processes in these cgroups (by hierarchy), and the host's."""
-    found = []
+    found: list[Limit] = []
     for hierarchy, path in cgroups.items():
         controllers = hierarchy.lstrip("0123456789").split(",")
         if controllers == [""]:
