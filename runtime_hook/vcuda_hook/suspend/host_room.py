@@ -79,13 +79,13 @@ _V2 = _Files("memory.max", "memory.current", "inactive_file")
 _V1 = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
-def _limits_above(folder: str, files: _Files) -> Iterator[Limit]:
+def _limits_above(folder: str, names: _Files) -> Iterator[Limit]:
     """The limits of a cgroup and of those above it."""
-    while os.path.exists(f"{folder}/{files.used}"):
-        most = _number(f"{folder}/{files.most}")
-        used = _number(f"{folder}/{files.used}")
+    while os.path.exists(f"{folder}/{names.used}"):
+        most = _number(f"{folder}/{names.most}")
+        used = _number(f"{folder}/{names.used}")
         if most is not None and used is not None and most < _NO_LIMIT:
-            yield Limit(folder, most - used + _reclaimable(folder, files.reclaimable))
+            yield Limit(folder, most - used + _reclaimable(folder, names.reclaimable))
         folder = os.path.dirname(folder)
 
 
