@@ -127,13 +127,15 @@ def resume(
             return Done({}, changed=False)
         try:
             _take_room(mine, facts, overcommit, end, waiting)
+            targets = _targets(mine)
         except BaseException:
-            if mine.record.suspension and mine.record.suspension.step == WAITING:
+            # Nothing has been asked of the driver.
+            if mine.record.suspension and mine.record.suspension.step != SUSPENDED:
                 mine.update(mine.step(SUSPENDED))
             raise
         begun = time.monotonic()
         places = (steps.ON, steps.OFF)
-        place, outcome = _bring_either(mine, facts, places, BACK_SECONDS, progress)
+        place, outcome = _bring_either(mine, facts, places, BACK_SECONDS, progress, targets)
         took = time.monotonic() - begun
         if place == steps.ON:
             _is_on(mine)
@@ -190,29 +192,42 @@ def _settle(mine: Operation, facts: Host) -> bool:
 
 
 def _bring_either(
-    mine: Operation, facts: Host, places: tuple[str, str], seconds: float, progress: Progress
+    mine: Operation,
+    facts: Host,
+    places: tuple[str, str],
+    seconds: float,
+    progress: Progress,
+    targets: Targets | None = None,
 ) -> tuple[str | None, Outcome]:
     """Bring the processes to the first of the places, or else to the other.
 
-    Returns the place, and how the first went; None: the driver allows neither.
+    targets: found for the first place already. Returns the place, and how the first went; None: the
+    driver allows neither. Raises VcudaError: the container is paused.
     """
     first = None
     for place in places:
-        try:
-            targets = Targets(mine.record)
-        except VcudaError:
-            if liveness.container_lives(mine.record):
-                raise
+        targets = targets or _targets(mine)
+        if targets is None:
             return place, Outcome("", "", (), {})  # nothing is left to bring anywhere
         try:
             with Worker(library_of(facts), mine.lock) as worker:
                 outcome = drive.bring(place, targets, worker, seconds, progress)
         except VcudaError as error:
             outcome = Outcome(error.what, error.hint, (), {})
-        first = first or outcome
+        first, targets = first or outcome, None
         if not outcome.reason:
             return place, first._replace(lost=outcome.lost)
     return None, first or Outcome("", "", (), {})
+
+
+def _targets(mine: Operation) -> Targets | None:
+    """The container's processes; None: it has ended. Raises VcudaError: it is paused."""
+    try:
+        return Targets(mine.record)
+    except VcudaError:
+        if liveness.container_lives(mine.record):
+            raise
+        return None
 
 
 def _is_off(mine: Operation, took: float) -> Done:

@@ -177,6 +177,19 @@ def test_a_process_that_is_killed_while_suspended_holds_up_no_other(node: Node) 
     assert box.all_work()
 
 
+def test_paused_container_is_not_resumed_and_stays_suspended(node: Node) -> None:
+    box = node.box("box", 1)
+    assert node.vcuda("suspend", "box").returncode == 0
+    node.runtime.set_state("box", "paused", pid=box.processes[0].pid)
+    refused = node.vcuda("resume", "box")
+    assert refused.stderr == "vcuda: box: its container is paused; unpause it first\n"
+    assert (node.step("box"), node.record("box").resident) == ("suspended", [])
+    assert node.vcuda("suspend", "box").stdout == "box is suspended already\n"
+    node.runtime.set_state("box", "running", pid=box.processes[0].pid)
+    assert node.vcuda("resume", "box").returncode == 0
+    assert box.all_work()
+
+
 def test_a_container_without_processes_on_the_gpu_only_gives_up_its_share(node: Node) -> None:
     box = node.box("box", 1)
     box.processes[0].kill()
