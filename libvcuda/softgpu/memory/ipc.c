@@ -18,6 +18,7 @@ cuIpcGetMemHandle (CUipcMemHandle *handle, CUdeviceptr dptr)
   REQUIRE (handle && softgpu_place_of (dptr, &place), CUDA_ERROR_INVALID_VALUE);
   memset (handle, 0, sizeof *handle);
   memcpy (handle, &place, sizeof place);
+  softgpu_own_slot (&driver.tie)->shares_memory = 1;
   return CUDA_SUCCESS;
 }
 

@@ -78,6 +78,7 @@ clear_slot (struct softgpu_state *state, unsigned slot)
       state->gpu[g].backlogged[slot / 64] &= ~(1ull << slot % 64);
     }
   dead->checkpoint = 0;
+  dead->shares_memory = 0;
   dead->calls = 0;
   dead->attention &= ~(uint32_t) SOFTGPU_CHECKPOINT;
   dead->kind = SOFTGPU_FREE;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any
 import pytest
 
 from support.samples import GIB
-from support.softgpu_host import PRELUDE
+from support.softgpu_host import BUILT, PRELUDE
 from support.suspended import MIB, Node, answer_of, until
-from vcuda_hook.suspend import control, drive
+from vcuda_hook.suspend import control, drive, worker
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
@@ -33,6 +34,17 @@ spin(kernel(b"spin"), 3_600_000_000_000)
 say(pid=os.getpid())
 for line in sys.stdin:
     say(allocated=int(ok(cuda.cuMemAlloc(1 << 20))) > 0)
+"""
+
+
+# Has memory that other processes may open.
+EXPORTS = """
+context = start()
+memory = ok(cuda.cuMemAlloc(8 << 20))
+ok(cuda.cuIpcGetMemHandle(memory))
+say(pid=os.getpid())
+for line in sys.stdin:
+    say(answer=cuda.cuMemFree(memory)[0].name)
 """
 
 
@@ -139,9 +151,10 @@ def test_what_the_driver_would_refuse_is_refused_before_anything_is_locked(node:
     ("program", "reason", "answer"),
     [
         (MANAGED, "the driver cannot checkpoint process", {"answer": "CUDA_SUCCESS"}),
+        (EXPORTS, "the driver cannot checkpoint process", {"answer": "CUDA_SUCCESS"}),
         (BUSY, "has work on the GPU that did not end", {"allocated": True}),
     ],
-    ids=["managed memory", "a long kernel"],
+    ids=["managed memory", "shared memory", "a long kernel"],
 )
 def test_a_process_that_cannot_leave_the_gpu_leaves_all_at_work(
     node: Node, monkeypatch: pytest.MonkeyPatch, program: str, reason: str, answer: Any
@@ -164,6 +177,87 @@ def test_a_process_that_cannot_leave_the_gpu_leaves_all_at_work(
     finally:
         odd.kill()
         odd.communicate()
+
+
+def order(node: Node, command: str, *words: str) -> None:
+    """Run `softgpu fail` or `softgpu heal`."""
+    subprocess.run([BUILT / "softgpu", command, node.gpu.root, *words], check=True)
+
+
+def test_gpu_under_mps_refuses_and_all_processes_work_on(tmp_path: Path) -> None:
+    node = Node(tmp_path, "--memory", "8GiB", "--gpus", "1", "--mps")
+    try:
+        box = node.box("box", 2)
+        refused = node.vcuda("suspend", "box")
+        assert refused.returncode == 1
+        assert "it works on; managed memory, MIG, MPS and" in refused.stderr
+        assert (node.step("box"), kinds(node, "box")) == (None, ["suspend-failed"])
+        assert box.all_work()
+    finally:
+        node.end()
+
+
+@pytest.mark.parametrize("step", ["lock", "checkpoint", "restore", "unlock"])
+def test_process_that_the_driver_gives_up_is_reported_and_others_work(
+    node: Node, step: str
+) -> None:
+    box = node.box("box", 3)
+    first = box.start_program(["sleep", "1000"])  # none of those that may be given up
+    node.runtime.set_state("box", "running", pid=first.pid)
+    verb = "suspend" if step in ("lock", "checkpoint") else "resume"
+    if verb == "resume":
+        assert node.vcuda("suspend", "box").returncode == 0
+    order(node, "fail", "--give-up", step)
+    done = node.vcuda(verb, "box")
+    assert done.returncode == 1
+    assert node.step("box") is None
+    (text,) = (
+        event["text"]
+        for event in events.read(node.ledger.state_dir, "box")
+        if event["kind"] == "lost"
+    )
+    assert "the driver has given up process" in text
+    (lost,) = (each for each in box.processes if f"process {each.pid};" in text)
+    box.processes.remove(lost)
+    assert box.all_work()
+    lost.kill()
+    lost.communicate()
+    assert node.vcuda("suspend", "box").returncode == 0
+    assert node.vcuda("resume", "box").returncode == 0
+    assert box.all_work()
+    box.processes.append(first)  # ends with the others
+
+
+@pytest.mark.parametrize("step", ["Lock", "Checkpoint", "Restore", "Unlock", "GetState"])
+def test_driver_that_does_not_answer_is_left_and_completed_after(
+    node: Node, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(drive, "LOCK_SECONDS", 1.0)
+    monkeypatch.setattr(control, "BACK_SECONDS", 2.0)
+    monkeypatch.setattr(worker, "STATE_SECONDS", 1.0)
+    box = node.box("box", 2)
+    is_resume = step in ("Restore", "Unlock")
+    if is_resume:
+        control.suspend(node.ledger, node.facts, "box")
+    order(node, "fail", "--call", f"cuCheckpointProcess{step}", "--hang")
+    with pytest.raises(VcudaError) as hung:
+        if is_resume:
+            control.resume(node.ledger, node.facts, "box", 1, 5)
+        else:
+            control.suspend(node.ledger, node.facts, "box", seconds=2)
+    assert "no answer of the driver" in str(hung.value)
+    order(node, "heal")
+    assert until(20, lambda: settled(node))
+    if node.step("box"):
+        assert node.vcuda("resume", "box").returncode == 0
+    assert node.step("box") is None
+    assert box.all_work()
+
+
+def settled(node: Node) -> bool:
+    """Whether no step of the container is left to complete, after a repair."""
+    control.repair(node.ledger, node.facts, "box")
+    return node.step("box") in (None, "suspended")
 
 
 def test_a_process_that_is_killed_while_suspended_holds_up_no_other(node: Node) -> None:
