@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """`value` in `unit` against `goal` (None: none is set); lower is better.
+    """`value` in `unit` against `goal` (None: none is set), at most or at least.
 
     peers: what others need for the same, by name, in the same unit, as published or measured on a
     like machine. note: in which case the value was found.
@@ -22,10 +22,13 @@ class Figure:
     goal: float | None
     peers: dict[str, float]
     note: str = ""
+    more_is_better: bool = False
 
     @property
     def met(self) -> bool | None:
-        return None if self.goal is None else self.value <= self.goal
+        if self.goal is None:
+            return None
+        return self.value >= self.goal if self.more_is_better else self.value <= self.goal
 
 
 def table(figures: Sequence[Figure]) -> str:

@@ -2,56 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from support.engines.base import Engine
 from support.fake_kubelet import until
-from support.node_agent import only_child
+from support.notebook import NOTEBOOK, agent, cells, kinds, queried, state, used
 from support.product import MIB, Product, asking
-
-NOTEBOOK = ["vcuda-workload", "notebook", f"--bytes={512 * MIB}"]
-
 
 # Of each engine one kind; the others differ in cgroups only.
 KINDS = ["runc-v2", "crun-v2", "docker", "containerd-ctr-v2", "containerd-cri", "podman-v2"]
-
-
-@contextmanager
-def agent(engine: Engine, product: Product) -> Iterator[None]:
-    kubelet = engine.host.path("kubelet")
-    os.makedirs(kubelet, exist_ok=True)
-    program = os.path.join(product.prefix, "bin/vcuda-node-agent")
-    words = [program, "--config", product.config, "--kubelet-dir", kubelet]
-    inside = engine.host.daemon(words, "agent.log")
-    try:
-        yield
-    finally:
-        os.kill(only_child(inside.pid), signal.SIGTERM)
-        inside.wait(30)
-
-
-def state(engine: Engine, product: Product, id: str = "") -> tuple[str, str]:
-    """The step of a container's record, and its reason. id: "": the only one's."""
-    records = product.allocations(engine)
-    (record,) = (one for one in records if id in ("", one["container_id"]))
-    held = record.get("suspension") or {}
-    return str(held.get("step", "running")), str(held.get("by", ""))
-
-
-def used(engine: Engine, product: Product) -> int:
-    """MiB of the GPUs in use, as the driver counts them."""
-    return sum(_queried(engine, product, "memory.used"))
-
-
-def cells(engine: Engine, id: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in engine.logs(id).splitlines()]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -82,7 +43,7 @@ def test_containers_with_more_memory_than_the_gpu_take_turns(
 ) -> None:
     """Each works through its cells with its data intact; the GPU never holds both."""
     engine = start_engine("runc-v2")
-    whole = _queried(engine, product, "memory.total")[0]
+    whole = queried(engine, product, "memory.total")[0]
     names = [f"{container}-{at}" for at in range(2)]
     settings = {"memory_overcommit": "2", "oversubscribe": "rotate"}
     with product.on(engine, **settings), agent(engine, product):
@@ -104,17 +65,3 @@ def test_containers_with_more_memory_than_the_gpu_take_turns(
         assert len(each) >= 2
         assert all(cell["intact"] for cell in each)
     assert {"suspended", "resumed"} <= set(kinds(engine, product))
-
-
-def _queried(engine: Engine, product: Product, field: str) -> list[int]:
-    root = product.driver_root
-    words = [f"--query-gpu={field}", "--format=csv,noheader,nounits"]
-    libraries = f"LD_LIBRARY_PATH={root}/usr/lib/x86_64-linux-gnu"
-    program = ["env", f"SOFTGPU_ROOT={root}", libraries, f"{root}/usr/bin/nvidia-smi"]
-    return [int(line) for line in engine.host.check([*program, *words]).splitlines()]
-
-
-def kinds(engine: Engine, product: Product) -> list[str]:
-    """The kinds of the node's events, oldest first."""
-    program = [product.prefix + "/bin/vcuda", "--config", product.config, "events", "--json"]
-    return [event["kind"] for event in json.loads(engine.host.check(program))]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from engines.test_container_names import vcuda
-from engines.test_idle_suspend import NOTEBOOK, cells, state, used
 from support.engines.base import Engine, Result
 from support.engines.docker import Docker
 from support.fake_kubelet import until
+from support.notebook import NOTEBOOK, cells, state, used
 from support.product import MIB, Product, asking
 
 KINDS = [

@@ -33,6 +33,7 @@ DEFAULTS = {
     "meter_copies": False,
     "idle_suspend": 0,
     "rotates": False,
+    "rotation_quantum": 0,
     "exemplars": False,
     "stop_bypass": False,
     "driver_limits": True,
@@ -172,6 +173,7 @@ def test_every_key_changes_its_setting() -> None:
         meter-copies = "yes"
         idle-suspend = "2h"
         oversubscribe = "rotate"
+        rotation-quantum = "30s"
         exemplars = "yes"
         bypass = "stop"
         driver-limits = "off"
@@ -201,6 +203,7 @@ def test_every_key_changes_its_setting() -> None:
         "meter_copies": True,
         "idle_suspend": 7200,
         "rotates": True,
+        "rotation_quantum": 30,
         "exemplars": True,
         "stop_bypass": True,
         "driver_limits": False,
@@ -276,6 +279,16 @@ NAME_RUNC = "write a name such as runc, or a path that begins with /"
                 "write how often memory may be promised, from 1 to 100, such as 1.5",
             )
             for text in ("0.99", "0", "-2", "100.1", "nan", "inf", "1e1", "1_0", "1.", ".5", "")
+        ),
+        *(
+            (
+                f"rotation-quantum = '{text}'",
+                f"/c:3: rotation-quantum cannot be '{text}'; {hint}",
+            )
+            for text, hint in (
+                ("never", "write measured, or a time such as 30s"),
+                ("30", "write never, or a time from 1s to 30d, such as 90s, 10m or 2h"),
+            )
         ),
         *(
             (

@@ -8,7 +8,6 @@ step, and the next `repair` of any program tries again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 from vcuda_oci.host.host import Host
@@ -19,33 +18,27 @@ from vcuda_oci.model.sizes import gib
 from vcuda_oci.model.suspension import (
     BY_IDLENESS,
     BY_ORDER,
-    RESUMING,
     SUSPENDED,
     SUSPENDING,
     WAITING,
 )
-from vcuda_oci.placement.eligible import Refused
 
-from . import drive, room, steps
+from . import drive, room_wait, steps
 from .drive import Outcome, Progress
 from .operation import Busy, Ended, Operation
-from .targets import Targets, refuse_unfit
+from .room_wait import Waiting
+from .targets import Targets, Unreachable, refuse_unfit
 from .worker import Worker
 
 # How long the driver may take to go back after a failure, or to complete a resume.
 BACK_SECONDS = 600.0
 # How long to wait while another program suspends or resumes the same container.
 TURN_SECONDS = 30.0
-_LOOK_SECONDS = 0.2  # between looks for room
-_SWEEP_SECONDS = 2.0  # between sweeps, which ask low-level runtimes
-
-# Whether a program may still wait: called while there is no room, with the reason.
-Waiting = Callable[[str], None]
 
 
 class Done(NamedTuple):
     """bytes: what the container holds, by GPU. lost: pids of processes that the driver gave up.
-    seconds: what the driver took. changed: False: it was so already.
+    seconds: for which its calls waited beside the wait for room. changed: False: it was so already.
     """
 
     bytes: dict[str, int]
@@ -79,9 +72,12 @@ def suspend(
                 mine.update(held.replaced(by=by))
             return Done(held.bytes, changed=False)
         refuse_unfit(mine.record, facts)
-        targets = Targets(mine.record)
         with Worker(library_of(facts), mine.lock) as worker:
+            worker.start()
+            targets = Targets(mine.record)
+            worker.await_ready()
             mine.update(mine.begun(SUSPENDING, by))
+            begun = time.monotonic()
             try:
                 mine.let_calls_wait(by)
                 if by == BY_IDLENESS:
@@ -89,19 +85,17 @@ def suspend(
             except VcudaError:
                 _is_on(mine)
                 raise
-            begun = time.monotonic()
             outcome = drive.bring(steps.OFF, targets, worker, seconds, progress)
-        took = time.monotonic() - begun
-        if not outcome.reason:
-            try:
-                return _is_off(mine, took)
-            except Ended:
-                raise
-            except VcudaError as error:
-                outcome = outcome._replace(reason=error.what, hint=error.hint)
-        place, back = _bring_either(mine, facts, (steps.ON, steps.OFF), BACK_SECONDS, quiet)
+            if not outcome.reason:
+                try:
+                    return _is_off(mine, begun)
+                except Ended:
+                    raise
+                except VcudaError as error:
+                    outcome = outcome._replace(reason=error.what, hint=error.hint)
+            place, back = _bring_either(mine, worker, (steps.ON, steps.OFF), quiet)
         if place == steps.OFF:
-            return _is_off(mine, took)
+            return _is_off(mine, begun)
         raise _failed(mine, outcome if place else back, "suspend", place)
 
 
@@ -125,20 +119,22 @@ def resume(
         held = mine.record.suspension
         if not held:
             return Done({}, changed=False)
-        try:
-            _take_room(mine, facts, overcommit, end, waiting)
-            targets = _targets(mine)
-        except BaseException:
-            # Nothing has been asked of the driver.
-            if mine.record.suspension and mine.record.suspension.step != SUSPENDED:
+        with Worker(library_of(facts), mine.lock) as worker:
+            try:
+                room_wait.take(mine, facts, overcommit, end, waiting, worker)
+            except BaseException:
+                if mine.record.suspension and mine.record.suspension.step == WAITING:
+                    mine.update(mine.step(SUSPENDED))
+                raise
+            begun = time.monotonic()
+            try:
+                place, outcome = _bring_either(mine, worker, (steps.ON, steps.OFF), progress)
+            except Unreachable:  # the driver has not been asked
                 mine.update(mine.step(SUSPENDED))
-            raise
-        begun = time.monotonic()
-        places = (steps.ON, steps.OFF)
-        place, outcome = _bring_either(mine, facts, places, BACK_SECONDS, progress, targets)
-        took = time.monotonic() - begun
+                raise
         if place == steps.ON:
             _is_on(mine)
+            took = time.monotonic() - begun
             text = f"{gib(sum(held.bytes.values()))} back on the GPU"
             ledger.record_event(events.RESUMED, mine.record, text, took)
             _report_lost(mine, outcome)
@@ -176,7 +172,8 @@ def _settle(mine: Operation, facts: Host) -> bool:
     if held.step == WAITING:
         mine.update(mine.step(SUSPENDED))
         return True
-    place, outcome = _bring_either(mine, facts, (steps.ON, steps.OFF), BACK_SECONDS, quiet)
+    with Worker(library_of(facts), mine.lock) as worker:
+        place, outcome = _bring_either(mine, worker, (steps.ON, steps.OFF), quiet)
     if place is None:
         raise _failed(mine, outcome, "repair", place)
     if place == steps.ON:
@@ -192,36 +189,33 @@ def _settle(mine: Operation, facts: Host) -> bool:
 
 
 def _bring_either(
-    mine: Operation,
-    facts: Host,
-    places: tuple[str, str],
-    seconds: float,
-    progress: Progress,
-    targets: Targets | None = None,
+    mine: Operation, worker: Worker, places: tuple[str, str], progress: Progress
 ) -> tuple[str | None, Outcome]:
     """Bring the processes to the first of the places, or else to the other.
 
-    targets: found for the first place already. Returns the place, and how the first went; None: the
-    driver allows neither. Raises VcudaError: the container is paused.
+    Returns the place, and how the first went; None: the driver allows neither. Raises Unreachable
+    before the driver has been asked.
     """
     first = None
     for place in places:
-        targets = targets or _targets(mine)
-        if targets is None:
-            return place, Outcome("", "", (), {})  # nothing is left to bring anywhere
         try:
-            with Worker(library_of(facts), mine.lock) as worker:
-                outcome = drive.bring(place, targets, worker, seconds, progress)
+            worker.start()
+            targets = _targets(mine)
+            if targets is None:
+                return place, Outcome("", "", (), {})  # nothing is left to bring anywhere
+            outcome = drive.bring(place, targets, worker, BACK_SECONDS, progress)
         except VcudaError as error:
+            if first is None and isinstance(error, Unreachable):
+                raise
             outcome = Outcome(error.what, error.hint, (), {})
-        first, targets = first or outcome, None
+        first = first or outcome
         if not outcome.reason:
             return place, first._replace(lost=outcome.lost)
     return None, first or Outcome("", "", (), {})
 
 
 def _targets(mine: Operation) -> Targets | None:
-    """The container's processes; None: it has ended. Raises VcudaError: it is paused."""
+    """The container's processes; None: it has ended. Raises VcudaError as Targets does."""
     try:
         return Targets(mine.record)
     except VcudaError:
@@ -230,9 +224,11 @@ def _targets(mine: Operation) -> Targets | None:
         return None
 
 
-def _is_off(mine: Operation, took: float) -> Done:
+def _is_off(mine: Operation, begun: float) -> Done:
+    """begun: monotonic."""
     held = mine.went_off()
     mine.update(held)
+    took = time.monotonic() - begun
     text = f"{gib(sum(held.bytes.values()))} off the GPU, by {held.by}"
     mine.ledger.record_event(events.SUSPENDED, mine.record, text, took)
     return Done(held.bytes, (), took)
@@ -260,58 +256,3 @@ def _failed(mine: Operation, outcome: Outcome, verb: str, place: str | None) -> 
     text = f"cannot {verb}: {outcome.reason}; {now}"
     mine.ledger.record_event(events.SUSPEND_FAILED, mine.record, text)
     return VcudaError(f"{outcome.reason}; {now}", mine.id, outcome.hint)
-
-
-def _take_room(
-    mine: Operation, facts: Host, overcommit: float, end: float, waiting: Waiting
-) -> None:
-    """Wait until there is room, and take it: the record is "resuming" then.
-
-    Raises VcudaError: there was none in time.
-    """
-    swept = 0.0
-    wanted = time.time()
-    while True:
-        waiters = _waiters(mine)
-        with mine.ledger:
-            refused = _refusal(mine, facts, overcommit, waiters, wanted)
-            if refused and time.monotonic() - swept >= _SWEEP_SECONDS:
-                swept = time.monotonic()
-                if mine.ledger.sweep(liveness.is_alive):
-                    refused = _refusal(mine, facts, overcommit, waiters, wanted)
-            if not refused:
-                mine.write(mine.step(RESUMING))
-                return
-            if time.monotonic() >= end:
-                raise VcudaError(f"there is no room: {refused.reason}", mine.id, refused.hint)
-            if mine.record.suspension and mine.record.suspension.step != WAITING:
-                mine.write(mine.step(WAITING, wanted))
-        waiting(refused.reason)
-        time.sleep(min(_LOOK_SECONDS, max(0.0, end - time.monotonic())))
-
-
-def _refusal(
-    mine: Operation, facts: Host, overcommit: float, waiters: set[str], wanted: float
-) -> Refused | None:
-    records, broken = mine.ledger.read()
-    if broken:
-        path, reason = broken[0]
-        raise VcudaError(f"is not a whole record ({reason})", path, "see 'vcuda ps'")
-    as_waiter = mine.record.replaced(suspension=mine.step(WAITING, wanted))
-    return room.refusal(as_waiter, records, facts.gpus, overcommit, waiters)
-
-
-def _waiters(mine: Operation) -> set[str]:
-    """The ids of waiting records of which a program still waits."""
-    found = set()
-    for record in mine.ledger.read()[0]:
-        held = record.suspension
-        if record.id != mine.id and held and held.step == WAITING:
-            try:
-                with Operation(mine.ledger, record.id, 0):
-                    pass  # nothing waits; the next repair says so
-            except Busy:
-                found.add(record.id)
-            except VcudaError:
-                pass
-    return found

@@ -21,7 +21,8 @@ _log = logging.getLogger(__name__)
 async def follow(settings: Config) -> None:
     """Run until cancelled."""
     records = Records(settings.state_dir)
-    arguments = (settings.driver_root, settings.state_dir, str(settings.memory_overcommit))
+    figures = (settings.memory_overcommit, settings.rotation_quantum)
+    arguments = (settings.driver_root, settings.state_dir, *map(str, figures))
     while True:
         if any(concerns(one) for one in records.read()[0]):
             async with child.running(MODULE, *arguments) as (_, output):
