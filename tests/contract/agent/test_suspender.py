@@ -231,6 +231,24 @@ def test_fixed_quantum_of_the_settings_goes_before_the_measured_one(node: Node) 
     assert 18 <= seconds_until_it_gives_way(node) <= 22
 
 
+def test_false_work_keeps_the_gpu_no_longer_than_a_quantum(node: Node) -> None:
+    """A container that waits comes to the GPU, whatever the other one's page says of its work."""
+    node.add_record("liar", shares=ROTATES)
+    node.add_record("waits", shares=ROTATES)
+    node.off("waits", BY_ROTATION)
+    node.look()
+    node.asks("waits", 1)
+    for second in range(200):
+        node.uses("liar", busy_ns=second << 40)
+        node.inside("liar", 1 + second % 5)
+        node.asks("liar", second)
+        node.look(1.0)
+        if node.step("waits") is None:
+            break
+    assert node.step("waits") is None
+    assert node.step("liar") in (SUSPENDED, WAITING)
+
+
 def test_container_that_the_driver_refuses_is_left_alone_for_a_time(node: Node) -> None:
     node.add_record("box", idle_suspend=60)
     node.refuses.add("box")

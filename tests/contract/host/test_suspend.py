@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from support.samples import GIB
 from support.softgpu_host import BUILT, PRELUDE
 from support.suspended import MIB, Node, answer_of, until
+from vcuda_hook.cli import main
 from vcuda_hook.suspend import control, drive, worker
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
@@ -299,6 +301,29 @@ def test_a_container_without_processes_on_the_gpu_only_gives_up_its_share(node: 
     finally:
         sleeper.kill()
         sleeper.communicate()
+
+
+@pytest.mark.parametrize("verb", ["suspend", "resume"])
+def test_only_root_suspends_and_resumes(
+    node: Node, verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = node.box("box", 1)
+    if verb == "resume":
+        assert node.vcuda("suspend", "box").returncode == 0
+    before = node.step("box")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert main.main(["--config", node.config, verb, "box"]) == 1
+    assert capsys.readouterr().err == f"vcuda: vcuda {verb}: needs root; run it as root\n"
+    monkeypatch.undo()
+    assert node.step("box") == before
+    page = f"{node.ledger.containers}/box/limits"
+    for path in (page, node.ledger.allocations, f"{node.ledger.containers}/box/suspend.lock"):
+        if os.path.exists(path):
+            assert os.stat(path).st_uid == 0
+            assert not os.stat(path).st_mode & 0o022, path
+    if verb == "resume":
+        assert node.vcuda("resume", "box").returncode == 0
+    assert box.all_work()
 
 
 def test_two_programs_at_once_leave_one_suspended_container(node: Node) -> None:
