@@ -13,7 +13,7 @@ import random
 import shutil
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from bench.result import Figure
 from support import image, own_run, rootfs
@@ -88,10 +88,10 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
     ]
 
 
-def files_in(folder: str) -> Files:
-    """What an engine needs, built in `folder`."""
+def files_in(folder: str, programs: Mapping[str, str] | None = None) -> Files:
+    """What an engine needs, built in `folder`. programs: host paths by paths in the image."""
     tree, layer, packed = folder + "/rootfs", folder + "/layer.tar", folder + "/image"
-    rootfs.build(tree)
+    rootfs.build(tree, programs)
     rootfs.as_tar(tree, layer)
     image.write(packed, layer, IMAGE)
     return Files(tree, layer, packed, "")

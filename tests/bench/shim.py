@@ -69,15 +69,15 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
         create = [SOFTGPU, "create", root, "--submit-time", "0us"]
         subprocess.run(create, check=True, stdout=subprocess.DEVNULL)
         stack.callback(subprocess.run, [SOFTGPU, "destroy", root], check=True)
-        client = _compiled(folder)
+        client = compiled(folder)
         container = guest.Guest(folder + "/guest", root, [_share_of(root)])
         bare, shimmed = _turns(say, "software GPU", client, container)
-        mock = _mock_driver(folder + "/mock")
-        on_mock = guest.Guest(folder + "/mocked", mock, [_share(MOCK_UUID)])
+        mock = mock_driver(folder + "/mock")
+        on_mock = guest.Guest(folder + "/mocked", mock, [share(MOCK_UUID)])
         mock_bare, mock_shimmed = _turns(say, "mock driver", client, on_mock)
-        metered = guest.Guest(folder + "/metered", mock, [_share(MOCK_UUID)], meter_copies=True)
+        metered = guest.Guest(folder + "/metered", mock, [share(MOCK_UUID)], meter_copies=True)
         metered_bare, metered_shimmed = _turns(say, "mock driver, copies metered", client, metered)
-        in_turn = guest.Guest(folder + "/in-turn", mock, [_share(MOCK_UUID, 50)])
+        in_turn = guest.Guest(folder + "/in-turn", mock, [share(MOCK_UUID, 50)])
         write_turn(in_turn, HELD)
         turn_bare, turn_shimmed = _turns(say, "mock driver, in a turn", client, in_turn)
         wakeups, threads = _idle(client, container)
@@ -91,7 +91,7 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
         ),
         Figure(
             "shim.cuMemGetInfo in all",
-            _median(shimmed, "cuMemGetInfo") - _median(shimmed, "no call"),
+            median_of(shimmed, "cuMemGetInfo") - median_of(shimmed, "no call"),
             "ns",
             5,
             {"prototype": 1.4},
@@ -127,7 +127,7 @@ def _added(
 ) -> Figure:
     """goal: in place of the call's own."""
     usual, peers = CALLS[call]
-    added = _median(shimmed, call) - _median(bare, call)
+    added = median_of(shimmed, call) - median_of(bare, call)
     return Figure(f"shim.{call}{where}", added, "ns added", usual if goal is None else goal, peers)
 
 
@@ -157,11 +157,11 @@ def _switches(pid: int) -> int:
     return total
 
 
-def _median(rounds: Rounds, call: str) -> float:
+def median_of(rounds: Rounds, call: str) -> float:
     return statistics.median(one[call] for one in rounds)
 
 
-def _share(uuid: str, core_percent: int = 99) -> guest.Gpu:
+def share(uuid: str, core_percent: int = 99) -> guest.Gpu:
     """Nearly the whole GPU: paced and limited, but never made to wait."""
     return guest.share(uuid, 8 * guest.GIB, core_percent)
 
@@ -174,7 +174,7 @@ def _share_of(root: str) -> guest.Gpu:
         capture_output=True,
         text=True,
     )
-    return _share(listed.stdout.strip())
+    return share(listed.stdout.strip())
 
 
 def _headers() -> str:
@@ -182,7 +182,7 @@ def _headers() -> str:
     return glob.glob(pattern)[0]
 
 
-def _compiled(folder: str) -> str:
+def compiled(folder: str) -> str:
     client = folder + "/calls"
     source = REPOSITORY + "/tests/bench/calls.c"
     command = ["gcc", "-std=gnu11", "-O2", "-isystem", _headers(), "-o", client, source]
@@ -190,7 +190,7 @@ def _compiled(folder: str) -> str:
     return client
 
 
-def _mock_driver(root: str) -> str:
+def mock_driver(root: str) -> str:
     libraries = os.path.join(root, LIBRARIES)
     os.makedirs(libraries)
     sources = [os.path.join(CLIENTS, name) for name in MOCK_SOURCES]

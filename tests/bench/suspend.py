@@ -1,4 +1,4 @@
-"""Suspend and resume under kills: rounds at random moments and at random calls of the driver."""
+"""Suspend and resume: how fast, and under kills at random moments and calls of the driver."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from bench import suspend_rows
 from bench.result import Figure
 from support.suspend_kills import HARMS, Kills
 from support.suspended import Node
@@ -18,6 +19,11 @@ _MOST_CALLS = 6  # two for each of three processes
 
 
 def measure(say: Callable[[str], None]) -> list[Figure]:
+    """The rows of suspend_rows, then kills."""
+    return [*suspend_rows.measure(say), *kill_rounds(say)]
+
+
+def kill_rounds(say: Callable[[str], None]) -> list[Figure]:
     """Rounds in which a program, its worker or a target is killed, or the driver refuses."""
     chosen = random.Random(_SEED)
     with tempfile.TemporaryDirectory() as folder:

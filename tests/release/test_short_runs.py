@@ -14,7 +14,19 @@ from types import ModuleType
 import pytest
 
 from bench import __main__ as benches
-from bench import advice, agent, cri, crowd, ctr, scheduler, scrape, shim, start, suspend
+from bench import (
+    advice,
+    agent,
+    cri,
+    crowd,
+    ctr,
+    scheduler,
+    scrape,
+    shim,
+    start,
+    suspend,
+    suspend_rows,
+)
 from support import cgroups
 from support.needed import skip_or_fail
 
@@ -35,6 +47,10 @@ SHORT: Mapping[ModuleType, Mapping[str, object]] = {
     shim: {"ROUNDS": 1, "IDLE_SECONDS": 0.2},
     start: {"ROUNDS": 2},
     suspend: {"ROUNDS": 6},
+    suspend_rows: {
+        **{"LINK_ROUNDS": 1, "EVICTIONS": 2, "CELLS": 2, "CELL_SECONDS": 1.0},
+        **{"ROTATION_SECONDS": 5, "GATE_ROUNDS": 1},
+    },
 }
 
 

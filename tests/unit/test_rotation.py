@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from vcuda_plugin.agent.suspend.rotation import (
     IDLE_SECONDS,
+    LEAST_QUANTUM_SECONDS,
     MOST_LOST,
     Need,
     Resident,
@@ -50,6 +51,16 @@ def test_idle_container_gives_way_before_one_at_work() -> None:
     both = [resident("busy", 8, since=0), resident("idle", 8, since=4, idle=IDLE_SECONDS)]
     assert next_step(100, GPU, both, [Waiting("b", need(8), 4)]) == Step(("busy",), "b", 100)
     assert next_step(5, GPU, both, [Waiting("b", need(8), 4)]) == Step(("idle",), "b", 5)
+
+
+def test_short_swap_makes_an_idle_container_give_way_sooner() -> None:
+    waits = [Waiting("b", need(12), 4)]
+    there = resident("a", 12, since=4, idle=0.5, swap=0.5)
+    assert next_step(5, GPU, [there], waits) == Step(("a",), "b", 5)
+    longer = there._replace(swap=0.6)
+    assert next_step(5, GPU, [longer], waits) == Step(("a",), "b", 4 + quantum(longer))
+    hardly = there._replace(swap=0.01, idle=0.1)
+    assert next_step(4.5, GPU, [hardly], waits) == Step(("a",), "b", 4 + LEAST_QUANTUM_SECONDS)
 
 
 def test_container_that_does_not_rotate_is_never_suspended_for_others() -> None:

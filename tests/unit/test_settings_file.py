@@ -34,6 +34,7 @@ DEFAULTS = {
     "idle_suspend": 0,
     "suspend_memory": 0,
     "rotates": False,
+    "rotation_quantum": 0,
     "exemplars": False,
     "stop_bypass": False,
     "driver_limits": True,
@@ -174,6 +175,7 @@ def test_every_key_changes_its_setting() -> None:
         idle-suspend = "2h"
         suspend-memory = "64GiB"
         oversubscribe = "rotate"
+        rotation-quantum = "30s"
         exemplars = "yes"
         bypass = "stop"
         driver-limits = "off"
@@ -204,6 +206,7 @@ def test_every_key_changes_its_setting() -> None:
         "idle_suspend": 7200,
         "suspend_memory": 64 << 30,
         "rotates": True,
+        "rotation_quantum": 30,
         "exemplars": True,
         "stop_bypass": True,
         "driver_limits": False,
@@ -279,6 +282,16 @@ NAME_RUNC = "write a name such as runc, or a path that begins with /"
                 "write how often memory may be promised, from 1 to 100, such as 1.5",
             )
             for text in ("0.99", "0", "-2", "100.1", "nan", "inf", "1e1", "1_0", "1.", ".5", "")
+        ),
+        *(
+            (
+                f"rotation-quantum = '{text}'",
+                f"/c:3: rotation-quantum cannot be '{text}'; {hint}",
+            )
+            for text, hint in (
+                ("never", "write measured, or a time such as 30s"),
+                ("30", "write never, or a time from 1s to 30d, such as 90s, 10m or 2h"),
+            )
         ),
         *(
             (

@@ -37,7 +37,7 @@ usage (FILE *out)
          "       softgpu mig ROOT GPU=[PROFILE,...]\n"
          "       softgpu fail ROOT --call NAME [--nth N] [--gpu GPU] --error ERROR | --hang\n"
          "       softgpu fail ROOT --lost GPU | --ecc GPU [--corrected N] [--uncorrected N]\n"
-         "                         | --event GPU --xid N\n"
+         "                         | --event GPU --xid N | --give-up STEP\n"
          "       softgpu heal ROOT\n"
          "       softgpu time ROOT [--json] [--as-is]\n"
          "       softgpu destroy ROOT\n",

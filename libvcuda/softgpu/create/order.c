@@ -48,6 +48,21 @@ error_code (const char *text)
   return (int) option_number ("--error", text, 0, 999);
 }
 
+static int
+step_number (const char *text)
+{
+  static const char *const names[] = {
+    [SOFTGPU_LOCK] = "lock",
+    [SOFTGPU_CHECKPOINT_STEP] = "checkpoint",
+    [SOFTGPU_RESTORE] = "restore",
+    [SOFTGPU_UNLOCK] = "unlock",
+  };
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp (names[i], text) == 0)
+      return (int) i;
+  fail (2, "--give-up", text, "give lock, checkpoint, restore or unlock");
+}
+
 /* Makes every process check for ordered failures, now and whenever it starts.  */
 static void
 call_attention (struct softgpu_state *state)
@@ -79,11 +94,12 @@ order_failures (int argc, char **argv)
     { "hang", no_argument, NULL, 'h' },
     { "event", required_argument, NULL, 'v' },
     { "xid", required_argument, NULL, 'x' },
+    { "give-up", required_argument, NULL, 'G' },
     { NULL, 0, NULL, 0 },
   };
   const char *call = NULL;
   uint64_t nth = 0, corrected = 0, uncorrected = 0, xid = 0;
-  int error = 0, lost = -1, ecc = -1, event = -1, only = -1;
+  int error = 0, lost = -1, ecc = -1, event = -1, only = -1, given_up = 0;
   for (int option; (option = getopt_long (argc, argv, "", options, NULL)) != -1;)
     switch (option)
       {
@@ -120,13 +136,17 @@ order_failures (int argc, char **argv)
       case 'x':
         xid = option_number ("--xid", optarg, 0, 999);
         break;
+      case 'G':
+        given_up = step_number (optarg) + 1;
+        break;
       default:
         return 2;
       }
-  if (argc - optind != 1 || (!call && lost < 0 && ecc < 0 && event < 0) || (call && !error)
-      || (event >= 0 && !xid))
+  if (argc - optind != 1 || (!call && lost < 0 && ecc < 0 && event < 0 && !given_up)
+      || (call && !error) || (event >= 0 && !xid))
     fail (2, "fail", "nothing to order",
-          "name ROOT, and --call with --error or --hang, --lost, --ecc, or --event with --xid");
+          "name ROOT, and --call with --error or --hang, --lost, --ecc, --give-up, or --event with "
+          "--xid");
   if (only >= 0 && (!call || strncmp (call, "nvmlDevice", strlen ("nvmlDevice")) != 0))
     fail (2, "--gpu", "only calls of NVML name a GPU", "give a --call such as nvmlDeviceGetUUID");
   struct softgpu_state *state = open_state (argv[optind]);
@@ -154,6 +174,8 @@ order_failures (int argc, char **argv)
           state->gpu[g].lost = 1;
       tell (&state->gpu[lost], XID_OFF_THE_BUS);
     }
+  if (given_up)
+    state->given_up = (unsigned) given_up;
   if (event >= 0)
     tell (&state->gpu[event], (unsigned) xid);
   if (ecc >= 0)
@@ -171,7 +193,7 @@ int
 heal (const char *root)
 {
   struct softgpu_state *state = open_state (root);
-  state->ordered = 0;
+  state->ordered = state->given_up = 0;
   for (unsigned i = 0; i < SOFTGPU_ORDERS; i++)
     state->order[i].error = 0;
   for (unsigned g = 0; g < state->entries; g++)

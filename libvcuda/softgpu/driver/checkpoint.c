@@ -42,14 +42,14 @@ cuCheckpointProcessGetRestoreThreadId (int pid, int *tid)
 }
 
 static CUresult
-step (const struct target_process *target, enum softgpu_process_state from,
-      enum softgpu_process_state to)
+take_step (const struct target_process *target, enum softgpu_step step,
+           enum softgpu_process_state from, enum softgpu_process_state to)
 {
   CUresult rc = CUDA_ERROR_INVALID_VALUE;
   softgpu_lock (&driver.tie);
   struct softgpu_slot *slot = softgpu_target_slot (target);
   if (slot)
-    rc = softgpu_process_state (slot) == from ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
+    rc = softgpu_begin_step (slot, step, from);
   if (rc == CUDA_SUCCESS)
     softgpu_set_process_state (slot, to);
   softgpu_unlock (&driver.tie);
@@ -81,7 +81,7 @@ cuCheckpointProcessLock (int pid, CUcheckpointLockArgs *args)
   REQUIRE_TARGET (target, pid);
   REQUIRE (!args || (!args->reserved0 && softgpu_zeroed (args->reserved1, sizeof args->reserved1)),
            CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = step (&target, SOFTGPU_PROCESS_RUNNING, SOFTGPU_PROCESS_LOCKED);
+  CUresult rc = take_step (&target, SOFTGPU_LOCK, SOFTGPU_PROCESS_RUNNING, SOFTGPU_PROCESS_LOCKED);
   if (rc != CUDA_SUCCESS)
     return rc;
   uint64_t begin = softgpu_now (), limit = args ? args->timeoutMs * 1000000ull : 0;
@@ -93,7 +93,7 @@ cuCheckpointProcessLock (int pid, CUcheckpointLockArgs *args)
     }
   while (rc == CUDA_ERROR_NOT_READY && (!limit || softgpu_now () - begin < limit));
   if (rc == CUDA_ERROR_NOT_READY)
-    step (&target, SOFTGPU_PROCESS_LOCKED, SOFTGPU_PROCESS_RUNNING);
+    take_step (&target, SOFTGPU_UNLOCK, SOFTGPU_PROCESS_LOCKED, SOFTGPU_PROCESS_RUNNING);
   return rc;
 }
 
@@ -102,5 +102,5 @@ cuCheckpointProcessUnlock (int pid, CUcheckpointUnlockArgs *args)
 {
   REQUIRE_TARGET (target, pid);
   REQUIRE (!args || softgpu_zeroed (args, sizeof *args), CUDA_ERROR_INVALID_VALUE);
-  return step (&target, SOFTGPU_PROCESS_LOCKED, SOFTGPU_PROCESS_RUNNING);
+  return take_step (&target, SOFTGPU_UNLOCK, SOFTGPU_PROCESS_LOCKED, SOFTGPU_PROCESS_RUNNING);
 }

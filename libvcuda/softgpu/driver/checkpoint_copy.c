@@ -3,6 +3,8 @@
    Device memory is the process's own memory here, so no byte moves: only what counts changes, and
    time passes.  */
 
+#include <stdlib.h>
+
 #include "driver/checkpoint.h"
 #include "state/account.h"
 
@@ -15,13 +17,23 @@ held_bytes (const struct softgpu_slot *slot)
   return bytes;
 }
 
-/* What the driver cannot checkpoint.  */
+/* Memory between processes can be checkpointed from this driver on.  */
+#define IPC_MAJOR 610
+
+/* Whether the driver can checkpoint it: without managed memory, MIG, MPS, and shared memory.  */
 static bool
 supported (const struct softgpu_slot *slot)
 {
-  for (unsigned gpu = 0; gpu < driver.tie.state->entries; gpu++)
-    if (slot->gpu[gpu].managed_bytes)
-      return false;
+  const struct softgpu_state *state = driver.tie.state;
+  if (state->clock == SOFTGPU_MPS
+      || (slot->shares_memory && atoi (state->driver_version) < IPC_MAJOR))
+    return false;
+  for (unsigned gpu = 0; gpu < state->entries; gpu++)
+    {
+      const struct softgpu_slot_gpu *part = &slot->gpu[gpu];
+      if (part->managed_bytes || (state->gpu[gpu].parent && (part->contexts || part->held_bytes)))
+        return false;
+    }
   return true;
 }
 
@@ -55,10 +67,10 @@ cuCheckpointProcessCheckpoint (int pid, CUcheckpointCheckpointArgs *args)
   uint64_t end = 0;
   softgpu_lock (&driver.tie);
   struct softgpu_slot *slot = softgpu_target_slot (&target);
-  if (slot && softgpu_process_state (slot) != SOFTGPU_PROCESS_LOCKED)
-    rc = CUDA_ERROR_ILLEGAL_STATE;
-  else if (slot)
-    rc = supported (slot) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  if (slot)
+    rc = softgpu_begin_step (slot, SOFTGPU_CHECKPOINT_STEP, SOFTGPU_PROCESS_LOCKED);
+  if (rc == CUDA_SUCCESS && !supported (slot))
+    rc = CUDA_ERROR_NOT_SUPPORTED;
   if (rc == CUDA_SUCCESS)
     end = softgpu_begin_copy (slot, SOFTGPU_PROCESS_CHECKPOINTING, held_bytes (slot),
                               driver.tie.state->checkpoint_rate);
@@ -78,14 +90,15 @@ cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
   softgpu_lock (&driver.tie);
   softgpu_reap (&driver.tie);
   struct softgpu_slot *slot = softgpu_target_slot (&target);
-  if (slot && softgpu_process_state (slot) != SOFTGPU_PROCESS_CHECKPOINTED)
-    rc = CUDA_ERROR_ILLEGAL_STATE;
-  else if (slot && slot->unrestorable)
+  if (slot)
+    rc = softgpu_begin_step (slot, SOFTGPU_RESTORE, SOFTGPU_PROCESS_CHECKPOINTED);
+  if (rc == CUDA_SUCCESS && slot->unrestorable)
     rc = CUDA_ERROR_OPERATING_SYSTEM;
-  else if (slot)
-    rc = has_room (slot) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-  if (rc == CUDA_ERROR_OUT_OF_MEMORY)
-    slot->unrestorable = 1; /* as seen of driver 580 on an H200 */
+  if (rc == CUDA_SUCCESS && !has_room (slot))
+    {
+      rc = CUDA_ERROR_OUT_OF_MEMORY;
+      slot->unrestorable = 1; /* as seen of driver 580 on an H200 */
+    }
   if (rc == CUDA_SUCCESS)
     end = softgpu_begin_copy (slot, SOFTGPU_PROCESS_RESTORING, held_bytes (slot),
                               driver.tie.state->restore_rate);

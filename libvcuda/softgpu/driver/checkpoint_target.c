@@ -33,6 +33,18 @@ softgpu_target_slot (const struct target_process *target)
   return same ? slot : NULL;
 }
 
+CUresult
+softgpu_begin_step (struct softgpu_slot *slot, enum softgpu_step step,
+                    enum softgpu_process_state from)
+{
+  REQUIRE (softgpu_process_state (slot) == from, CUDA_ERROR_ILLEGAL_STATE);
+  if (driver.tie.state->given_up != step + 1u)
+    return CUDA_SUCCESS;
+  driver.tie.state->given_up = 0;
+  softgpu_set_process_state (slot, SOFTGPU_PROCESS_FAILED);
+  return CUDA_ERROR_OPERATING_SYSTEM;
+}
+
 bool
 softgpu_zeroed (const void *field, size_t bytes)
 {

@@ -129,6 +129,7 @@ softgpu_open_place (uintptr_t *address, const struct place *place, enum window_k
   while (device < driver.device_count && driver.device[device].gpu != place->gpu)
     device++;
   REQUIRE (device < driver.device_count, CUDA_ERROR_INVALID_DEVICE);
+  softgpu_own_slot (&driver.tie)->shares_memory = 1;
   pthread_mutex_lock (&guard);
   struct window *known = windows;
   while (known && (memcmp (&known->place, place, sizeof *place) != 0 || !shown (known)))

@@ -79,6 +79,7 @@ clear_slot (struct softgpu_state *state, unsigned slot)
     }
   dead->checkpoint = 0;
   dead->unrestorable = 0;
+  dead->shares_memory = 0;
   dead->calls = 0;
   dead->attention &= ~(uint32_t) SOFTGPU_CHECKPOINT;
   dead->kind = SOFTGPU_FREE;

@@ -149,6 +149,15 @@ enum softgpu_attention
   SOFTGPU_CHECKPOINT = 2, /* this process is locked, or checkpointed */
 };
 
+/* Calls of a checkpoint.  */
+enum softgpu_step
+{
+  SOFTGPU_LOCK,
+  SOFTGPU_CHECKPOINT_STEP,
+  SOFTGPU_RESTORE,
+  SOFTGPU_UNLOCK,
+};
+
 /* An order: a call must fail, or must not return before heal (error SOFTGPU_HANGS).  */
 #define SOFTGPU_HANGS (-1)
 struct softgpu_order
@@ -179,13 +188,13 @@ struct softgpu_slot
   uint32_t kind; /* enum softgpu_slot_kind */
   uint32_t pid;  /* in its own pid namespace */
   _Atomic uint32_t generation;
-  _Atomic uint32_t attention;  /* enum softgpu_attention: what calls must look at first */
-  _Atomic uint32_t checkpoint; /* enum softgpu_process_state: see process_state.h */
-  _Atomic uint32_t calls;      /* host functions, and calls that hang on order */
-  uint32_t unrestorable;       /* a restore has found no room: none is made any more */
-  uint32_t padding;
-  _Atomic uint64_t copied_ns; /* when the copy of a checkpoint or a restore ends */
-  uint64_t pid_namespace;     /* inode of /proc/self/ns/pid; 0 where /proc is missing */
+  _Atomic uint32_t attention;     /* enum softgpu_attention: what calls must look at first */
+  _Atomic uint32_t checkpoint;    /* enum softgpu_process_state: see process_state.h */
+  _Atomic uint32_t calls;         /* host functions, and calls that hang on order */
+  _Atomic uint64_t copied_ns;     /* when the copy of a checkpoint or a restore ends */
+  _Atomic uint32_t shares_memory; /* it has opened other processes' memory */
+  uint32_t unrestorable;          /* a restore has found no room: none is made any more */
+  uint64_t pid_namespace;         /* inode of /proc/self/ns/pid; 0 where /proc is missing */
   char command[16];
   struct softgpu_slot_gpu gpu[SOFTGPU_MAX_GPUS];
 };
@@ -255,9 +264,11 @@ struct softgpu_state
   uint64_t bus_rate;  /* of copies from and to the host, likewise */
   uint64_t checkpoint_rate; /* bytes a second; 0: a checkpoint takes no time */
   uint64_t restore_rate;
-  _Atomic uint32_t ordered; /* whether any failure is */
-  uint32_t no_managed;      /* the GPUs are of the kind without managed memory */
-  uint64_t context_bytes;   /* what a context takes of its GPU */
+  _Atomic uint32_t ordered;  /* whether any failure is */
+  uint32_t no_managed;       /* the GPUs are of the kind without managed memory */
+  _Atomic uint32_t given_up; /* enum softgpu_step + 1: the next such call gives its process up */
+  uint32_t padding3;
+  uint64_t context_bytes; /* what a context takes of its GPU */
   struct softgpu_topology topology;
   struct softgpu_order order[SOFTGPU_ORDERS];
   struct softgpu_limit limit[SOFTGPU_LIMITS];

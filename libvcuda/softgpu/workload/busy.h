@@ -20,15 +20,17 @@ struct busy
   int ordinal;
   double seconds;
   uint64_t kernel_us;
-  unsigned depth;      /* submissions in flight; 0: wait for each */
-  unsigned streams;    /* non-blocking ones, in turn; 0: the default stream */
-  unsigned kernels;    /* of the graph that a submission launches; 0: it launches one kernel */
-  unsigned blocks;     /* of a kernel; 0: as many as fill the GPU */
-  unsigned threads;    /* that each do all this */
-  uint64_t gap_us;     /* on the host, after each wait */
-  uint64_t every_ms;   /* a submission is due so often, and waited for; 0: at once */
-  uint64_t copy_bytes; /* from the host, on another stream, beside each submission */
-  uint64_t bytes;      /* to hold meanwhile */
+  unsigned depth;        /* submissions in flight; 0: wait for each */
+  unsigned streams;      /* non-blocking ones, in turn; 0: the default stream */
+  unsigned kernels;      /* of the graph that a submission launches; 0: it launches one kernel */
+  unsigned blocks;       /* of a kernel; 0: as many as fill the GPU */
+  unsigned threads;      /* that each do all this */
+  uint64_t gap_us;       /* on the host, after each wait */
+  uint64_t every_ms;     /* a submission is due so often, and waited for; 0: at once */
+  uint64_t copy_bytes;   /* from the host, on another stream, beside each submission */
+  uint64_t bytes;        /* to hold meanwhile */
+  unsigned cell_kernels; /* of a notebook's cell, each waited for */
+  unsigned cells;        /* of a notebook; 0: as many as the seconds allow */
   const char *wait_file;
 };
 
@@ -87,8 +89,8 @@ void run_loop (struct loop *loop, double start);
 /* Prints one line of JSON and returns the exit status.  */
 int keep_busy (const struct busy *options);
 
-/* Holds `bytes` for `seconds` and works with them every `every_ms`: a line of JSON each time.
-   Returns 1 once they are not what was written there.  */
+/* Holds `bytes` for `seconds` or `cells` and works with them every `every_ms`: a line of JSON each
+   time. Returns 1 once they are not what was written there.  */
 int keep_notebook (const struct busy *options);
 
 #endif

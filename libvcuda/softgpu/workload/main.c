@@ -17,7 +17,7 @@ static const char help[]
       "       vcuda-workload alloc [--chunk 64MiB] [--hold SECONDS] [--device I]\n"
       "       vcuda-workload hold --bytes SIZE --seconds S [--device I]\n"
       "       vcuda-workload notebook --bytes SIZE --seconds S --every-ms M [--kernel-us U]\n"
-      "                           [--device I]\n"
+      "                           [--kernels N] [--cells N] [--device I]\n"
       "       vcuda-workload busy --seconds S --kernel-us U [--async DEPTH] [--streams N]\n"
       "                           [--graph KERNELS] [--blocks N] [--copy SIZE] [--gap-us U]\n"
       "                           [--every-ms M] [--threads N] [--allocate SIZE]\n"
@@ -95,12 +95,14 @@ main (int argc, char **argv)
     { "every-ms", required_argument, NULL, 'e' },
     { "threads", required_argument, NULL, 't' },
     { "allocate", required_argument, NULL, 'm' },
+    { "kernels", required_argument, NULL, 'K' },
+    { "cells", required_argument, NULL, 'n' },
     { "wait-file", required_argument, NULL, 'w' },
     { "device", required_argument, NULL, 'd' },
     { "help", no_argument, NULL, '?' },
     { NULL, 0, NULL, 0 },
   };
-  struct busy busy = { .seconds = 1, .kernel_us = 1000, .threads = 1 };
+  struct busy busy = { .seconds = 1, .kernel_us = 1000, .threads = 1, .cell_kernels = 1 };
   uint64_t chunk = 64 << 20, bytes = 0;
   double hold_s = 0;
   for (int option; (option = getopt_long (argc, argv, "", options, NULL)) != -1;)
@@ -149,6 +151,12 @@ main (int argc, char **argv)
         break;
       case 'm':
         busy.bytes = size ("--allocate", optarg);
+        break;
+      case 'K':
+        busy.cell_kernels = (unsigned) number ("--kernels", optarg, 1, 1000000);
+        break;
+      case 'n':
+        busy.cells = (unsigned) number ("--cells", optarg, 1, 1000000);
         break;
       case 'w':
         busy.wait_file = optarg;

@@ -12,7 +12,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 _SELF = "/proc/self"
 _MOST_BYTES = 64 << 20
@@ -66,13 +66,19 @@ def mounts(process: str | int = _SELF) -> list[Mount]:
     return found
 
 
-def cgroups(process: str | int = _SELF) -> list[tuple[str, str, str]]:
-    """Each hierarchy's number, its controllers, and the process's cgroup in it. Raises OSError.
+def cgroups(
+    process: str | int = _SELF, parts: Collection[bytes] = ()
+) -> list[tuple[str, str, str]]:
+    """Each hierarchy's number, its controllers, and the process's cgroup in it; none if the table
+    lacks any of `parts`. Raises OSError.
 
     Source: cgroups(7), "/proc/pid/cgroup". Paths are not escaped and contain no line feed.
     """
-    found = []
-    for row in _rows(_read(process, "cgroup", _MOST_BYTES)):
+    found: list[tuple[str, str, str]] = []
+    table = _read(process, "cgroup", _MOST_BYTES)
+    if not all(part in table for part in parts):
+        return found
+    for row in _rows(table):
         number, colon, path = os.fsdecode(row).partition(":")
         controllers, second, path = path.partition(":")
         if colon and second:

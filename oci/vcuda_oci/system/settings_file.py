@@ -24,6 +24,7 @@ AUTO, OFF, PREFERRED, REQUIRED = "auto", "off", "preferred", "required"
 NFD, API = "nfd", "api"
 PLUGIN, DRA = "plugin", "dra"
 MANAGED, ROTATE = "managed", "rotate"
+MEASURED = "measured"
 EXTRA_DEVICES = ("gds", "gdrcopy", "mofed", "nvswitch", "imex", "mps")
 
 _CHOICES = {
@@ -49,6 +50,7 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "placement": BINPACK,
     "memory-overcommit": "1",
     "oversubscribe": MANAGED,
+    "rotation-quantum": MEASURED,
     "context-memory": "0",
     "meter-copies": NO,
     "idle-suspend": NEVER,
@@ -85,11 +87,11 @@ class Config:
 
     memory_overcommit: all shares of a GPU may hold this multiple of its memory, at least 1.
     rotates: containers take turns where they hold more than the GPU; else the driver moves memory.
-    context_memory: bytes that each context charges to its container's share. *_resource: name of a
-    Kubernetes resource; "": the node agent does not offer it. gpu_split: units of gpu_resource a
-    GPU. idle_suspend: seconds; 0: never. suspend_memory: bytes of the host's memory for suspended
-    containers; 0: no bound. listen: address of the agent's HTTP server, unchecked; "": none.
-    *_xids: numbers.
+    rotation_quantum: seconds; 0: by the measured copies. context_memory: bytes that each context
+    charges to its container's share. *_resource: name of a Kubernetes resource; "": the node agent
+    does not offer it. gpu_split: units of gpu_resource a GPU. idle_suspend: seconds; 0: never.
+    suspend_memory: bytes of the host's memory for suspended containers; 0: no bound. listen:
+    address of the agent's HTTP server, unchecked; "": none. *_xids: numbers.
     by_dra: the node agent offers GPUs by DRA, not by its device plugin. stop_bypass: stop a
     container that bypasses the shim. driver_limits: use the driver's own limits too, where it has
     them.
@@ -104,6 +106,7 @@ class Config:
         self.placement = str(values["placement"])
         self.memory_overcommit = float(str(values["memory-overcommit"]))
         self.rotates = values["oversubscribe"] == ROTATE and self.memory_overcommit > 1
+        self.rotation_quantum = _quantum(str(values["rotation-quantum"]), path)
         self.context_memory = parse_bytes(str(values["context-memory"])) or 0
         self.meter_copies = values["meter-copies"] == YES
         self.idle_suspend = parse_seconds(str(values["idle-suspend"]), "idle-suspend", path)
@@ -261,12 +264,24 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
         raise VcudaError(f"{key} cannot be '{item}'", where, hint)
     if key == "idle-suspend":
         parse_seconds(item, key, where)
+    if key == "rotation-quantum":
+        _quantum(item, where)
     size = parse_bytes(item) if key in _SIZES else 0
     if size is None or size >= _MOST_BYTES:
         raise VcudaError(f"{key} cannot be '{item}'", where, "write a size such as 300MiB, or 0")
     if 0 < size < LEAST_SHARE_BYTES and item.isdigit():
         raise VcudaError(f"{key} '{item}' is {size} bytes", where, f"did you mean {item}MiB?")
     return item
+
+
+def _quantum(item: str, where: str) -> int:
+    """Seconds; 0: measured. Raises VcudaError."""
+    if item == MEASURED:
+        return 0
+    if item == NEVER:
+        hint = f"write {MEASURED}, or a time such as 30s"
+        raise VcudaError(f"rotation-quantum cannot be '{item}'", where, hint)
+    return parse_seconds(item, "rotation-quantum", where)
 
 
 def _is_factor(text: str) -> bool:

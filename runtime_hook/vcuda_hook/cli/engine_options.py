@@ -6,7 +6,7 @@ import argparse
 
 from vcuda_oci.model import names
 
-from ..engines.plan import ENGINES, EVERY
+from ..engines.known import ENGINES, EVERY
 
 
 def configure_options(configure: argparse.ArgumentParser) -> None:

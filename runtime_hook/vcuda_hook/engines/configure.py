@@ -17,7 +17,8 @@ from vcuda_oci.system.settings_file import Config
 
 from ..live import table
 from . import containerd, crio, docker, engine_file, hooks_d, podman, undo_record
-from .plan import EVERY, Options
+from .known import EVERY
+from .plan import Options
 from .text_edit import Done, added, digest, parse, removed
 from .undo_record import Record
 

@@ -6,9 +6,6 @@ from dataclasses import dataclass, field
 
 from .text_edit import Setting
 
-# Engines of `vcuda configure`; EVERY with --undo only.
-ENGINES = ("docker", "containerd", "crio", "podman")
-EVERY = "all"
 # The runtime's name in every engine, as in `docker run --runtime=vcuda`.
 NAME = "vcuda"
 

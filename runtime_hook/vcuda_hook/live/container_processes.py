@@ -6,7 +6,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from vcuda_oci.guest import process
@@ -66,12 +66,13 @@ def of(init: int, proc: str = "/proc") -> list[int]:
 def below(folders: Mapping[str, str], proc: str = "/proc") -> list[int]:
     """The pids in these cgroups, by hierarchy, and in those below. Raises OSError."""
     found = []
+    parts = {os.fsencode(folder) for folder in folders.values()}
     for pid in filter(str.isdigit, os.listdir(proc)):
         try:
-            other = cgroups(pid, proc)
+            other = cgroups(pid, proc, parts)
         except OSError:
             continue  # it has ended
-        if are_below(other, folders):
+        if other and are_below(other, folders):
             found.append(int(pid))
     return sorted(found)
 
@@ -102,12 +103,13 @@ def _libcudas(pid: int, proc: str) -> Iterator[tuple[str, str]]:
             yield mapping.path, process.mapped_file(pid, mapping, proc)
 
 
-def cgroups(pid: int | str, proc: str = "/proc") -> dict[str, str]:
-    """The cgroup of a process in each hierarchy. Raises OSError: the process has ended.
+def cgroups(pid: int | str, proc: str = "/proc", parts: Collection[bytes] = ()) -> dict[str, str]:
+    """The cgroup of a process in each hierarchy; none if one of `parts` is in none of them. Raises
+    OSError: the process has ended.
 
     The key is the hierarchy's number and its controllers, "0" for v2.
     """
-    rows = kernel_tables.cgroups(f"{proc}/{pid}")
+    rows = kernel_tables.cgroups(f"{proc}/{pid}", parts)
     return {number + controllers: folder for number, controllers, folder in rows}
 
 

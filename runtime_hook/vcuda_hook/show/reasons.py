@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vcuda_oci.ledger import events
-from vcuda_oci.model.suspension import RESUMING, SUSPENDED, SUSPENDING, WAITING
+from vcuda_oci.model.suspension import (
+    BY_IDLENESS,
+    BY_ORDER,
+    BY_ROTATION,
+    RESUMING,
+    SUSPENDED,
+    SUSPENDING,
+    WAITING,
+    Suspension,
+)
 
 from ..live import table, turn_figures, views
 from ..live.status import CLAIMING, GONE, UNKNOWN
@@ -24,10 +33,17 @@ _STATES = {
     CLAIMING: ("it is being created", ""),
     GONE: ("its runtime does not know it any more", "'vcuda release --all-dead' frees its share"),
     UNKNOWN: ("its runtime does not answer", "run 'vcuda doctor'"),
-    SUSPENDED: ("it is suspended: its calls wait until it is resumed", "'vcuda resume' resumes it"),
     WAITING: ("it waits for room to be resumed", "end or suspend another container"),
     SUSPENDING: ("it is being suspended", ""),
     RESUMING: ("it is being resumed", ""),
+}
+_SUSPENDED = {
+    BY_ORDER: (
+        "it is suspended by order: its calls wait until it is resumed",
+        "'vcuda resume' resumes it",
+    ),
+    BY_IDLENESS: ("it is suspended, since it was idle", "its next CUDA call resumes it"),
+    BY_ROTATION: ("it is suspended, for others that rotate", "its next CUDA call resumes it"),
 }
 
 
@@ -42,9 +58,14 @@ class Reason(NamedTuple):
         return self._asdict()
 
 
-def of_state(status: str, becoming: bool) -> Iterator[Reason]:
-    if status in _STATES:
+def of_state(status: str, held: Suspension | None, becoming: bool) -> Iterator[Reason]:
+    """held: the record's suspension, which a paused container has too. becoming: whether a change
+    of its share has begun.
+    """
+    if status in _STATES and status != SUSPENDED:
         yield Reason("state", *_STATES[status])
+    if held and held.step == SUSPENDED:
+        yield Reason("state", *_SUSPENDED[held.by])
     if becoming:
         yield Reason("state", "a change of its share was interrupted", "the agent completes it")
 

@@ -73,7 +73,7 @@ def _of_share(settings: Config, allocation: Allocation) -> dict[str, Any]:
     all_of = {each.id: each for each in (*allocations, allocation)}
     described = container_names.of(list(all_of.values()))[allocation.id]
     name = described.name or views.short_id(allocation.id)
-    found = list(reasons.of_state(status.word, bool(allocation.becoming)))
+    found = list(reasons.of_state(status.word, allocation.suspension, bool(allocation.becoming)))
     for uuid, entry in entries.items():
         found += reasons.of_share(name, entry, before.get(uuid), gpus.get(uuid))
     return {

@@ -8,7 +8,7 @@ step, and the next `repair` of any program tries again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from vcuda_oci.host.host import Host
@@ -19,33 +19,27 @@ from vcuda_oci.model.sizes import gib
 from vcuda_oci.model.suspension import (
     BY_IDLENESS,
     BY_ORDER,
-    RESUMING,
     SUSPENDED,
     SUSPENDING,
     WAITING,
 )
-from vcuda_oci.placement.eligible import Refused
 
-from . import drive, host_room, room, steps
+from . import drive, host_room, room_wait, steps
 from .drive import Outcome, Progress
 from .operation import Busy, Ended, Operation
-from .targets import Targets, refuse_unfit
+from .room_wait import Waiting
+from .targets import Targets, Unreachable, refuse_unfit
 from .worker import Worker
 
 # How long the driver may take to go back after a failure, or to complete a resume.
 BACK_SECONDS = 600.0
 # How long to wait while another program suspends or resumes the same container.
 TURN_SECONDS = 30.0
-_LOOK_SECONDS = 0.2  # between looks for room
-_SWEEP_SECONDS = 2.0  # between sweeps, which ask low-level runtimes
-
-# Whether a program may still wait: called while there is no room, with the reason.
-Waiting = Callable[[str], None]
 
 
 class Done(NamedTuple):
     """bytes: what the container holds, by GPU. lost: pids of processes that the driver gave up.
-    seconds: what the driver took. changed: False: it was so already.
+    seconds: for which its calls waited beside the wait for room. changed: False: it was so already.
     """
 
     bytes: dict[str, int]
@@ -81,11 +75,14 @@ def suspend(
                 mine.update(held.replaced(by=by))
             return Done(held.bytes, changed=False)
         refuse_unfit(mine.record, facts)
-        targets = Targets(mine.record)
         with Worker(library_of(facts), mine.lock) as worker:
-            held_now = drive.held_now(targets, worker)
-            _refuse_without_host_room(mine, held_now, targets, most_kept)
-            mine.update(mine.begun(SUSPENDING, by, held_now))
+            worker.start()
+            targets = Targets(mine.record)
+            worker.await_ready()
+            needed = drive.held_now(targets, worker)
+            _refuse_without_host_room(mine, needed, targets, most_kept)
+            mine.update(mine.begun(SUSPENDING, by, needed))
+            begun = time.monotonic()
             try:
                 mine.let_calls_wait(by)
                 if by == BY_IDLENESS:
@@ -93,19 +90,17 @@ def suspend(
             except VcudaError:
                 _is_on(mine)
                 raise
-            begun = time.monotonic()
             outcome = drive.bring(steps.OFF, targets, worker, seconds, progress)
-        took = time.monotonic() - begun
-        if not outcome.reason:
-            try:
-                return _is_off(mine, took, outcome.held)
-            except Ended:
-                raise
-            except VcudaError as error:
-                outcome = outcome._replace(reason=error.what, hint=error.hint)
-        place, back = _bring_either(mine, facts, (steps.ON, steps.OFF), BACK_SECONDS, quiet)
+            if not outcome.reason:
+                try:
+                    return _is_off(mine, begun, outcome.held)
+                except Ended:
+                    raise
+                except VcudaError as error:
+                    outcome = outcome._replace(reason=error.what, hint=error.hint)
+            place, back = _bring_either(mine, worker, (steps.ON, steps.OFF), quiet)
         if place == steps.OFF:
-            return _is_off(mine, took, outcome.held)
+            return _is_off(mine, begun, outcome.held)
         raise _failed(mine, outcome if place else back, "suspend", place)
 
 
@@ -129,18 +124,22 @@ def resume(
         held = mine.record.suspension
         if not held:
             return Done({}, changed=False)
-        try:
-            _take_room(mine, facts, overcommit, end, waiting)
-        except BaseException:
-            if mine.record.suspension and mine.record.suspension.step == WAITING:
+        with Worker(library_of(facts), mine.lock) as worker:
+            try:
+                room_wait.take(mine, facts, overcommit, end, waiting, worker)
+            except BaseException:
+                if mine.record.suspension and mine.record.suspension.step == WAITING:
+                    mine.update(mine.step(SUSPENDED))
+                raise
+            begun = time.monotonic()
+            try:
+                place, outcome = _bring_either(mine, worker, (steps.ON, steps.OFF), progress)
+            except Unreachable:  # the driver has not been asked
                 mine.update(mine.step(SUSPENDED))
-            raise
-        begun = time.monotonic()
-        places = (steps.ON, steps.OFF)
-        place, outcome = _bring_either(mine, facts, places, BACK_SECONDS, progress)
-        took = time.monotonic() - begun
+                raise
         if place == steps.ON:
             _is_on(mine)
+            took = time.monotonic() - begun
             text = f"{gib(sum(held.bytes.values()))} back on the GPU"
             ledger.record_event(events.RESUMED, mine.record, text, took)
             _report_lost(mine, outcome)
@@ -190,7 +189,8 @@ def _settle(mine: Operation, facts: Host) -> bool:
     if held.step == WAITING:
         mine.update(mine.step(SUSPENDED))
         return True
-    place, outcome = _bring_either(mine, facts, (steps.ON, steps.OFF), BACK_SECONDS, quiet)
+    with Worker(library_of(facts), mine.lock) as worker:
+        place, outcome = _bring_either(mine, worker, (steps.ON, steps.OFF), quiet)
     if place is None:
         raise _failed(mine, outcome, "repair", place)
     if place == steps.ON:
@@ -206,26 +206,26 @@ def _settle(mine: Operation, facts: Host) -> bool:
 
 
 def _bring_either(
-    mine: Operation, facts: Host, places: tuple[str, str], seconds: float, progress: Progress
+    mine: Operation, worker: Worker, places: tuple[str, str], progress: Progress
 ) -> tuple[str | None, Outcome]:
     """Bring the processes to the first of the places, or else to the other.
 
-    Returns the place, and how the first went; None: the driver allows neither.
+    Returns the place, and how the first went; None: the driver allows neither. Raises Unreachable
+    before the driver has been asked.
     """
     first = None
     for place in places:
         try:
-            targets = Targets(mine.record)
-        except VcudaError:
-            if liveness.container_lives(mine.record):
-                raise
-            return place, Outcome("", "", (), {})  # nothing is left to bring anywhere
-        try:
-            with Worker(library_of(facts), mine.lock) as worker:
-                held = mine.record.suspension
-                needed = held.needed if held else {}
-                outcome = drive.bring(place, targets, worker, seconds, progress, needed)
+            worker.start()
+            targets = _targets(mine)
+            if targets is None:
+                return place, Outcome("", "", (), {})  # nothing is left to bring anywhere
+            held = mine.record.suspension
+            needed = held.needed if held else {}
+            outcome = drive.bring(place, targets, worker, BACK_SECONDS, progress, needed)
         except VcudaError as error:
+            if first is None and isinstance(error, Unreachable):
+                raise
             outcome = Outcome(error.what, error.hint, (), {})
         first = first or outcome
         if not outcome.reason:
@@ -233,9 +233,21 @@ def _bring_either(
     return None, first or Outcome("", "", (), {})
 
 
-def _is_off(mine: Operation, took: float, needed: Mapping[str, int]) -> Done:
+def _targets(mine: Operation) -> Targets | None:
+    """The container's processes; None: it has ended. Raises VcudaError as Targets does."""
+    try:
+        return Targets(mine.record)
+    except VcudaError:
+        if liveness.container_lives(mine.record):
+            raise
+        return None
+
+
+def _is_off(mine: Operation, begun: float, needed: Mapping[str, int]) -> Done:
+    """begun: monotonic. needed: as Suspension has it."""
     held = mine.went_off(needed)
     mine.update(held)
+    took = time.monotonic() - begun
     text = f"{gib(sum(held.bytes.values()))} off the GPU, by {held.by}"
     mine.ledger.record_event(events.SUSPENDED, mine.record, text, took)
     return Done(held.bytes, (), took)
@@ -263,58 +275,3 @@ def _failed(mine: Operation, outcome: Outcome, verb: str, place: str | None) -> 
     text = f"cannot {verb}: {outcome.reason}; {now}"
     mine.ledger.record_event(events.SUSPEND_FAILED, mine.record, text)
     return VcudaError(f"{outcome.reason}; {now}", mine.id, outcome.hint)
-
-
-def _take_room(
-    mine: Operation, facts: Host, overcommit: float, end: float, waiting: Waiting
-) -> None:
-    """Wait until there is room, and take it: the record is "resuming" then.
-
-    Raises VcudaError: there was none in time.
-    """
-    swept = 0.0
-    wanted = time.time()
-    while True:
-        waiters = _waiters(mine)
-        with mine.ledger:
-            refused = _refusal(mine, facts, overcommit, waiters, wanted)
-            if refused and time.monotonic() - swept >= _SWEEP_SECONDS:
-                swept = time.monotonic()
-                if mine.ledger.sweep(liveness.is_alive):
-                    refused = _refusal(mine, facts, overcommit, waiters, wanted)
-            if not refused:
-                mine.write(mine.step(RESUMING))
-                return
-            if time.monotonic() >= end:
-                raise VcudaError(f"there is no room: {refused.reason}", mine.id, refused.hint)
-            if mine.record.suspension and mine.record.suspension.step != WAITING:
-                mine.write(mine.step(WAITING, wanted))
-        waiting(refused.reason)
-        time.sleep(min(_LOOK_SECONDS, max(0.0, end - time.monotonic())))
-
-
-def _refusal(
-    mine: Operation, facts: Host, overcommit: float, waiters: set[str], wanted: float
-) -> Refused | None:
-    records, broken = mine.ledger.read()
-    if broken:
-        path, reason = broken[0]
-        raise VcudaError(f"is not a whole record ({reason})", path, "see 'vcuda ps'")
-    as_waiter = mine.record.replaced(suspension=mine.step(WAITING, wanted))
-    return room.refusal(as_waiter, records, facts.gpus, overcommit, waiters)
-
-
-def _waiters(mine: Operation) -> set[str]:
-    """The ids of waiting records of which a program still waits."""
-    found = set()
-    for record in mine.ledger.read()[0]:
-        held = record.suspension
-        if record.id != mine.id and held and held.step == WAITING:
-            try:
-                with Operation(mine.ledger, record.id, 0):
-                    pass  # nothing waits; the next repair says so
-            except Busy:
-                found.add(record.id)
-            except VcudaError:
-                pass
-    return found

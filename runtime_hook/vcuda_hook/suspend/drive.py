@@ -106,7 +106,9 @@ def bring(
             tries[pid, call] = tries.get((pid, call), 0) + 1
             # A wrong state may be another program's doing; the next round sees the right one.
             again = answer.status == _ILLEGAL_STATE and tries[pid, call] < _MOST_TRIES
-            if refusal and not again:
+            # On the way back to work a process that is given up holds up no other.
+            is_lost = goal == steps.ON and answer.state == steps.FAILED
+            if refusal and not again and not is_lost:
                 states = {**states, pid: answer.state}
                 if call == steps.RESTORE and answer.status == _OPERATING_SYSTEM:
                     unrestorable.append(pid)

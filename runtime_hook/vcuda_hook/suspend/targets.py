@@ -12,6 +12,10 @@ from vcuda_oci.model.errors import VcudaError
 from ..live import container_processes
 
 
+class Unreachable(VcudaError):
+    """The container's processes cannot be asked now."""
+
+
 class Targets:
     """Finds the processes in a container's cgroups, and in those below, each time it is called.
 
@@ -19,7 +23,9 @@ class Targets:
     """
 
     def __init__(self, record: Allocation) -> None:
-        """Raises VcudaError: the container is not running, or has no cgroup of its own."""
+        """Raises VcudaError: its container is gone; Unreachable: it is paused, or has no cgroup of
+        its own.
+        """
         try:
             status, init = container_processes.state_of(record.runtime, record.container_id)
             folders = container_processes.cgroups(init)
@@ -27,10 +33,10 @@ class Targets:
             raise VcudaError("its container is gone", record.id, "see 'vcuda ps'") from None
         if status == "paused":
             # The driver has threads in the processes that it locks; they must run.
-            raise VcudaError("its container is paused", record.id, "unpause it first")
+            raise Unreachable("its container is paused", record.id, "unpause it first")
         if folders == container_processes.cgroups("self"):
             what = "its processes are in this program's cgroup and cannot be told from others"
-            raise VcudaError(what, record.id, "start the container with a cgroup of its own")
+            raise Unreachable(what, record.id, "start the container with a cgroup of its own")
         self.cgroups = folders
 
     def __call__(self) -> Mapping[int, int]:

@@ -64,7 +64,8 @@ class Hangs(Exception):
 
 
 class Worker:
-    """A running worker; a context manager that ends it.
+    """A worker that starts when it is first needed, again after it has been killed; a context
+    manager that ends it.
 
     library: libcuda's path. lock: the descriptor of the container's suspend lock.
     """
@@ -72,10 +73,16 @@ class Worker:
     def __init__(self, library: str, lock: int) -> None:
         self._library, self._lock = library, lock
         self._process: subprocess.Popen[bytes] | None = None
-        self._unread, self._last = b"", 0
+        self._unread, self._last, self._is_ready = b"", 0, False
 
     def __enter__(self) -> Worker:
-        """Raises VcudaError: the driver cannot be used, or has no checkpoints."""
+        return self
+
+    def start(self) -> None:
+        """Start it, unless it runs; it loads the driver meanwhile."""
+        if self._process:
+            return
+        self._unread, self._is_ready = b"", False
         places = [
             os.path.dirname(os.path.dirname(os.path.abspath(path or "")))
             for path in (vcuda_oci.__file__, vcuda_hook.__file__)
@@ -90,6 +97,12 @@ class Worker:
             stderr=subprocess.DEVNULL,
             pass_fds=[self._lock],
         )
+
+    def await_ready(self) -> None:
+        """Raises VcudaError: the driver cannot be used, or has no checkpoints."""
+        self.start()
+        if self._is_ready:
+            return
         try:
             (first,) = self._read(1, time.monotonic() + START_SECONDS, lambda: None)
         except (Hangs, ValueError) as error:
@@ -103,7 +116,7 @@ class Worker:
             self.__exit__()
             what = f"cuInit answers error {first[driver_worker.READY]}"
             raise VcudaError(what, self._library, _HINT)
-        return self
+        self._is_ready = True
 
     def __exit__(self, *_: object) -> None:
         if self._process:
@@ -131,7 +144,8 @@ class Worker:
         }
 
     def memory(self, pids: Sequence[int], end: float) -> Memory:
-        """What these processes hold, and what is free. Raises Hangs."""
+        """What these processes hold, and what is free. Raises as `call`."""
+        self.await_ready()
         self._last += 1
         self._write({"id": self._last, "call": driver_worker.MEMORY, "pids": list(pids)})
         begun = time.monotonic()
@@ -153,8 +167,9 @@ class Worker:
         """Make a call for each of the processes, at the same time.
 
         end: when all have to have answered (monotonic). progress: called while waiting. Raises
-        Hangs.
+        Hangs; VcudaError as `await_ready`.
         """
+        self.await_ready()
         late = _LATE_SECONDS if call == steps.LOCK else 0.0
         begun = time.monotonic()
         ids = {}

@@ -52,7 +52,7 @@ def test_container_that_was_left_locked_is_at_work_again_and_the_process_ends(no
     box = node.box("box", 2)
     leave_locked(node, "box")
     places = (str(REPOSITORY / name) for name in ("oci", "runtime_hook", "plugin"))
-    words = [str(node.gpu.root), node.ledger.state_dir, "1", "0"]
+    words = [str(node.gpu.root), node.ledger.state_dir, "1", "0", "0"]
     program = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *words],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},

@@ -41,12 +41,13 @@ class Node(Tenants):
         super().__init__(folder)
         self.now, self.calls = 1000.0, list[tuple[str, ...]]()
         self.refuses: set[str] = set()
+        self.held = 12 * GIB
         self.waiting: list[str] = []
         self.lines: list[str] = []
         self.suspender = self.restarted()
 
-    def restarted(self) -> Suspender:
-        return Suspender(Records(self.state_dir), host(16), 2.0, self.lines.append)
+    def restarted(self, quantum: float = 0) -> Suspender:
+        return Suspender(Records(self.state_dir), host(16), 2.0, self.lines.append, quantum)
 
     def look(self, seconds: float = 0.0) -> float:
         """Look after so many seconds, until what that began has ended."""
@@ -94,7 +95,7 @@ class Node(Tenants):
         self.off(id, by)
         for first in self.waiting[:1]:
             self._come_back(first)
-        return Done({}, seconds=2.0)
+        return Done({"GPU-0": self.held}, seconds=2.0)
 
     def resume(self, ledger: Any, facts: Any, id: str, *more: Any, waiting: Any) -> Done:
         """As control.resume, but it does not wait itself for room and for its place."""
@@ -102,7 +103,7 @@ class Node(Tenants):
         self.waiting += [id] if id not in self.waiting else []
         if self.waiting[0] != id or not self._come_back(id):
             self.off(id, BY_ROTATION, WAITING, wanted=1.0 + self.waiting.index(id))
-        return Done({}, seconds=2.0)
+        return Done({"GPU-0": self.held}, seconds=2.0)
 
     def _come_back(self, id: str) -> bool:
         """Resume a container if there is room."""
@@ -189,6 +190,63 @@ def test_container_that_waits_gets_the_room_of_one_whose_quantum_has_ended(node:
     node.calls.clear()
     node.pass_time(2)
     assert ("resume", "there") in node.calls
+
+
+def seconds_until_it_gives_way(node: Node) -> int:
+    """For how long a container at work keeps a GPU that another one waits for."""
+    node.add_record("there", shares=ROTATES)
+    node.add_record("waits", shares=ROTATES)
+    node.off("waits", BY_ROTATION)
+    node.uses("there")
+    node.inside("there", 1)
+    node.look()
+    node.asks("waits", 1)
+    for second in range(500):
+        node.look(1.0)
+        if node.step("there") == SUSPENDED:
+            return second
+    raise AssertionError("it never gave way")
+
+
+def test_unmeasured_quantum_is_that_of_other_containers_by_their_bytes(node: Node) -> None:
+    node.add_record("other", idle_suspend=1)
+    node.held = 6 * GIB
+    node.pass_time(4)
+    assert node.calls == [("suspend", "other", BY_IDLENESS)]
+    # 6 GiB took 2 s, so 12 GiB take 4 s each way, and the quantum is nine times as long.
+    assert 70 <= seconds_until_it_gives_way(node) <= 74
+
+
+def test_copy_of_nothing_is_no_measure_of_the_next_one(node: Node) -> None:
+    node.add_record("other", idle_suspend=1)
+    node.held = 0
+    node.pass_time(4)
+    assert node.calls == [("suspend", "other", BY_IDLENESS)]
+    # 12 GiB at 2 GiB a second, each way.
+    assert 106 <= seconds_until_it_gives_way(node) <= 110
+
+
+def test_fixed_quantum_of_the_settings_goes_before_the_measured_one(node: Node) -> None:
+    node.suspender = node.restarted(quantum=20)
+    assert 18 <= seconds_until_it_gives_way(node) <= 22
+
+
+def test_false_work_keeps_the_gpu_no_longer_than_a_quantum(node: Node) -> None:
+    """A container that waits comes to the GPU, whatever the other one's page says of its work."""
+    node.add_record("liar", shares=ROTATES)
+    node.add_record("waits", shares=ROTATES)
+    node.off("waits", BY_ROTATION)
+    node.look()
+    node.asks("waits", 1)
+    for second in range(200):
+        node.uses("liar", busy_ns=second << 40)
+        node.inside("liar", 1 + second % 5)
+        node.asks("liar", second)
+        node.look(1.0)
+        if node.step("waits") is None:
+            break
+    assert node.step("waits") is None
+    assert node.step("liar") in (SUSPENDED, WAITING)
 
 
 def test_container_that_the_driver_refuses_is_left_alone_for_a_time(node: Node) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +13,9 @@ from typing import Any
 import pytest
 
 from support.samples import GIB
-from support.softgpu_host import PRELUDE
+from support.softgpu_host import BUILT, PRELUDE
 from support.suspended import MIB, Node, answer_of, until
+from vcuda_hook.cli import main
 from vcuda_hook.suspend import control, drive
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
@@ -41,6 +44,30 @@ context = start()
 ok(cuda.cuMemAlloc((8 << 30) - (64 << 20)))
 say(full=True)
 sys.stdin.readline()
+"""
+
+
+# Has opened the memory of another process, which ends with this one's pipe.
+EXPORTER = (
+    PRELUDE
+    + """
+context = start()
+handle = ok(cuda.cuIpcGetMemHandle(ok(cuda.cuMemAlloc(4 << 20))))
+import ctypes; print(ctypes.string_at(handle.getPtr(), 64).hex(), flush=True)
+sys.stdin.read()
+"""
+)
+OPENS = f"""
+import ctypes, subprocess
+context = start()
+other = subprocess.Popen([sys.executable, "-c", {EXPORTER!r}], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, text=True)
+handle = cuda.CUipcMemHandle()
+ctypes.memmove(handle.getPtr(), bytes.fromhex(other.stdout.readline()), 64)
+memory = ok(cuda.cuIpcOpenMemHandle(handle, 1))
+say(pid=os.getpid())
+for line in sys.stdin:
+    say(answer=cuda.cuIpcCloseMemHandle(memory)[0].name)
 """
 
 
@@ -199,9 +226,10 @@ def test_what_the_driver_would_refuse_is_refused_before_anything_is_locked(node:
     ("program", "reason", "answer"),
     [
         (MANAGED, "the driver cannot checkpoint process", {"answer": "CUDA_SUCCESS"}),
+        (OPENS, "the driver cannot checkpoint process", {"answer": "CUDA_SUCCESS"}),
         (BUSY, "has work on the GPU that did not end", {"allocated": True}),
     ],
-    ids=["managed memory", "a long kernel"],
+    ids=["managed memory", "shared memory", "a long kernel"],
 )
 def test_a_process_that_cannot_leave_the_gpu_leaves_all_at_work(
     node: Node, monkeypatch: pytest.MonkeyPatch, program: str, reason: str, answer: Any
@@ -226,6 +254,86 @@ def test_a_process_that_cannot_leave_the_gpu_leaves_all_at_work(
         odd.communicate()
 
 
+def order(node: Node, command: str, *words: str) -> None:
+    """Run `softgpu fail` or `softgpu heal`."""
+    subprocess.run([BUILT / "softgpu", command, node.gpu.root, *words], check=True)
+
+
+def test_gpu_under_mps_refuses_and_all_processes_work_on(tmp_path: Path) -> None:
+    node = Node(tmp_path, "--memory", "8GiB", "--gpus", "1", "--mps")
+    try:
+        box = node.box("box", 2)
+        refused = node.vcuda("suspend", "box")
+        assert refused.returncode == 1
+        assert "it works on; managed memory, MIG, MPS and" in refused.stderr
+        assert (node.step("box"), kinds(node, "box")) == (None, ["suspend-failed"])
+        assert box.all_work()
+    finally:
+        node.end()
+
+
+@pytest.mark.parametrize("step", ["lock", "checkpoint", "restore", "unlock"])
+def test_process_that_the_driver_gives_up_is_reported_and_others_work(
+    node: Node, step: str
+) -> None:
+    box = node.box("box", 3)
+    first = box.start_program(["sleep", "1000"])  # none of those that may be given up
+    node.runtime.set_state("box", "running", pid=first.pid)
+    verb = "suspend" if step in ("lock", "checkpoint") else "resume"
+    if verb == "resume":
+        assert node.vcuda("suspend", "box").returncode == 0
+    order(node, "fail", "--give-up", step)
+    done = node.vcuda(verb, "box")
+    assert done.returncode == 1
+    assert node.step("box") is None
+    (text,) = (
+        event["text"]
+        for event in events.read(node.ledger.state_dir, "box")
+        if event["kind"] == "lost"
+    )
+    assert "the driver has given up process" in text
+    (lost,) = (each for each in box.processes if f"process {each.pid};" in text)
+    box.processes.remove(lost)
+    assert box.all_work()
+    lost.kill()
+    lost.communicate()
+    assert node.vcuda("suspend", "box").returncode == 0
+    assert node.vcuda("resume", "box").returncode == 0
+    assert box.all_work()
+    box.processes.append(first)  # ends with the others
+
+
+@pytest.mark.parametrize("step", ["Lock", "Checkpoint", "Restore", "Unlock", "GetState"])
+def test_driver_that_does_not_answer_is_left_and_completed_after(
+    node: Node, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(drive, "LOCK_SECONDS", 1.0)
+    monkeypatch.setattr(control, "BACK_SECONDS", 2.0)
+    box = node.box("box", 2)
+    is_resume = step in ("Restore", "Unlock")
+    if is_resume:
+        control.suspend(node.ledger, node.facts, "box")
+    order(node, "fail", "--call", f"cuCheckpointProcess{step}", "--hang")
+    with pytest.raises(VcudaError) as hung:
+        if is_resume:
+            control.resume(node.ledger, node.facts, "box", 1, 5)
+        else:
+            control.suspend(node.ledger, node.facts, "box", seconds=2)
+    assert "no answer of the driver" in str(hung.value)
+    order(node, "heal")
+    assert until(20, lambda: settled(node))
+    if node.step("box"):
+        assert node.vcuda("resume", "box").returncode == 0
+    assert node.step("box") is None
+    assert box.all_work()
+
+
+def settled(node: Node) -> bool:
+    """Whether no step of the container is left to complete, after a repair."""
+    control.repair(node.ledger, node.facts, "box")
+    return node.step("box") in (None, "suspended")
+
+
 def test_a_process_that_is_killed_while_suspended_holds_up_no_other(node: Node) -> None:
     box = node.box("box", 3)
     assert node.vcuda("suspend", "box").returncode == 0
@@ -234,6 +342,19 @@ def test_a_process_that_is_killed_while_suspended_holds_up_no_other(node: Node) 
     dead.communicate()
     assert node.vcuda("resume", "box").returncode == 0
     assert node.step("box") is None
+    assert box.all_work()
+
+
+def test_paused_container_is_not_resumed_and_stays_suspended(node: Node) -> None:
+    box = node.box("box", 1)
+    assert node.vcuda("suspend", "box").returncode == 0
+    node.runtime.set_state("box", "paused", pid=box.processes[0].pid)
+    refused = node.vcuda("resume", "box")
+    assert refused.stderr == "vcuda: box: its container is paused; unpause it first\n"
+    assert (node.step("box"), node.record("box").resident) == ("suspended", [])
+    assert node.vcuda("suspend", "box").stdout == "box is suspended already\n"
+    node.runtime.set_state("box", "running", pid=box.processes[0].pid)
+    assert node.vcuda("resume", "box").returncode == 0
     assert box.all_work()
 
 
@@ -252,6 +373,29 @@ def test_a_container_without_processes_on_the_gpu_only_gives_up_its_share(node: 
     finally:
         sleeper.kill()
         sleeper.communicate()
+
+
+@pytest.mark.parametrize("verb", ["suspend", "resume"])
+def test_only_root_suspends_and_resumes(
+    node: Node, verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = node.box("box", 1)
+    if verb == "resume":
+        assert node.vcuda("suspend", "box").returncode == 0
+    before = node.step("box")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert main.main(["--config", node.config, verb, "box"]) == 1
+    assert capsys.readouterr().err == f"vcuda: vcuda {verb}: needs root; run it as root\n"
+    monkeypatch.undo()
+    assert node.step("box") == before
+    page = f"{node.ledger.containers}/box/limits"
+    for path in (page, node.ledger.allocations, f"{node.ledger.containers}/box/suspend.lock"):
+        if os.path.exists(path):
+            assert os.stat(path).st_uid == 0
+            assert not os.stat(path).st_mode & 0o022, path
+    if verb == "resume":
+        assert node.vcuda("resume", "box").returncode == 0
+    assert box.all_work()
 
 
 def test_two_programs_at_once_leave_one_suspended_container(node: Node) -> None:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 MOST_LOST = 0.10
 # A swap that has not been measured yet is taken to run at this rate, each way.
 _UNMEASURED_BYTES_PER_SECOND = 2 << 30
-# Without work for this long, a container gives way at once.
-IDLE_SECONDS = 1.0
+# Without work for as long as its swap takes, a container gives way at once; within these bounds.
+LEAST_IDLE_SECONDS, IDLE_SECONDS = 0.2, 1.0
 LEAST_QUANTUM_SECONDS = 1.0
 
 
@@ -100,7 +100,7 @@ def next_step(
 
 
 def _may_leave(one: Resident, now: float, fixed: float) -> float:
-    if one.idle >= IDLE_SECONDS:
+    if one.idle >= min(max(one.swap or IDLE_SECONDS, LEAST_IDLE_SECONDS), IDLE_SECONDS):
         return now
     return max(now, one.since + quantum(one, fixed))
 

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 async def follow(settings: Config) -> None:
     """Run until cancelled."""
     records = Records(settings.state_dir)
-    figures = (settings.memory_overcommit, settings.suspend_memory)
+    figures = (settings.memory_overcommit, settings.rotation_quantum, settings.suspend_memory)
     arguments = (settings.driver_root, settings.state_dir, *map(str, figures))
     while True:
         if any(concerns(one) for one in records.read()[0]):

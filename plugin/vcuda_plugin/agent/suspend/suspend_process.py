@@ -26,7 +26,10 @@ _REPAIR_SECONDS = 5.0
 _DRIVER_SECONDS = 10.0
 
 
-def main(driver_root: str, state_dir: str, overcommit: str, most_kept: str) -> None:
+def main(driver_root: str, state_dir: str, overcommit: str, quantum: str, most_kept: str) -> None:
+    """quantum: seconds, of a container that rotates; 0: by its measured copies. most_kept: as
+    Suspender has it.
+    """
     records = Records(state_dir)
     records.ledger = Ledger(state_dir, names.AGENT_PROGRAM)
     try:
@@ -35,7 +38,7 @@ def main(driver_root: str, state_dir: str, overcommit: str, most_kept: str) -> N
         _say(str(error))
         time.sleep(_DRIVER_SECONDS)
         return
-    suspender = Suspender(records, facts, float(overcommit), _say, int(most_kept))
+    suspender = Suspender(records, facts, float(overcommit), _say, float(quantum), int(most_kept))
     threading.Thread(target=_repair, args=(records, facts), daemon=True).start()
     while any(concerns(one) for one in records.read()[0]):
         time.sleep(suspender.look(time.monotonic()))

@@ -25,8 +25,10 @@ from .usage_watch import UsageWatch
 
 # Between two looks while a container may ask to be resumed, and otherwise.
 QUICK_SECONDS, SLOW_SECONDS = 0.02, 1.0
+_WORK_SECONDS = 0.1
 # An operation that failed is tried again after this time.
 _AGAIN_SECONDS = {"suspend": 60.0, "resume": 5.0}
+_WAYS = ("suspend", "resume")
 # For the driver, to suspend a container.
 SUSPEND_SECONDS = 120.0
 # A resume waits for room as long as its container lives; then the next look begins another.
@@ -50,8 +52,11 @@ class Suspender:
         facts: Host,
         overcommit: float,
         log: Callable[[str], None],
+        quantum: float = 0.0,
         most_kept: int = 0,
     ) -> None:
+        """quantum: seconds, as rotation.quantum takes it."""
+        self._quantum = quantum
         self._records, self._facts, self._overcommit, self._log = records, facts, overcommit, log
         self._most_kept = most_kept
         self._usage = UsageWatch(records.ledger)
@@ -62,6 +67,7 @@ class Suspender:
         self._there_since: dict[str, float] = {}
         self._took: dict[tuple[str, str], float] = {}
         self._left_alone: dict[tuple[str, str], float] = {}
+        self._seconds_per_byte = 0.0
         self._work_at = 0.0
 
     def look(self, now: float) -> float:
@@ -76,7 +82,9 @@ class Suspender:
                 del known[key]
         off = {id for id, one in mine.items() if one.suspension and one.suspension.is_off}
         self._look_at_calls(mine, off, now)
-        if now - self._work_at >= SLOW_SECONDS:
+        self._note_residence(mine, off, now)
+        # While a container waits for the GPU, an idle one has to be found soon.
+        if now - self._work_at >= (_WORK_SECONDS if self._asks_since else SLOW_SECONDS):
             self._work_at = now
             self._look_at_work(mine, off, now)
         self._give_way(mine, now)
@@ -100,6 +108,13 @@ class Suspender:
             if id in self._asks_since:
                 self._start(id, "resume", functools.partial(self._resume, mine[id]), now)
 
+    def _note_residence(self, mine: Mapping[str, Allocation], off: set[str], now: float) -> None:
+        for id, one in mine.items():
+            if id in off:
+                self._there_since.pop(id, None)
+            elif one.suspension is None:
+                self._there_since.setdefault(id, now)
+
     def _look_at_work(self, mine: Mapping[str, Allocation], off: set[str], now: float) -> None:
         samples = {}
         for id, one in mine.items():
@@ -108,13 +123,10 @@ class Suspender:
                 continue
             may_idle = one.suspension is None and not seen.inside and id not in self._busy
             samples[id] = Sample(one.idle_suspend, seen.work, may_idle)
-            if one.suspension is None:
-                self._there_since.setdefault(id, now)
-            elif id in off:
-                self._there_since.pop(id, None)
-                # A call that was in the driver when the container gave way cannot ask.
-                if one.suspension.by == BY_ROTATION and seen.inside:
-                    self._asks_since.setdefault(id, now)
+            # A call that was in the driver when the container gave way cannot ask.
+            held = one.suspension
+            if held and id in off and held.by == BY_ROTATION and seen.inside:
+                self._asks_since.setdefault(id, now)
         for id in self._idleness.update(now, samples):
             self._start(id, "suspend", functools.partial(self._suspend, id, BY_IDLENESS), now)
 
@@ -129,22 +141,31 @@ class Suspender:
             return
         residents = [self._resident(one, now) for one in self._records.read()[0] if one.resident]
         capacity = {gpu.uuid: Need(100, gpu.memory_bytes) for gpu in self._facts.gpus}
-        step = next_step(now, capacity, residents, waiting)
+        step = next_step(now, capacity, residents, waiting, self._quantum)
         if step and step.at <= now:
             for id in step.victims:
                 self._start(id, "suspend", functools.partial(self._suspend, id, BY_ROTATION), now)
 
     def _resident(self, one: Allocation, now: float) -> Resident:
         is_free = one.id not in self._busy and not self._is_left_alone(one.id, "suspend", now)
-        swap = sum(self._took.get((one.id, way), 0.0) for way in ("suspend", "resume"))
         return Resident(
             one.id,
             _needs(one),
             self._there_since.get(one.id, now),
             self._idleness.seconds(one.id, now),
             one.rotates and one.suspension is None and is_free,
-            swap,
+            self._swap(one),
         )
+
+    def _swap(self, one: Allocation) -> float:
+        """Seconds of a container's suspend and resume, as last measured, each like the other if
+        only one was; or as other containers' copies took by their bytes; 0: nothing is known.
+        """
+        took = [self._took[key] for way in _WAYS if (key := (one.id, way)) in self._took]
+        if took:
+            return len(_WAYS) * sum(took) / len(took)
+        held = sum(share.memory_bytes for share in one.shares)
+        return len(_WAYS) * held * self._seconds_per_byte
 
     def _is_left_alone(self, id: str, verb: str, now: float) -> bool:
         return now < self._left_alone.get((id, verb), 0.0)
@@ -156,7 +177,11 @@ class Suspender:
 
         def run() -> None:
             try:
-                self._took[id, verb] = operation().seconds
+                done = operation()
+                # What holds nothing yet says nothing of its next copy.
+                if done.changed and (held := sum(done.bytes.values())):
+                    self._took[id, verb] = done.seconds
+                    self._seconds_per_byte = done.seconds / held
             except VcudaError as error:
                 self._left_alone[id, verb] = now + _AGAIN_SECONDS[verb]
                 self._idleness.begin_again(id)

@@ -1,0 +1,107 @@
+"""Wait until a suspended container has room on its GPUs, in its turn among others that wait."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger import liveness
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.suspension import RESUMING, WAITING
+from vcuda_oci.placement.eligible import Refused
+
+from . import room
+from .operation import Busy, Operation
+from .worker import Worker
+
+# Between readings of the ledger without any change in it, and between looks for a change.
+_READ_SECONDS, _LOOK_SECONDS = 0.2, 0.01
+_SWEEP_SECONDS = 2.0  # between sweeps, which ask low-level runtimes
+
+# Whether a program may still wait: called while there is no room, with the reason.
+Waiting = Callable[[str], None]
+
+
+class _Answer(NamedTuple):
+    """refused: None: there is room. is_next: no other container comes before this one."""
+
+    refused: Refused | None
+    is_next: bool
+
+
+def take(
+    mine: Operation, facts: Host, overcommit: float, end: float, waiting: Waiting, worker: Worker
+) -> None:
+    """Wait until there is room, and take it: the record is "resuming" then.
+
+    end: monotonic. worker: started once the container is the next, since a start may take longer
+    than the copy. Raises VcudaError: there was none in time.
+    """
+    swept = 0.0
+    wanted = time.time()
+    while True:
+        waiters = _waiters(mine)
+        with mine.ledger:
+            answer = _ask(mine, facts, overcommit, waiters, wanted)
+            if answer.refused and time.monotonic() - swept >= _SWEEP_SECONDS:
+                swept = time.monotonic()
+                if mine.ledger.sweep(liveness.is_alive):
+                    answer = _ask(mine, facts, overcommit, waiters, wanted)
+            refused = answer.refused
+            if not refused:
+                mine.write(mine.step(RESUMING))
+                return
+            if time.monotonic() >= end:
+                raise VcudaError(f"there is no room: {refused.reason}", mine.id, refused.hint)
+            if mine.record.suspension and mine.record.suspension.step != WAITING:
+                mine.write(mine.step(WAITING, wanted))
+            seen = _changed(mine)
+        if answer.is_next:
+            worker.start()
+        waiting(refused.reason)
+        _await_change(mine, seen, min(end, time.monotonic() + _READ_SECONDS))
+
+
+def _ask(
+    mine: Operation, facts: Host, overcommit: float, waiters: set[str], wanted: float
+) -> _Answer:
+    records, broken = mine.ledger.read()
+    if broken:
+        path, reason = broken[0]
+        raise VcudaError(f"is not a whole record ({reason})", path, "see 'vcuda ps'")
+    as_waiter = mine.record.replaced(suspension=mine.step(WAITING, wanted))
+    refused = room.refusal(as_waiter, records, facts.gpus, overcommit, waiters)
+    before = [one for one in room.earlier(as_waiter, records) if one.id in waiters]
+    return _Answer(refused, not before)
+
+
+def _changed(mine: Operation) -> int:
+    """When a record was last written or removed, in nanoseconds."""
+    return os.stat(mine.ledger.allocations).st_mtime_ns
+
+
+def _await_change(mine: Operation, seen: int, end: float) -> None:
+    """Return soon after another program has written a record, at the latest at `end`."""
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(_LOOK_SECONDS, left))
+        if _changed(mine) != seen:
+            return
+
+
+def _waiters(mine: Operation) -> set[str]:
+    """The ids of waiting records of which a program still waits."""
+    found = set()
+    for record in mine.ledger.read()[0]:
+        held = record.suspension
+        if record.id != mine.id and held and held.step == WAITING:
+            try:
+                with Operation(mine.ledger, record.id, 0):
+                    pass  # nothing waits; the next repair says so
+            except Busy:
+                found.add(record.id)
+            except VcudaError:
+                pass
+    return found
