@@ -444,8 +444,9 @@ turns_poll (struct gpu *gpu, bool timed)
       else if ((urgent = cut_in_due (gpu, now)))
         cut_in (gpu, urgent, now);
     }
-  if (is_contended (gpu))
-    for (int i = 0; i < gpu->count; i++)
+  /* An answer to each ring, also of one that shows no wish: else it takes the keeper for dead.  */
+  for (int i = 0; i < gpu->count; i++)
+    if (is_contended (gpu) || gpu->tenants[i]->rang)
       tenant_renew_lease (gpu->tenants[i], now);
   if (gpu->new_figures
       && now - gpu->figures_ns >= (is_contended (gpu) ? FIGURES_NS : LAST_FIGURES_NS))
