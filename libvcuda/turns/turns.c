@@ -255,8 +255,8 @@ judge_holder (struct gpu *gpu, uint64_t now)
         revoke_turn (gpu);
       return;
     }
-  if (wanted && gpu->sole && gpu->began_ns + TURN_NS < gpu->until_ns)
-    gpu->until_ns = gpu->began_ns + TURN_NS;
+  if (wanted && gpu->sole && now < gpu->until_ns)
+    gpu->until_ns = now;
   /* Beside a queue that drains, each request asks anew, so that its time is divided.  */
   if ((wanted || cut_in_is_on (gpu)) && has_yielded (holder, now))
     {
