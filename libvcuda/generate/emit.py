@@ -88,7 +88,9 @@ def header(entries: list[Entry], rules: dict[str, Rule], unasked: set[str]) -> s
             else (f"void (*{entry.name}) (void);")
         )
         lines.append("  " + kind)
-    lines += ["};", "extern struct vcuda_real real;", "enum", "{"]
+    # Hidden: its place is known within the library, so that a call needs one instruction less.
+    lines += ["};", 'extern struct vcuda_real real __attribute__ ((visibility ("hidden")));']
+    lines += ["enum", "{"]
     lines += [f"  VCUDA_INDEX_{entry.name} = {index}," for index, entry in enumerate(entries)]
     lines += ["};"]
     lines += [f"__typeof__ ({entry.name}) vcuda_{entry.name};" for entry in hooked(entries, rules)]

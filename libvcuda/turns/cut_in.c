@@ -9,8 +9,9 @@
    Urgent time is what allows it: it grows by the container's rate while the container rests, is
    paid as the budget is, and does not grow while the container waits. So a container that always
    has work never cuts in, and takes turns like any other. Each time costs PRICE_NS of urgent time
-   and budget, of which the holder gets HOLDERS_NS: about what it loses by one pass more. So a
-   container that cuts in often pays for that from its own share.
+   and budget, of which the holder gets HOLDERS_NS: about what it loses by one pass more, or by the
+   switches in a kernel that it ran alone. So a container that cuts in often pays for that from its
+   own share.
 
    Where the GPU does not preempt, the time beside a long kernel is that kernel's alone. It shows
    by the kernel's queue draining first. USELESS times in a row, and for some time a container that
@@ -226,8 +227,8 @@ cut_in_judge (struct gpu *gpu, uint64_t now)
       if (tenant->bucket_pays)
         {
           tenant_take_over_bucket (tenant, now - gpu->opened_ns, now);
-          /* Its event pairs contain the slices of the others.  */
-          tenant->claim.budget_ns += tenant->others_paid_ns;
+          /* Its event pairs contain the slices of the others, and the switches to them.  */
+          tenant->claim.budget_ns += tenant->others_paid_ns + HOLDERS_NS;
         }
       tenant->bucket_pays = false;
       tenant->others_paid_ns = 0;

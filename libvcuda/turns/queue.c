@@ -170,7 +170,7 @@ queue_charge_hidden (struct claimant *const *claimants, int count)
       int64_t budget = claimant->budget_ns - 2 * claimant->hidden_ns;
       budget = budget > -DEEPEST_DEBT_NS ? budget : -DEEPEST_DEBT_NS;
       claimant->budget_ns = budget < claimant->budget_ns ? budget : claimant->budget_ns;
-      refund (claimants, count, claimant, claimant->hidden_ns * 5 / 4);
+      refund (claimants, count, claimant, claimant->hidden_ns * 3 / 2);
       claimant->hidden_ns = 0;
     }
 }

@@ -69,7 +69,7 @@ void queue_pass_time (struct claimant *claimant, int64_t ns);
 
 /* Charges hidden work: twice its time, because the GPU switches between it and the work of others,
    but no budget falls below -DEEPEST_DEBT_NS by that.
-   The others that want the GPU get what it took of their turns and a quarter more, by rate.  */
+   The others that want the GPU get what it took of their turns and a half more, by rate.  */
 void queue_charge_hidden (struct claimant *const *claimants, int count);
 
 /* NS pass, for the debts. The arbiter grants to one what another seems to leave, so rates may add

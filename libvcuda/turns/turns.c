@@ -21,14 +21,12 @@
 
 #include "turns.h"
 
+#include "account.h"
 #include "bells.h"
 #include "cut_in.h"
 #include "figures.h"
 #include "together.h"
 
-/* A program that began its work more often in a turn has left the GPU idle in between.  */
-#define MOST_BEGUN 8
-#define WAKING_NS (MS / 10)
 #define GRACE_NS (MS / 5)
 /* A live holder ends its turn itself; check it this long after the end of the turn.  */
 #define LATE_NS (MS / 2)
@@ -94,98 +92,6 @@ others_are_ready (const struct gpu *gpu)
   return false;
 }
 
-/* Whether TENANT may use the GPU, or drains, without a turn that it pays for.  */
-static bool
-is_free (const struct gpu *gpu, const struct tenant *tenant)
-{
-  if (tenant == gpu->holder)
-    return !gpu->pays;
-  return tenant->joined || tenant->bucket_pays || tenant->blocks_ns
-         || (tenant->word & VCUDA_TURN_STATE) == VCUDA_TURN_NONE;
-}
-
-static void
-pass_time (struct gpu *gpu, uint64_t now)
-{
-  int64_t ns = (int64_t) (now - gpu->passed_ns);
-  struct claimant *claimants[gpu->count];
-  gpu->passed_ns = now;
-  for (int i = 0; i < gpu->count; i++)
-    {
-      struct tenant *tenant = gpu->tenants[i];
-      bool holds = tenant == gpu->holder;
-      claimants[i] = &tenant->claim;
-      int64_t part = cut_in_part_ns (gpu, tenant, ns);
-      bool pays = holds && (gpu->pays || gpu->revoked);
-      /* A queue that holds up the others is paid for, too.  */
-      tenant->claim.holds = part && (holds ? pays : tenant->blocks_ns != 0);
-      tenant->free_ns += is_free (gpu, tenant) ? (uint64_t) ns : 0;
-      if (tenant->bucket_pays)
-        tenant->others_paid_ns += ns - part;
-      /* Alone it pays by its bucket; once others wait for its queue, by its budget as well.  */
-      if ((holds && !pays) || tenant->bucket_pays)
-        continue;
-      bool waits = !holds && tenant->claim.wants;
-      bool for_share = waits && !gpu->holder && !queue_is_ready (&tenant->claim);
-      queue_pass_time (&tenant->claim, ns);
-      if (tenant->claim.holds)
-        tenant->claim.budget_ns += ns - part;
-      cut_in_pass_time (tenant, ns, tenant->claim.holds ? part : 0, waits);
-      if (holds && part < ns)
-        gpu->divided_ns += part;
-      tenant->held_ns += (holds && gpu->pays) || tenant->cut ? (uint64_t) part : 0;
-      tenant->waited_ns += waits ? (uint64_t) ns : 0;
-      tenant->waited_for_share_ns += for_share ? (uint64_t) ns : 0;
-      gpu->new_figures |= holds || waits;
-    }
-  queue_charge_hidden (claimants, gpu->count);
-  queue_pass_debts (claimants, gpu->count, ns);
-  queue_level (claimants, gpu->count);
-}
-
-static void
-begin_turn (struct tenant *tenant)
-{
-  tenant->granted_held_ns = tenant->held_ns;
-  tenant->granted_busy_ns = tenant->signals.busy_ns;
-}
-
-/* Learns what a pass takes. With work to the end of the turn and few gaps: the time LOST of it, and
-   the delay of the first work, which its event pair contains. With many gaps: that delay, the time
-   beyond the turn's end, and two wake-ups.  */
-static void
-learn_pass (const struct gpu *gpu, uint64_t lost, uint64_t now)
-{
-  struct tenant *holder = gpu->holder;
-  bool has_gaps = holder->signals.work_begun - holder->granted_begun > MOST_BEGUN;
-  if (gpu->sole)
-    return;
-  if (has_gaps ? now < gpu->until_ns : !holder->claim.wants)
-    return;
-  uint64_t pass = holder->signals.switch_ns;
-  pass += has_gaps ? WAKING_NS + now - gpu->until_ns : lost;
-  holder->pass_ns = holder->pass_ns - holder->pass_ns / 4 + pass / 4;
-}
-
-/* Counts what of the turn the holder did not work. Its page can make that more or less, and never
-   more than the turn.  */
-static void
-end_turn (struct gpu *gpu, uint64_t now)
-{
-  struct tenant *holder = gpu->holder;
-  uint64_t held = holder->held_ns - holder->granted_held_ns;
-  uint64_t worked = holder->signals.busy_ns - holder->granted_busy_ns;
-  uint64_t lost = held > worked ? held - worked : 0;
-  holder->lost_ns += lost;
-  gpu->lost_ns += lost;
-  if (gpu->pays && !holder->suspended)
-    {
-      learn_pass (gpu, lost, now);
-      together_note_turn (holder, held, worked, gpu->yields, now);
-    }
-  begin_turn (holder);
-}
-
 static void
 revoke_turn (struct gpu *gpu)
 {
@@ -199,7 +105,7 @@ static void
 give_turn (struct gpu *gpu, struct tenant *tenant, int64_t ns, uint64_t now)
 {
   if (gpu->holder != tenant)
-    begin_turn (tenant);
+    account_begin_turn (tenant);
   gpu->holder = tenant;
   gpu->open = gpu->revoked = gpu->yields = false;
   gpu->pays = true;
@@ -216,7 +122,7 @@ static void
 open_gpu (struct gpu *gpu, struct tenant *tenant, uint64_t now)
 {
   if (gpu->holder == tenant)
-    end_turn (gpu, now);
+    account_end_turn (gpu, now);
   gpu->holder = tenant;
   gpu->opened_ns = now;
   gpu->open = true;
@@ -255,8 +161,8 @@ judge_holder (struct gpu *gpu, uint64_t now)
         revoke_turn (gpu);
       return;
     }
-  if (wanted && gpu->sole && gpu->began_ns + TURN_NS < gpu->until_ns)
-    gpu->until_ns = gpu->began_ns + TURN_NS;
+  if (wanted && gpu->sole && now < gpu->until_ns)
+    gpu->until_ns = now;
   /* Beside a queue that drains, each request asks anew, so that its time is divided.  */
   if ((wanted || cut_in_is_on (gpu)) && has_yielded (holder, now))
     {
@@ -409,7 +315,7 @@ uint64_t
 turns_poll (struct gpu *gpu, bool timed)
 {
   uint64_t now = bells_now ();
-  pass_time (gpu, now);
+  account_pass_time (gpu, now);
   for (int i = 0; i < gpu->count; i++)
     tenant_read (gpu->tenants[i], now, timed || gpu->tenants[i]->blocks_ns);
   if (needs_no_turns (gpu))
@@ -427,7 +333,7 @@ turns_poll (struct gpu *gpu, bool timed)
       tenant_blocks (gpu->holder, now);
       if (!gpu->holder->busy)
         {
-          end_turn (gpu, now);
+          account_end_turn (gpu, now);
           if (!gpu->pays)
             tenant_take_over_bucket (gpu->holder, gpu->alone_ns, now);
           tenant_publish (gpu->holder);
@@ -444,8 +350,9 @@ turns_poll (struct gpu *gpu, bool timed)
       else if ((urgent = cut_in_due (gpu, now)))
         cut_in (gpu, urgent, now);
     }
-  if (is_contended (gpu))
-    for (int i = 0; i < gpu->count; i++)
+  /* An answer to each ring, also of one that shows no wish: else it takes the keeper for dead.  */
+  for (int i = 0; i < gpu->count; i++)
+    if (is_contended (gpu) || gpu->tenants[i]->rang)
       tenant_renew_lease (gpu->tenants[i], now);
   if (gpu->new_figures
       && now - gpu->figures_ns >= (is_contended (gpu) ? FIGURES_NS : LAST_FIGURES_NS))

@@ -21,7 +21,7 @@ struct gpu
   bool revoked;                      /* the holder's word is WAIT, and its queue drains */
   bool pays;                         /* the holder has a turn, and did not begin its work alone */
   bool yields;                       /* it gave its turn on */
-  bool sole;                         /* its turn is long, and others that want the GPU cut it */
+  bool sole;                         /* its turn is long, and ends when others want the GPU */
   bool together;                     /* those that have joined use it without turns */
   bool tried;                        /* a trial, which ends if that is no gain */
   uint64_t together_ns, checked_ns;  /* since when; when that was last checked */

@@ -58,6 +58,4 @@ def row() -> Row:
         "beyond its own": (2.0, "points"),
         "keepers ended": (0.0, ""),
     }
-    # The driver's own switches between hidden kernels and others take a fifth of its slices.
-    costly = {"switch 500 us": goals | {"taken from its neighbour": (3.0, "points")}}
-    return Row("a false page", goals, cases, elsewhere=costly)
+    return Row("a false page", goals, cases)

@@ -68,7 +68,14 @@ def test_a_false_page_takes_no_work_from_a_neighbour_and_is_reported(
     assert 100 * outcome.tenants[0].work <= 30.5
 
 
-@pytest.mark.parametrize("model", ["default", "no preemption"])
+def test_a_container_whose_wish_stays_unseen_is_answered_and_waits_for_its_turn() -> None:
+    """Else it takes the keeper for dead, and works by its bucket in the turns of its neighbour."""
+    tenants = [Tenant(30, loads.AHEAD), Tenant(70, loads.AHEAD)]
+    outcome = judge(MODELS["default"], tenants, scripts=[PAGE + NEVER_BUSY], window_s=1)
+    assert 100 * outcome.tenants[1].work == pytest.approx(70, abs=2)
+
+
+@pytest.mark.parametrize("model", ["default", "no preemption", "switch 500 us"])
 @pytest.mark.parametrize("load", [loads.MS_25, loads.MS_300], ids=lambda load: load.name)
 def test_hidden_long_kernels_cost_their_container_its_turns_and_no_other_work(
     model: str, load: Load

@@ -167,7 +167,7 @@ def test_hidden_work_costs_its_tenant_double_and_the_others_get_it_by_rate(
     gpu.tenants[0].hidden_ns = hidden
     queue.queue_charge_hidden(gpu.array, len(cores))
     changes = [one.budget_ns - was for one, was in zip(gpu.tenants, before, strict=True)]
-    others = [hidden * 5 // 4 * core / sum(cores[1:]) for core in cores[1:]]
+    others = [hidden * 3 // 2 * core / sum(cores[1:]) for core in cores[1:]]
     assert gpu.tenants[0].budget_ns == max(budget - 2 * hidden, min(budget, -2_000 * MS))
     assert changes[1:] == [*(pytest.approx(one, abs=1) for one in others)]
     assert gpu.tenants[0].hidden_ns == 0

@@ -89,10 +89,11 @@ def test_no_thread_of_an_only_container_starves(load: Load) -> None:
     assert outcome.tenants[0].report["longest_us"] <= 200e3
 
 
-def test_a_request_cuts_the_long_turn_of_a_program_that_had_the_gpu_alone() -> None:
-    tenants = [Tenant(30, loads.REQUESTS), Tenant(70, loads.AHEAD.in_threads(2, 2))]
-    outcome = judge([], tenants)
-    assert outcome.tenants[0].report["max_us"] <= 20e3
+def test_a_request_ends_the_long_turn_of_a_program_that_had_the_gpu_alone() -> None:
+    tenants = [Tenant(30, loads.REQUESTS), Tenant(70, loads.MS_1.in_threads(4, 2))]
+    outcome = judge([], tenants, window_s=30)
+    assert outcome.tenants[0].report["p99_us"] <= 15e3
+    assert 100 * outcome.tenants[1].share == pytest.approx(70, abs=2)
 
 
 def test_one_thread_on_several_streams_has_no_turns_beside_an_idle_neighbour() -> None:

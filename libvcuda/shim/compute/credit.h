@@ -13,13 +13,13 @@
 #define VCUDA_NO_CONTEXT ((CUcontext) ~(uintptr_t) 0)
 
 /* Above 0 while a launch is measured and other threads may launch into its interval.  */
-extern int vcuda_sampling;
+extern int vcuda_sampling __attribute__ ((visibility ("hidden")));
 
 /* Threads that hold credit.  */
 extern int vcuda_credit_threads;
 
 /* The limits page; before it is mapped, a word that is 0.  */
-extern const char *vcuda_turn_base;
+extern const char *vcuda_turn_base __attribute__ ((visibility ("hidden")));
 
 /* True: the launch is paid for, and goes to the driver.  */
 static inline bool
@@ -29,14 +29,14 @@ vcuda_launch_at_once_of (struct vcuda_thread *thread, const void *function, CUst
   const char *turn_base = __atomic_load_n (&vcuda_turn_base, __ATOMIC_RELAXED);
   int64_t cost = vcuda_cost (function);
   int64_t left = credit->ns - cost;
-  if (__builtin_expect (
-          (left < 0) | (credit->stream != stream) | (credit->context != thread->current.context)
-              | (thread->in_driver != 0)
-              | (__atomic_load_n ((const uint32_t *) (turn_base + credit->turn_offset),
-                                  __ATOMIC_RELAXED)
-                 != credit->turn)
-              | __atomic_load_n (&vcuda_sampling, __ATOMIC_RELAXED),
-          0))
+  uint32_t turn
+      = __atomic_load_n ((const uint32_t *) (turn_base + credit->turn_offset), __ATOMIC_RELAXED);
+  /* One value for all: a comparison takes two instructions more than this.  */
+  uint64_t differs = ((uintptr_t) credit->stream ^ (uintptr_t) stream)
+                     | ((uintptr_t) credit->context ^ (uintptr_t) thread->current.context)
+                     | (turn ^ credit->turn) | (unsigned int) thread->in_driver
+                     | (unsigned int) __atomic_load_n (&vcuda_sampling, __ATOMIC_RELAXED);
+  if (__builtin_expect ((left < 0) | (differs != 0), 0))
     return false;
   credit->ns = left;
   credit->launches++;

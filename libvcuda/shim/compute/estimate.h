@@ -30,7 +30,8 @@ struct vcuda_cost
   int64_t ns;
 };
 
-extern struct vcuda_cost vcuda_costs[VCUDA_COST_BUCKETS][VCUDA_COST_WAYS];
+extern struct vcuda_cost vcuda_costs[VCUDA_COST_BUCKETS][VCUDA_COST_WAYS]
+    __attribute__ ((visibility ("hidden")));
 
 static inline unsigned
 vcuda_cost_bucket (const void *function)
@@ -45,7 +46,8 @@ vcuda_cost (const void *function)
 {
   const struct vcuda_cost *bucket = vcuda_costs[vcuda_cost_bucket (function)];
   for (unsigned way = 0; way < VCUDA_COST_WAYS; way++)
-    if (__atomic_load_n (&bucket[way].function, __ATOMIC_RELAXED) == function)
+    /* Expected in the first: the hot path then has no taken branch here.  */
+    if (__builtin_expect (__atomic_load_n (&bucket[way].function, __ATOMIC_RELAXED) == function, 1))
       return __atomic_load_n (&bucket[way].ns, __ATOMIC_RELAXED);
   return VCUDA_MEASURE;
 }

@@ -7,39 +7,70 @@
 #include "pages/pass_on.h"
 #include "thread/stream.h"
 
+/* The hot paths of cuLaunchKernel and cuGraphLaunch jump to the driver with the caller's arguments
+   in place; so the path that needs a stack frame is a function of its own.
+
+   On x86-64 the arguments that the caller left on the stack are one struct here, which is passed in
+   the same bytes: as single arguments the compiler would load and store each.  */
+#ifdef __x86_64__
+struct stacked
+{
+  uint64_t bz, shared; /* the upper halves mean nothing */
+  CUstream stream;
+  void **parameters, **extra;
+};
+#  define STACKED_PARAMETERS struct stacked stacked
+#  define STACKED stacked
+#  define STREAM stacked.stream
+#else
+#  define STACKED_PARAMETERS                                                                       \
+    unsigned int bz, unsigned int shared, CUstream stream, void **parameters, void **extra
+#  define STACKED bz, shared, stream, parameters, extra
+#  define STREAM stream
+#endif
+
 #define KERNEL_PARAMETERS                                                                          \
   CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,                \
-      unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters,   \
-      void **extra
-#define KERNEL_ARGUMENTS f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra
+      unsigned int by, STACKED_PARAMETERS
+#define KERNEL_ARGUMENTS f, gx, gy, gz, bx, by, STACKED
 
-/* cuLaunchKernel and cuGraphLaunch jump to the driver with the caller's arguments in place; so the
-   path that needs a stack frame is a function of its own.  */
+typedef CUresult launch_kernel_type (KERNEL_PARAMETERS);
+_Static_assert (__builtin_types_compatible_p (__typeof__ (cuLaunchKernel),
+                                              CUresult (CUfunction, unsigned int, unsigned int,
+                                                        unsigned int, unsigned int, unsigned int,
+                                                        unsigned int, unsigned int, CUstream,
+                                                        void **, void **)),
+                "as the structs above have it");
+#define REAL(name) ((launch_kernel_type *) (void *) real.name)
+
+launch_kernel_type launch_kernel __asm__ ("vcuda_cuLaunchKernel");
+launch_kernel_type launch_kernel_ptsz __asm__ ("vcuda_cuLaunchKernel_ptsz");
+
 static __attribute__ ((noinline)) CUresult
 launch_kernel_slow_path (KERNEL_PARAMETERS)
 {
-  VCUDA_METER (f, stream, real.cuLaunchKernel (KERNEL_ARGUMENTS));
+  VCUDA_METER (f, STREAM, REAL (cuLaunchKernel) (KERNEL_ARGUMENTS));
 }
 
 CUresult
-vcuda_cuLaunchKernel (KERNEL_PARAMETERS)
+launch_kernel (KERNEL_PARAMETERS)
 {
-  if (vcuda_launch_at_once (f, stream))
-    return real.cuLaunchKernel (KERNEL_ARGUMENTS);
+  if (vcuda_launch_at_once (f, STREAM))
+    return REAL (cuLaunchKernel) (KERNEL_ARGUMENTS);
   return launch_kernel_slow_path (KERNEL_ARGUMENTS);
 }
 
 static __attribute__ ((noinline)) CUresult
 launch_kernel_ptsz_slow_path (KERNEL_PARAMETERS)
 {
-  VCUDA_METER (f, vcuda_per_thread (stream), real.cuLaunchKernel_ptsz (KERNEL_ARGUMENTS));
+  VCUDA_METER (f, vcuda_per_thread (STREAM), REAL (cuLaunchKernel_ptsz) (KERNEL_ARGUMENTS));
 }
 
 CUresult
-vcuda_cuLaunchKernel_ptsz (KERNEL_PARAMETERS)
+launch_kernel_ptsz (KERNEL_PARAMETERS)
 {
-  if (vcuda_launch_at_once (f, vcuda_per_thread (stream)))
-    return real.cuLaunchKernel_ptsz (KERNEL_ARGUMENTS);
+  if (vcuda_launch_at_once (f, vcuda_per_thread (STREAM)))
+    return REAL (cuLaunchKernel_ptsz) (KERNEL_ARGUMENTS);
   return launch_kernel_ptsz_slow_path (KERNEL_ARGUMENTS);
 }
 

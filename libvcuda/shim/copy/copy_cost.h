@@ -19,7 +19,7 @@ enum vcuda_copy_kind
 };
 
 /* Only the addresses matter: each is the key of one kind and size.  */
-extern const char vcuda_copy_keys[VCUDA_COPY_KINDS][65];
+extern const char vcuda_copy_keys[VCUDA_COPY_KINDS][65] __attribute__ ((visibility ("hidden")));
 
 /* Read at each call: what the host writes applies to the next copy. False without the page: the
    driver's entry then refuses the call.  */
@@ -33,7 +33,8 @@ vcuda_copies_metered (void)
 static inline const void *
 vcuda_copy_key (enum vcuda_copy_kind kind, uint64_t bytes)
 {
-  return &vcuda_copy_keys[kind][bytes ? 64 - __builtin_clzll (bytes) : 0];
+  return &vcuda_copy_keys[kind]
+                         [__builtin_expect (bytes != 0, 1) ? 64 - __builtin_clzll (bytes) : 0];
 }
 
 /* One end of a copy; an array has ADDRESS 0.  */

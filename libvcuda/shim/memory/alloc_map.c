@@ -11,7 +11,8 @@
 #include "vcuda_abi.h"
 
 #define STRIPES 64
-#define FIRST_CAPACITY 64
+/* The tables of few allocations lie in the first-level cache, all stripes together.  */
+#define FIRST_CAPACITY 8
 #define SPINS 32
 
 _Static_assert (sizeof (struct vcuda_allocation) == 32, "half a cache line");

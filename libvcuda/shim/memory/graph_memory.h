@@ -11,7 +11,7 @@
 
 /* Whether any executable graph with memory nodes was made. A program without one pays for reading
    this only.  */
-extern bool vcuda_graph_memory_used;
+extern bool vcuda_graph_memory_used __attribute__ ((visibility ("hidden")));
 
 /* Reserves what launching EXEC may take above what graphs hold on its GPUs.
    CUDA_ERROR_OUT_OF_MEMORY if it doesn't fit. vcuda_graph_memory_launched must follow.  */

@@ -51,6 +51,6 @@ CUresult vcuda_pool_begin (struct vcuda_pool_charge *charge);
 CUresult vcuda_pool_end (struct vcuda_pool_charge *charge, CUresult rc, CUdeviceptr pointer);
 
 /* Whether any pool has more reserved than its allocations need.  */
-extern bool vcuda_pools_keep;
+extern bool vcuda_pools_keep __attribute__ ((visibility ("hidden")));
 
 #endif

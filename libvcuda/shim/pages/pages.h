@@ -14,7 +14,7 @@ struct vcuda_pages
 };
 
 /* Valid only after vcuda_ready returned true.  */
-extern struct vcuda_pages vcuda_pages;
+extern struct vcuda_pages vcuda_pages __attribute__ ((visibility ("hidden")));
 
 enum vcuda_readiness
 {
@@ -23,7 +23,7 @@ enum vcuda_readiness
   VCUDA_REFUSED, /* without limits every call is refused */
 };
 
-extern int vcuda_readiness;
+extern int vcuda_readiness __attribute__ ((visibility ("hidden")));
 bool vcuda_pages_map (void);
 
 /* Whether both pages are mapped and valid. Without them no call may reach the driver.  */

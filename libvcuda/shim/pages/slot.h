@@ -13,7 +13,7 @@ struct vcuda_own_slot
   struct vcuda_usage_slot *slot;
   uint32_t generation;
 };
-extern struct vcuda_own_slot vcuda_own_slot;
+extern struct vcuda_own_slot vcuda_own_slot __attribute__ ((visibility ("hidden")));
 struct vcuda_usage_slot *vcuda_slot_take (void);
 
 /* Whether SLOT is still this process's: another process may take it once the program has closed the

@@ -11,7 +11,7 @@
 #include "thread/thread.h"
 
 /* Grows when a context ends, which may be the current one of any thread.  */
-extern uint32_t vcuda_current_epoch;
+extern uint32_t vcuda_current_epoch __attribute__ ((visibility ("hidden")));
 
 /* NULL: the driver must be asked.  */
 static inline struct vcuda_current *
