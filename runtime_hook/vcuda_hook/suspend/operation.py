@@ -35,6 +35,10 @@ class Busy(VcudaError):
     """Another program holds the container's suspend lock."""
 
 
+class NotIdle(VcudaError):
+    """A call of the container may be in the driver."""
+
+
 class Ended(VcudaError):
     """The container's record has been removed, or is its next instance's."""
 
@@ -89,12 +93,12 @@ class Operation:
 
     def refuse_if_busy(self) -> None:
         """Refuse to suspend a container with calls that may be in the driver: those cannot ask to
-        be resumed. Calls that begin from now on can. Raises VcudaError.
+        be resumed. Calls that begin from now on can. Raises NotIdle.
         """
         inside = usage.calls_inside(self.ledger, self.record)
         if inside is None or inside:
             what = "is not idle: a call may be in the driver"
-            raise VcudaError(what, self.id, "wait until its programs wait for nothing")
+            raise NotIdle(what, self.id, "wait until its programs wait for nothing")
 
     def _write_word(self, state: int) -> None:
         try:

@@ -13,6 +13,7 @@ from support.samples import GIB, host
 from support.tenants import Tenants
 from vcuda_hook.suspend import control
 from vcuda_hook.suspend.control import Done
+from vcuda_hook.suspend.operation import NotIdle
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
@@ -42,6 +43,7 @@ class Node(Tenants):
         self.now, self.calls = 1000.0, list[tuple[str, ...]]()
         self.refuses: set[str] = set()
         self.held = 12 * GIB
+        self.at_work: set[str] = set()
         self.waiting: list[str] = []
         self.lines: list[str] = []
         self.suspender = self.restarted()
@@ -92,6 +94,8 @@ class Node(Tenants):
         self.calls.append(("suspend", id, by))
         if id in self.refuses:
             raise VcudaError("managed memory", id, "end it")
+        if id in self.at_work:
+            raise NotIdle("a call", id, "wait")
         self.off(id, by)
         for first in self.waiting[:1]:
             self._come_back(first)
@@ -257,6 +261,16 @@ def test_container_that_the_driver_refuses_is_left_alone_for_a_time(node: Node) 
     assert node.lines == ["cannot suspend: box: managed memory; end it"]
     node.pass_time(120)
     assert 2 <= len(node.calls) <= 3
+
+
+def test_container_that_works_at_that_moment_is_tried_after_its_next_idle_time(node: Node) -> None:
+    node.add_record("box", idle_suspend=10)
+    node.at_work.add("box")
+    node.pass_time(12)
+    assert (len(node.calls), node.lines) == (1, [])
+    node.at_work.clear()
+    node.pass_time(12)
+    assert (len(node.calls), node.step("box")) == (2, SUSPENDED)
 
 
 def test_new_process_goes_on_with_what_the_records_say(node: Node) -> None:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from vcuda_hook.suspend import control
+from vcuda_hook.suspend.operation import NotIdle
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
@@ -182,6 +183,8 @@ class Suspender:
                 if done.changed and (held := sum(done.bytes.values())):
                     self._took[id, verb] = done.seconds
                     self._seconds_per_byte = done.seconds / held
+            except NotIdle:
+                self._idleness.begin_again(id)
             except VcudaError as error:
                 self._left_alone[id, verb] = now + _AGAIN_SECONDS[verb]
                 self._idleness.begin_again(id)
