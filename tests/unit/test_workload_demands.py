@@ -195,7 +195,7 @@ def test_the_history_samples_and_the_page_shows_what_is_recommended(
          "image": ""}.items()
     )  # fmt: skip
     assert found["vcuda_recommended_memory_bytes", labels] == 2.5 * GIB
-    assert found["vcuda_recommended_days", labels] == 1
+    assert found["vcuda_recommended_seen_seconds", labels] == 86_400
     assert ("vcuda_recommended_compute_ratio", labels) not in found
 
 
@@ -205,4 +205,4 @@ def test_only_workloads_that_run_are_on_the_page(tenants: Tenants) -> None:
     noted(kept, looked(tenants), 0.0)
     page = exposition.Pages().text(looked(tenants), EventCounts(tenants.state_dir).read())
     assert kept.recommended() == []
-    assert b"vcuda_recommended_days{" not in page
+    assert b"vcuda_recommended_seen_seconds{" not in page

@@ -225,6 +225,9 @@ INFO = Metric(
 )
 
 
+_DAY_SECONDS = 24 * 3600.0
+
+
 def _recommended(name: str, help: str, key: str, part: float = 1) -> Metric:
     return Metric(f"vcuda_recommended_{name}", GAUGE, help, WORKLOAD_LABELS, _figure(key, part))
 
@@ -238,7 +241,9 @@ RECOMMENDED = (
         "core_percent",
         0.01,
     ),
-    _recommended("days", "Days in which the workload was seen.", "days"),
+    _recommended(
+        "seen_seconds", "Time of the days in which the workload was seen.", "days", _DAY_SECONDS
+    ),
 )
 # The reason, and the key of its figure.
 WAIT_REASONS = (
