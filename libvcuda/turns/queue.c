@@ -199,6 +199,12 @@ queue_may_be_alone (const struct claimant *claimant)
   return claimant->wants && claimant->budget_ns >= (claimant->fixed ? 0 : -MOST_AHEAD_NS);
 }
 
+bool
+queue_has_half (const struct claimant *claimant)
+{
+  return claimant->rate_ppm && 2 * claimant->budget_ns >= least_of (claimant);
+}
+
 int
 queue_next (struct claimant *const *claimants, int count)
 {

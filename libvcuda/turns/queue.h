@@ -97,6 +97,8 @@ void queue_raise (struct claimant *const *claimants, int count, const struct cla
 bool queue_is_ready (const struct claimant *claimant);
 
 /* Whether it may have the GPU alone.  */
+/* Whether its budget is half of what a turn begins with.  */
+bool queue_has_half (const struct claimant *claimant);
 bool queue_may_be_alone (const struct claimant *claimant);
 
 /* The index of the one that has the next turn; -1: none is ready.  */

@@ -60,10 +60,16 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
     tenant->idle_ns = tenant->busy || tenant->claim.wants ? 0 : now;
 }
 
+uint64_t
+tenant_recent_until (const struct tenant *tenant)
+{
+  return tenant->active_ns && !tenant->suspended ? tenant->active_ns + RECENT_NS : 0;
+}
+
 bool
 tenant_is_recent (const struct tenant *tenant, uint64_t now)
 {
-  return tenant->active_ns && !tenant->suspended && now - tenant->active_ns < RECENT_NS;
+  return now < tenant_recent_until (tenant);
 }
 
 void

@@ -80,6 +80,7 @@ struct tenant
 
 /* Whether it was active so recently that it is expected to be so again.  */
 bool tenant_is_recent (const struct tenant *tenant, uint64_t now);
+uint64_t tenant_recent_until (const struct tenant *tenant);
 
 /* Reads what its processes say. LIVE: find out which of them have ended.  */
 void tenant_read (struct tenant *tenant, uint64_t now, bool live);

@@ -164,7 +164,8 @@ judge_holder (struct gpu *gpu, uint64_t now)
   if (wanted && gpu->sole && now < gpu->until_ns)
     gpu->until_ns = now;
   /* Beside a queue that drains, each request asks anew, so that its time is divided.  */
-  if ((wanted || cut_in_is_on (gpu)) && has_yielded (holder, now))
+  /* One that has rung gives it on also where none waits: it pays for no gap of its own then.  */
+  if ((wanted || cut_in_is_on (gpu) || holder->rang) && has_yielded (holder, now))
     {
       gpu->yields = true;
       revoke_turn (gpu);
@@ -253,6 +254,26 @@ turns_write_figures (struct gpu *gpu, uint64_t now)
   figures_write (gpu->uuid, now, gpu->lost_ns, gpu->tenants, gpu->count);
 }
 
+/* When the only container that wants the GPU may have it without turns.  */
+static uint64_t
+opens_at (const struct gpu *gpu)
+{
+  const struct tenant *only = NULL;
+  uint64_t at = 0;
+  for (int i = 0; i < gpu->count; i++)
+    {
+      const struct tenant *tenant = gpu->tenants[i];
+      uint64_t until = tenant_recent_until (tenant);
+      if (!tenant->claim.wants)
+        at = until > at ? until : at;
+      else if (only)
+        return UINT64_MAX;
+      else
+        only = tenant;
+    }
+  return only && can_be_open (only) && queue_has_half (&only->claim) ? at : UINT64_MAX;
+}
+
 /* When the thread has to poll again, if no bell rings.  */
 static uint64_t
 next_poll (const struct gpu *gpu, uint64_t now)
@@ -294,6 +315,8 @@ next_poll (const struct gpu *gpu, uint64_t now)
     {
       int64_t ready = queue_ready_in (claimants, gpu->count);
       then = ready == INT64_MAX ? UINT64_MAX : now + (uint64_t) ready;
+      uint64_t opens = opens_at (gpu);
+      then = opens > now && opens < then ? opens : then;
     }
   return then < next ? then : next;
 }

@@ -64,6 +64,24 @@ def requests() -> list[Row]:
     return rows
 
 
+def gaps_beside_requests() -> Row:
+    """A program with gaps, and a neighbour that wants the GPU now and then: it gets its share, or
+    all that it can use."""
+
+    def case(core: int, gap_us: int) -> Case:
+        load = loads.with_gaps(gap_us)
+
+        def run(options: Sequence[str]) -> Judged:
+            outcome = judge(options, [Tenant(core, load), Tenant(30, loads.REQUESTS)])
+            possible = 100 * load.kernel_us / (load.kernel_us + gap_us)
+            return {"off": abs(100 * outcome.tenants[0].work - min(core, possible))}
+
+        return Case(f"{core}: {load.name}", run, (core, gap_us) == (20, 9_000))
+
+    asked = [(5, 9_000), (20, 3_000), (20, 9_000), (50, 1_000), (50, 300)]
+    return Row("gaps beside requests", {"off": (2.0, "points")}, [case(*each) for each in asked])
+
+
 def longest_waits() -> list[Row]:
     rows = []
     for name, count, core, goal_ms in [("eight", 8, 12, 150), ("sixteen", 16, 6, 300)]:

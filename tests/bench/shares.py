@@ -32,6 +32,7 @@ def rows() -> list[Row]:
         share_rows_more.throughput(),
         share_rows_more.policies(),
         *share_rows_more.requests(),
+        share_rows_more.gaps_beside_requests(),
         *share_rows_latency.requests(),
         share_rows_latency.always_at_work(),
         *share_rows_more.longest_waits(),

@@ -96,6 +96,17 @@ def test_a_request_ends_the_long_turn_of_a_program_that_had_the_gpu_alone() -> N
     assert 100 * outcome.tenants[1].share == pytest.approx(70, abs=2)
 
 
+@pytest.mark.parametrize("model", UNKIND)
+@pytest.mark.parametrize(("core", "gap_us"), [(5, 9_000), (20, 3_000), (20, 9_000)])
+def test_program_with_gaps_gets_its_share_beside_requests(
+    model: str, core: int, gap_us: int
+) -> None:
+    """Each request of the neighbour takes it out of its time alone, without costing it credit."""
+    tenants = [Tenant(core, loads.with_gaps(gap_us)), Tenant(30, loads.REQUESTS)]
+    work = judge(MODELS[model], tenants).tenants[0].work
+    assert 100 * work == pytest.approx(min(core, 1e5 / (1_000 + gap_us)), abs=2)
+
+
 def test_one_thread_on_several_streams_has_no_turns_beside_an_idle_neighbour() -> None:
     tenants = [Tenant(30, loads.AHEAD.on_streams(4)), Tenant(70, loads.IDLE)]
     outcome = judge(MODELS["default"], tenants, window_s=5)

@@ -54,13 +54,20 @@ restore_credit (int gpu, const struct saved_credit *saved_credit)
   credit->in_turn = saved_credit->in_turn;
 }
 
+void
+vcuda_charge_time (int gpu, int64_t ns)
+{
+  if (vcuda_paced (gpu) && !vcuda_thread ()->credit.in_turn)
+    vcuda_spend (gpu, ns);
+}
+
 static void
 give_back (void)
 {
   struct vcuda_credit *credit = &vcuda_thread ()->credit;
   vcuda_credit_count ();
-  if (credit->ns > 0 && vcuda_paced (credit->gpu) && !credit->in_turn)
-    vcuda_spend (credit->gpu, -credit->ns);
+  if (credit->ns > 0)
+    vcuda_charge_time (credit->gpu, -credit->ns);
   credit->ns = credit->counted = credit->sampled = credit->waited = 0;
 }
 
@@ -71,8 +78,7 @@ take_first_portion (void)
 {
   struct vcuda_credit *credit = &vcuda_thread ()->credit;
   int64_t portion = vcuda_credit_portion ();
-  if (vcuda_paced (credit->gpu) && !credit->in_turn)
-    vcuda_spend (credit->gpu, portion);
+  vcuda_charge_time (credit->gpu, portion);
   vcuda_credit_add (portion);
   credit->waits = true;
 }

@@ -58,6 +58,10 @@ int64_t vcuda_credit_portion (void);
 /* Adds a portion that was taken from the bucket.  */
 void vcuda_credit_add (int64_t ns);
 
+/* Takes GPU time from the bucket, if the GPU is paced and the thread is in no turn. NS below 0
+   gives time back.  */
+void vcuda_charge_time (int gpu, int64_t ns);
+
 /* The credit used since the last call, to be counted as busy time.  */
 int64_t vcuda_credit_used (void);
 

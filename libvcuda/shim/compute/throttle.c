@@ -139,26 +139,3 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
     }
   leave_line (meter, began);
 }
-
-void
-vcuda_credit_in_turn (int gpu, bool in_turn)
-{
-  struct vcuda_credit *credit = &vcuda_thread ()->credit;
-  if (credit->in_turn == in_turn)
-    return;
-  if (in_turn)
-    vcuda_charge_time (gpu, -credit->ns);
-  credit->in_turn = in_turn;
-  if (!in_turn)
-    {
-      vcuda_turn_take_budget (gpu);
-      vcuda_charge_time (gpu, credit->ns);
-    }
-}
-
-void
-vcuda_charge_time (int gpu, int64_t ns)
-{
-  if (vcuda_paced (gpu) && !vcuda_thread ()->credit.in_turn)
-    vcuda_spend (gpu, ns);
-}

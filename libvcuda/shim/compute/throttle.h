@@ -16,12 +16,4 @@
    little work of this process is in flight. The lock is released while the thread sleeps.  */
 void vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate_ns);
 
-/* The thread's credit is prepaid from the bucket where the bucket pays. IN_TURN: from now on the
-   keeper's queue pays.  */
-void vcuda_credit_in_turn (int gpu, bool in_turn);
-
-/* Takes GPU time from the bucket, if the GPU is paced and the thread is in no turn. NS below 0
-   gives time back.  */
-void vcuda_charge_time (int gpu, int64_t ns);
-
 #endif

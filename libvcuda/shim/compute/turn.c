@@ -274,6 +274,22 @@ vcuda_turn_take_budget (int gpu)
     vcuda_resume_bucket (gpu, budget);
 }
 
+void
+vcuda_credit_in_turn (int gpu, bool in_turn)
+{
+  struct vcuda_credit *credit = &vcuda_thread ()->credit;
+  if (credit->in_turn == in_turn)
+    return;
+  if (in_turn)
+    vcuda_charge_time (gpu, -credit->ns);
+  credit->in_turn = in_turn;
+  if (!in_turn)
+    {
+      vcuda_turn_take_budget (gpu);
+      vcuda_charge_time (gpu, credit->ns);
+    }
+}
+
 /* If two threads store at once, the earlier moment may stay: the keeper then waits for less.  */
 void
 vcuda_turn_expect (int gpu, uint64_t ns)
@@ -340,6 +356,9 @@ vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool re
       busy = 0;
       rests = true;
       vcuda_own_rest (gpu);
+      /* Back in the bucket before the keeper may take it over; the next launch takes it again.  */
+      if (vcuda_turn_state (gpu) == VCUDA_TURN_OPEN)
+        vcuda_credit_in_turn (gpu, true);
       vcuda_thread ()->credit.context = VCUDA_NO_CONTEXT; /* the next launch marks BUSY */
     }
   vcuda_own_mark (gpu, busy);

@@ -72,4 +72,8 @@ bool vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bo
 /* In the child after a fork.  */
 void vcuda_turn_forget (void);
 
+/* The thread's credit is prepaid from the bucket where the bucket pays. IN_TURN: from now on the
+   keeper's queue pays, or nothing is paid while the thread rests.  */
+void vcuda_credit_in_turn (int gpu, bool in_turn);
+
 #endif

@@ -75,6 +75,12 @@ COPIES = Load("copies beside", 50, ahead=64, copy="16KiB")
 MS_1 = Load("1 ms ahead", 1_000, ahead=16)
 # Beside it the GPU has hardly any work: a copy that is charged shows as fewer loops.
 LONG_COPY = Load("20 us beside a copy of 40 ms", 20, copy="40MiB")
+
+
+def with_gaps(gap_us: int) -> Load:
+    return Load(f"1 ms, gap {gap_us / 1_000:g} ms", 1_000, gap_us=gap_us)
+
+
 REQUESTS = Load("1 ms every 50 ms", 1_000, every_ms=50)
 # It works once, and sleeps for longer than any window.
 IDLE = Load("idle", 50, gap_us=90_000_000)
