@@ -235,7 +235,7 @@ def _engine_files() -> dict[str, bool]:
         "/etc/docker/key.json",
         "/run/docker.sock",
         "/run/docker",
-        "/run/containerd",
+        # Not its parent: runc makes that when an agent outside of the engine asks it for a state.
         "/run/containerd/s",
         "/run/libpod",
         "/run/runc",
