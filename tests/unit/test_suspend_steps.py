@@ -93,7 +93,7 @@ class World:
         there = [pid for pid, state in self.now.items() if state not in (CHECKPOINTED, FAILED)]
         held = EACH * len([pid for pid in there if pid in pids])
         free = SIZE - self.others - EACH * len(there)
-        return Memory({"GPU-0": held}, {"GPU-0": free})
+        return Memory({"GPU-0": held}, {"GPU-0": free}, [] if self.others else ["GPU-0"])
 
     def call(
         self, call: str, started: Any, pids: Sequence[int], end: float, progress: Any
@@ -229,6 +229,13 @@ def test_no_process_is_restored_without_room_for_all(
     world.others -= GIB
     assert world.bring(ON, off.held).reason == ""
     assert set(world.now.values()) == {RUNNING}
+
+
+def test_processes_that_filled_a_gpu_alone_come_back_to_it() -> None:
+    world = World(SIZE // EACH)
+    off = world.bring(OFF)
+    assert off.held == {"GPU-0": SIZE}
+    assert world.bring(ON, off.held).reason == ""
 
 
 def test_a_restore_waits_for_a_neighbour_that_is_ending() -> None:

@@ -129,7 +129,8 @@ def _without_room(
 ) -> str:
     """Why the processes have no room on the GPUs, after some time; "": they have.
 
-    Raises Hangs.
+    A GPU without other processes has as much room as it had for them before, also where they had
+    left less than the margin. Raises Hangs.
     """
     end = min(end, time.monotonic() + _ROOM_SECONDS)
     while True:
@@ -138,7 +139,9 @@ def _without_room(
         for uuid, bytes_needed in needed.items():
             missing = bytes_needed - now.held.get(uuid, 0)
             free = now.free.get(uuid)
-            if missing > 0 and free is not None and free < missing + _MARGIN_BYTES * len(pids):
+            if missing <= 0 or free is None or uuid in now.alone:
+                continue
+            if free < missing + _MARGIN_BYTES * len(pids):
                 short = f"{uuid} has {gib(free)} free, its processes need {gib(missing)}"
         if not short or time.monotonic() >= end:
             return short

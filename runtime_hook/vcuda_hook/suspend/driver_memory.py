@@ -22,15 +22,15 @@ class DriverMemory:
     def held(self, pids: Sequence[int]) -> dict[str, int]:
         """Bytes of these processes together, by UUID; without GPUs of which NVML has no figure."""
         found = {}
-        for uuid, device in self._devices():
-            processes, count = (Process * MOST_PROCESSES)(), ctypes.c_uint(MOST_PROCESSES)
-            lists = self._nvml.nvmlDeviceGetComputeRunningProcesses_v3
-            if lists(device, ctypes.byref(count), processes):
-                continue
-            own = [each.used_bytes for each in processes[: count.value] if each.pid in pids]
+        for uuid, there in self._processes():
+            own = [used for pid, used in there if pid in pids]
             if NOT_AVAILABLE not in own:
                 found[uuid] = sum(own)
         return found
+
+    def alone(self, pids: Sequence[int]) -> list[str]:
+        """The UUIDs of the GPUs on which no other process computes."""
+        return [uuid for uuid, there in self._processes() if all(pid in pids for pid, _ in there)]
 
     def free(self) -> dict[str, int]:
         """Bytes by UUID, of the GPUs that answer."""
@@ -39,6 +39,14 @@ class DriverMemory:
             if not self._nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)):
                 found[uuid] = int(memory.free)
         return found
+
+    def _processes(self) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+        """By UUID, the pid and the bytes of each process that computes."""
+        for uuid, device in self._devices():
+            listed, count = (Process * MOST_PROCESSES)(), ctypes.c_uint(MOST_PROCESSES)
+            lists = self._nvml.nvmlDeviceGetComputeRunningProcesses_v3
+            if not lists(device, ctypes.byref(count), listed):
+                yield uuid, [(each.pid, each.used_bytes) for each in listed[: count.value]]
 
     def _devices(self) -> Iterator[tuple[str, ctypes.c_void_p]]:
         count = ctypes.c_uint()

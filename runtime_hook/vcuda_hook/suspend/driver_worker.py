@@ -8,12 +8,13 @@ both JSON, each request in a thread of its own. It ends when the parent has.
     {"id": 1, "status": 0, "state": 1}
 
     {"id": 2, "call": "memory", "pids": [7, 8]}
-    {"id": 2, "held": {"GPU-1": 4096}, "free": {"GPU-1": 8192}}
+    {"id": 2, "held": {"GPU-1": 4096}, "free": {"GPU-1": 8192}, "alone": ["GPU-1"]}
 
 started: the process's start time in clock ticks since boot: another process may get the same pid.
 status: the driver's answer (CUresult); GONE: the process has ended. state: the process's state
 after the call (CUprocessState); NO_CUDA: it does not use CUDA. Source: cuda.h. held, free: bytes by
-UUID, of the processes together and of each GPU, as NVML reports them; without it, nothing.
+UUID, of the processes together and of each GPU, as NVML reports them; without it, nothing. alone:
+the GPUs on which no other process computes.
 """
 
 from __future__ import annotations
@@ -99,8 +100,9 @@ class _Memory:
         try:
             self._open = self._open or DriverMemory(self._path)
         except OSError:
-            return {"held": {}, "free": {}}
-        return {"held": self._open.held(pids), "free": self._open.free()}
+            return {"held": {}, "free": {}, "alone": []}
+        nvml = self._open
+        return {"held": nvml.held(pids), "free": nvml.free(), "alone": nvml.alone(pids)}
 
 
 class _Answers:

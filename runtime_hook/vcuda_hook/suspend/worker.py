@@ -48,11 +48,13 @@ class Answer(NamedTuple):
 class Memory(NamedTuple):
     """As NVML reports it, in bytes by UUID; without GPUs of which it has no figure.
 
-    held: of the processes asked about, together. free: of each GPU.
+    held: of the processes asked about, together. free: of each GPU. alone: UUIDs of the GPUs on
+    which no other process computes.
     """
 
     held: Mapping[str, int]
     free: Mapping[str, int]
+    alone: Sequence[str] = ()
 
 
 class Hangs(Exception):
@@ -154,7 +156,7 @@ class Worker:
         except Hangs:
             self.__exit__()
             raise Hangs(driver_worker.MEMORY, pids, time.monotonic() - begun) from None
-        return Memory(answer["held"], answer["free"])
+        return Memory(answer["held"], answer["free"], answer["alone"])
 
     def call(
         self,

@@ -149,6 +149,17 @@ def test_memory_that_others_took_beside_their_shares_costs_no_process(node: Node
     assert box.all_work()
 
 
+def test_container_that_filled_the_gpu_comes_back_to_it(tmp_path: Path) -> None:
+    node = Node(tmp_path, "--memory", "256MiB", "--gpus", "1")
+    try:
+        box = node.box("box", 1, 248 * MIB, memory=256 * MIB)
+        assert node.vcuda("suspend", "box").returncode == 0
+        assert node.vcuda("resume", "box", "--timeout", "0").returncode == 0
+        assert box.all_work()
+    finally:
+        node.end()
+
+
 def test_container_without_host_memory_for_the_copy_works_on(node: Node) -> None:
     """The driver's copy would have it killed by its own memory limit."""
     box = node.box("box", 2, 64 * MIB)
