@@ -37,7 +37,12 @@ class ClaimServer:
             f"{socket}, see {LOG}",
         )
         (self.pid,) = children(self.nsenter.pid)
-        wait_until(lambda: len(self.workers()) == claim_socket.WORKERS, f"its workers, see {LOG}")
+        # Until a keeper has its name it looks like a worker.
+        wait_until(self._is_complete, f"its workers and keepers, see {LOG}")
+
+    def _is_complete(self) -> bool:
+        keepers = sum(map(is_keeper, children(self.pid)))
+        return keepers == len(claim_socket.KEEPERS) and len(self.workers()) == claim_socket.WORKERS
 
     def workers(self) -> list[int]:
         """Process ids of the workers, without the keepers."""
