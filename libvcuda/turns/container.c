@@ -68,6 +68,7 @@ container_open (const char *state_dir, const char *id)
   if (!container)
     return NULL;
   container->id = strdup (id);
+  container->watch = -1;
   container->limits_fd
       = open_page (state_dir, id, "limits", O_RDWR, sizeof (struct vcuda_limits), &limits);
   container->usage_fd
@@ -249,6 +250,18 @@ void
 container_put_u64 (const struct container *container, unsigned gpu, size_t field, uint64_t value)
 {
   put (container, gpu, field, &value, sizeof value);
+}
+
+void
+container_put_totals (const struct container *container, unsigned gpu, uint64_t held_ns,
+                      uint64_t waited_ns)
+{
+  const uint64_t totals[] = { held_ns, waited_ns };
+  const size_t field = offsetof (struct vcuda_limits_gpu, turn_held_ns);
+  _Static_assert (offsetof (struct vcuda_limits_gpu, turn_waited_ns)
+                      == offsetof (struct vcuda_limits_gpu, turn_held_ns) + sizeof totals[0],
+                  "one after the other");
+  put (container, gpu, field, totals, sizeof totals);
 }
 
 const uint32_t *

@@ -23,6 +23,10 @@ struct container
   const struct vcuda_usage *usage_at; /* addresses, never read */
   unsigned gpu_count;
   char uuid[VCUDA_MAX_GPUS][48];
+  /* ends.h: its watch, or -1, and the number of ends, which all threads read.  */
+  int watch;
+  uint32_t ends;
+  uint64_t noted_ns, ends_debt_ns;
 };
 
 /* What a container's processes say of one GPU.  */
@@ -80,6 +84,10 @@ void container_put_u32 (const struct container *container, unsigned gpu, size_t 
                         uint32_t value);
 void container_put_u64 (const struct container *container, unsigned gpu, size_t field,
                         uint64_t value);
+
+/* Writes turn_held_ns and turn_waited_ns.  */
+void container_put_totals (const struct container *container, unsigned gpu, uint64_t held_ns,
+                           uint64_t waited_ns);
 
 /* Addresses of the futexes.  */
 const uint32_t *container_turn_word (const struct container *container, unsigned gpu);

@@ -175,6 +175,17 @@ gpu_remove (struct gpu *gpu, const struct container *container)
 }
 
 void
+gpu_look_at (const struct container *container)
+{
+  for (unsigned i = 0; i < container->gpu_count; i++)
+    {
+      struct gpu *gpu = gpu_of (container->uuid[i]);
+      if (gpu)
+        notify_thread (gpu);
+    }
+}
+
+void
 gpu_end_all (void)
 {
   for (struct gpu *gpu = gpus; gpu; gpu = gpu->next)

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "container.h"
+#include "ends.h"
 #include "events.h"
 #include "figures.h"
 #include "gpu.h"
@@ -32,6 +33,7 @@
 #define LOCK_MS 20
 
 static const char *state_dir;
+static int inotify;
 static struct container **containers;
 static size_t container_count;
 static volatile sig_atomic_t ended;
@@ -134,6 +136,8 @@ drop_ended (void)
     else
       {
         for_each_gpu (containers[i], false);
+        if (containers[i]->watch >= 0)
+          inotify_rm_watch (inotify, containers[i]->watch);
         container_close (containers[i]);
         containers[i] = containers[--container_count];
       }
@@ -150,6 +154,7 @@ add (const char *id)
   if (!container)
     return true;
   containers[container_count++] = container;
+  ends_watch (inotify, state_dir, container);
   for_each_gpu (container, true);
   return false;
 }
@@ -177,15 +182,47 @@ follow_records (void)
   return again;
 }
 
+/* The records' watch.  */
 static int
 watch_records (void)
 {
   char path[4096];
   snprintf (path, sizeof path, "%s/allocations", state_dir);
-  int fd = inotify_init1 (IN_NONBLOCK | IN_CLOEXEC);
-  if (fd < 0 || inotify_add_watch (fd, path, IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE) < 0)
+  inotify = inotify_init1 (IN_NONBLOCK | IN_CLOEXEC);
+  int watch = inotify_add_watch (inotify, path, IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE);
+  if (inotify < 0 || watch < 0)
     fail ("cannot be watched", path, "raise fs.inotify.max_user_instances and max_user_watches");
-  return fd;
+  return watch;
+}
+
+/* Events are lost where the queue is full.  */
+static void
+note_ends (int watch)
+{
+  for (size_t i = 0; i < container_count; i++)
+    if (containers[i]->watch >= 0 && (watch < 0 || watch == containers[i]->watch))
+      {
+        ends_note (inotify, containers[i]);
+        gpu_look_at (containers[i]);
+      }
+}
+
+/* Whether the records have changed.  */
+static bool
+read_events (int records)
+{
+  bool changed = false;
+  _Alignas (struct inotify_event) char events[4096];
+  for (ssize_t length; (length = read (inotify, events, sizeof events)) > 0;)
+    for (ssize_t at = 0; at < length;)
+      {
+        const struct inotify_event *event = (const void *) (events + at);
+        at += (ssize_t) (sizeof *event + event->len);
+        changed |= event->wd == records || event->mask & IN_Q_OVERFLOW;
+        if (event->wd != records && !(event->mask & IN_IGNORED))
+          note_ends (event->wd);
+      }
+  return changed;
 }
 
 int
@@ -202,15 +239,13 @@ main (int argc, char **argv)
   take_lock ();
   figures_begin (state_dir);
   events_begin (state_dir);
-  int changes = watch_records ();
+  int records = watch_records ();
   bool again = follow_records ();
   while (!ended)
     {
-      char events[4096];
-      pause_for (changes, again ? AGAIN_MS : -1);
-      while (read (changes, events, sizeof events) > 0)
-        continue;
-      again = follow_records ();
+      pause_for (inotify, again ? AGAIN_MS : -1);
+      if (read_events (records) || again)
+        again = follow_records ();
     }
   gpu_end_all ();
   return 0;

@@ -4,8 +4,20 @@
 
 #include "bells.h"
 #include "doubt.h"
+#include "ends.h"
 
+/* Of one with a turn, and of a queue for which others wait; and of both where ends are told.  */
+#define HOLDER_CHECK_NS (9 * MS / 2)
 #define CHECK_NS (2 * MS)
+#define SELDOM_NS (50 * MS)
+/* So many turns long its queue ended with the turn, or with a ring.  */
+#define STEADY_TURNS 16
+/* After an end was told, until its locks are gone.  */
+#define SETTLING_NS (5 * MS)
+#define SETTLING_CHECK_NS (MS / 2)
+/* A live holder ends its turn itself; check it this long after, or where it is expected to ring. */
+#define LATE_NS (MS / 2)
+#define RINGS_LATE_NS (10 * MS)
 #define RECENT_NS (5 * MS)
 #define LEASE_NS (500 * MS)
 /* Each ring counts twice, as a wake-up and as a changed bell: two thousand a second, after a burst
@@ -15,9 +27,26 @@
 
 #define FIELD(name) offsetof (struct vcuda_limits_gpu, name)
 
+static bool
+settles (const struct tenant *tenant, uint64_t now)
+{
+  return tenant->ended_ns && now - tenant->ended_ns < SETTLING_NS;
+}
+
+static void
+read_ends (struct tenant *tenant, uint64_t now)
+{
+  uint32_t ends = tenant->ends;
+  tenant->tells_ends = ends_read (tenant->container, &tenant->ends);
+  if (tenant->ends != ends)
+    tenant->ended_ns = now;
+}
+
 void
 tenant_read (struct tenant *tenant, uint64_t now, bool live)
 {
+  read_ends (tenant, now);
+  live |= settles (tenant, now) || (tenant->blocks_ns && !tenant->tells_ends);
   struct signals before = tenant->signals;
   doubt_read (tenant, now, live);
   tenant->rang = tenant->signals.bell != before.bell;
@@ -93,13 +122,43 @@ tenant_blocks (struct tenant *tenant, uint64_t now)
   tenant->blocks_debt_ns = tenant->claim.debt_ns;
 }
 
+/* How long from now its page need not be read, where it does not ring.  */
+static uint64_t
+longest_check_ns (const struct tenant *tenant, uint64_t now, uint64_t untold_ns)
+{
+  if (settles (tenant, now))
+    return SETTLING_CHECK_NS;
+  return tenant->tells_ends && now >= tenant->distrusted_until_ns ? SELDOM_NS : untold_ns;
+}
+
+/* When its queue is expected to be empty.  */
+static uint64_t
+empty_ns (const struct tenant *tenant)
+{
+  return tenant->signals.busy_until_ns + ESTIMATE_ERROR_NS + 1;
+}
+
+uint64_t
+tenant_late_ns (const struct tenant *tenant, uint64_t now, uint64_t until_ns)
+{
+  uint64_t check = now + HOLDER_CHECK_NS;
+  if (tenant->steady >= STEADY_TURNS)
+    check = now + longest_check_ns (tenant, now, HOLDER_CHECK_NS);
+  /* A thread that waits for the queue rings when its wait ends.  */
+  bool rings = tenant->tells_ends && (tenant->rings || tenant->signals.will_clear);
+  uint64_t late = until_ns + (rings ? RINGS_LATE_NS : LATE_NS);
+  return late > now && late < check ? late : check;
+}
+
 uint64_t
 tenant_check_ns (const struct tenant *tenant, uint64_t now)
 {
-  const struct signals *signals = &tenant->signals;
-  uint64_t ends = signals->busy_until_ns + ESTIMATE_ERROR_NS + 1;
-  uint64_t check = now + CHECK_NS;
-  return signals->will_clear || ends <= now || ends > check ? check : ends;
+  /* Only a launch marks BUSY without work, for a moment.  */
+  uint64_t longest = tenant->may_hold_work ? longest_check_ns (tenant, now, CHECK_NS) : CHECK_NS;
+  uint64_t ends = empty_ns (tenant);
+  if (ends <= now)
+    return now + (longest < CHECK_NS ? longest : CHECK_NS);
+  return ends < now + longest ? ends : now + longest;
 }
 
 bool
@@ -165,6 +224,5 @@ tenant_renew_lease (struct tenant *tenant, uint64_t now)
 void
 tenant_publish (const struct tenant *tenant)
 {
-  container_put_u64 (tenant->container, tenant->gpu, FIELD (turn_held_ns), tenant->held_ns);
-  container_put_u64 (tenant->container, tenant->gpu, FIELD (turn_waited_ns), tenant->waited_ns);
+  container_put_totals (tenant->container, tenant->gpu, tenant->held_ns, tenant->waited_ns);
 }

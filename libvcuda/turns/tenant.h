@@ -23,6 +23,8 @@ struct tenant
   bool suspended;     /* off the GPU, whatever its page says: it has no work and wants no turn */
   bool resumed;       /* since the reading before: it is like a new one */
   bool rang;          /* since the reading before */
+  bool rings;         /* its last turn ended by a ring */
+  unsigned steady;    /* turns in a row in which it was not found idle without a ring */
   bool busy;          /* its queue is believed to hold work */
   bool may_hold_work; /* it was not found idle since its last turn */
   uint64_t active_ns; /* when it last wanted or used the GPU */
@@ -30,6 +32,9 @@ struct tenant
   uint64_t blocks_ns; /* since when others wait for its queue; 0: none does */
   uint64_t ring_debt_ns, read_ns;
   uint32_t suspensions; /* how often it has been resumed */
+  bool tells_ends;      /* ends.h */
+  uint32_t ends;        /* those of its processes, as last read */
+  uint64_t ended_ns;    /* when the last of them was read */
 
   /* What it was told.  */
   uint32_t word;      /* as written to its limits page */
@@ -94,7 +99,11 @@ bool tenant_is_muted (const struct tenant *tenant);
 /* Others wait for its queue, since blocks_ns at the latest.  */
 void tenant_blocks (struct tenant *tenant, uint64_t now);
 
-/* When TENANT is to be read again, while others wait for its queue.  */
+/* When TENANT, which has the turn, is to be read again where it does not ring: UNTIL_NS or later,
+   the turn's end.  */
+uint64_t tenant_late_ns (const struct tenant *tenant, uint64_t now, uint64_t until_ns);
+
+/* Likewise, while others wait for its queue.  */
 uint64_t tenant_check_ns (const struct tenant *tenant, uint64_t now);
 
 /* Whether it has used its turn, and its threads wait for the next one.  */

@@ -28,8 +28,6 @@
 #include "together.h"
 
 #define GRACE_NS (MS / 5)
-/* A live holder ends its turn itself; check it this long after the end of the turn.  */
-#define LATE_NS (MS / 2)
 #define CHECK_NS (9 * MS / 2)
 #define LEASE_CHECK_NS (200 * MS)
 /* Figures are written so often while turns run, and soon after the last one.  */
@@ -114,8 +112,8 @@ give_turn (struct gpu *gpu, struct tenant *tenant, int64_t ns, uint64_t now)
   gpu->until_ns = now + (uint64_t) ns;
   tenant->idle_ns = tenant->blocks_ns = 0;
   tenant->granted_begun = tenant->signals.work_begun;
-  tenant_write_word (tenant, VCUDA_TURN_HELD, gpu->until_ns);
   tenant_publish (tenant);
+  tenant_write_word (tenant, VCUDA_TURN_HELD, gpu->until_ns);
 }
 
 static void
@@ -303,8 +301,7 @@ next_poll (const struct gpu *gpu, uint64_t now)
     then = together_check_ns (gpu);
   else if (gpu->holder && !gpu->open && !gpu->revoked)
     {
-      uint64_t check = now + CHECK_NS, late = gpu->until_ns + LATE_NS;
-      then = late > now && late < check ? late : check;
+      then = tenant_late_ns (gpu->holder, now, gpu->until_ns);
       if (gpu->holder->idle_ns && (others_want (gpu) || cut_in_is_on (gpu)))
         {
           uint64_t yields = gpu->holder->idle_ns + GRACE_NS;
@@ -340,7 +337,7 @@ turns_poll (struct gpu *gpu, bool timed)
   uint64_t now = bells_now ();
   account_pass_time (gpu, now);
   for (int i = 0; i < gpu->count; i++)
-    tenant_read (gpu->tenants[i], now, timed || gpu->tenants[i]->blocks_ns);
+    tenant_read (gpu->tenants[i], now, timed);
   if (needs_no_turns (gpu))
     return next_poll (gpu, now);
   set_turns (gpu, now);
@@ -352,7 +349,9 @@ turns_poll (struct gpu *gpu, bool timed)
   if (gpu->holder && gpu->revoked)
     {
       /* Again: a launch before the word changed marked BUSY.  */
+      bool rang = gpu->holder->rang;
       tenant_read (gpu->holder, now, timed);
+      gpu->holder->rang |= rang;
       tenant_blocks (gpu->holder, now);
       if (!gpu->holder->busy)
         {

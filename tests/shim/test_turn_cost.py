@@ -72,8 +72,8 @@ def test_keeper_of_eight_contended_gpus_takes_4_mib_at_most(tenants: Tenants) ->
     ],
     ids=lambda pair: " and ".join(load.name for load in pair),
 )
-def test_keeper_wakes_500_times_a_second_at_most(chosen: Sequence[Load]) -> None:
+def test_keeper_wakes_150_times_a_second_at_most(chosen: Sequence[Load]) -> None:
     """For one contended GPU; each has a thread of its own. `make bench` measures the time."""
     tenants = [Tenant(core, load) for core, load in zip((30, 70), chosen, strict=True)]
     outcome = judge(MODELS["default"], tenants)
-    assert 50 < outcome.wakes / outcome.window_s <= 500
+    assert 20 < outcome.wakes / outcome.window_s <= 150

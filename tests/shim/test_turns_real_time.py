@@ -17,7 +17,7 @@ import pytest
 from shim.conftest import DriverRoot
 from shim.policy_node import PolicyNode, limits_of
 from support.guest import PYTHON, TOP, WORKLOAD, Guest
-from support.shares.false_pages import PAGE, RINGING
+from support.shares.false_pages import CLOSING, PAGE, RINGING
 from support.shares.judge import KEEPER, SOFTGPU
 
 MOST_SECONDS = 30
@@ -119,12 +119,18 @@ def test_a_new_keeper_takes_over_and_no_container_fails(node: PolicyNode) -> Non
             assert new.poll() is None
 
 
-def test_a_bell_that_rings_all_the_time_costs_the_keeper_little(node: PolicyNode) -> None:
+ALWAYS_RINGING = RINGING.replace("0.0001", "0")
+
+
+@pytest.mark.parametrize("script", [ALWAYS_RINGING, CLOSING], ids=["rings", "closes"])
+def test_a_page_that_is_rung_or_closed_all_the_time_costs_the_keeper_little(
+    node: PolicyNode, script: str
+) -> None:
     guests = [node.container(core=core) for core in ("30", "70")]
     keeper = start_keeper(node)
     given = json.dumps({"usage": [guest.usage for guest in guests]})
     ringing = subprocess.Popen(
-        [PYTHON, "-c", PAGE + RINGING.replace("0.0001", "0"), given],
+        [PYTHON, "-c", PAGE + script, given],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": os.path.join(TOP, "oci")},
     )
     busy = [node.busy(guest, MOST_SECONDS) for guest in guests]

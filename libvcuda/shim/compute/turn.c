@@ -343,6 +343,15 @@ has_to_yield (int gpu)
          || (state == VCUDA_TURN_HELD && (turn->gap_ns >= GRACE_NS || turn->rested_ns >= until));
 }
 
+/* The keeper reads the marks of a turn that is over when a thread rings.  */
+static bool
+is_over (int gpu)
+{
+  return vcuda_turn_state (gpu) == VCUDA_TURN_HELD
+         && vcuda_now ()
+                >= __atomic_load_n (&vcuda_turn_share (gpu)->turn_until_ns, __ATOMIC_RELAXED);
+}
+
 bool
 vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool reaped)
 {
@@ -363,7 +372,7 @@ vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool re
     }
   vcuda_own_mark (gpu, busy);
   /* Read after the mark was cleared: a keeper that changed the word before saw BUSY.  */
-  bool yields = rests && has_to_yield (gpu);
+  bool yields = rests ? has_to_yield (gpu) : busy && is_over (gpu);
   vcuda_unlock (&turn->mutex);
   if (yields)
     vcuda_turn_ring (gpu);

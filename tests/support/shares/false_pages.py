@@ -46,6 +46,11 @@ while True:
         mark(slot, 0)
     time.sleep(0.0001)
 """
+# As if processes ended without end.
+CLOSING = """
+while True:
+    os.close(os.open(given["usage"][0], os.O_RDWR))
+"""
 TRUNCATED = """
 time.sleep(0.5)
 os.ftruncate(page, 100)

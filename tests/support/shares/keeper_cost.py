@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from shim.policy_node import PolicyNode
+from shim.policy_node import PolicyNode, limits_of
 from support.guest import BUILD, WORKLOAD
 from support.shares.judge import gpu
 from support.shares.loads import Load
@@ -36,7 +36,7 @@ def part_of_a_core(options: Sequence[str], gpus: int, load: Load, seconds: float
         folder, root = stack.enter_context(gpu([*options, "--gpus", str(gpus)]))
         node = PolicyNode(os.path.join(folder, "node"), root)
         guests = [
-            node.container(core=core, gpu=str(index))
+            (index, node.container(core=core, gpu=str(index)))
             for index in range(gpus)
             for core in ("30", "70")
         ]
@@ -44,12 +44,18 @@ def part_of_a_core(options: Sequence[str], gpus: int, load: Load, seconds: float
         keeper = subprocess.Popen(command)
         stack.callback(_end, keeper)
         busy = [WORKLOAD, "busy", "--seconds", str(SETTLING_S + seconds + 5), *load.options()]
-        for guest in guests:
-            stack.callback(_end, guest.start(*busy, stdout=subprocess.DEVNULL))
+        for index, guest in guests:
+            process = guest.start(*busy, "--device", str(index), stdout=subprocess.DEVNULL)
+            stack.callback(_end, process)
         time.sleep(SETTLING_S)
         began, before = time.monotonic(), processor_seconds(keeper.pid)
+        words = [limits_of(guest).gpus[0].turn for _, guest in guests]
         time.sleep(seconds)
-        return (processor_seconds(keeper.pid) - before) / (time.monotonic() - began)
+        used = (processor_seconds(keeper.pid) - before) / (time.monotonic() - began)
+        after = [limits_of(guest).gpus[0].turn for _, guest in guests]
+        still = [index for (index, _), one, two in zip(guests, words, after) if one == two]
+        assert not still, f"no turn has passed on GPUs {still}"
+        return used
 
 
 def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
