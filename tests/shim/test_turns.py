@@ -97,7 +97,7 @@ def test_a_request_ends_the_long_turn_of_a_program_that_had_the_gpu_alone() -> N
 
 
 @pytest.mark.parametrize("model", UNKIND)
-@pytest.mark.parametrize(("core", "gap_us"), [(5, 9_000), (20, 3_000), (20, 9_000)])
+@pytest.mark.parametrize(("core", "gap_us"), [(5, 9_000), (20, 3_000), (20, 9_000), (50, 300)])
 def test_program_with_gaps_gets_its_share_beside_requests(
     model: str, core: int, gap_us: int
 ) -> None:

@@ -366,7 +366,8 @@ vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool re
       rests = true;
       vcuda_own_rest (gpu);
       /* Back in the bucket before the keeper may take it over; the next launch takes it again.  */
-      if (vcuda_turn_state (gpu) == VCUDA_TURN_OPEN)
+      uint32_t state = vcuda_turn_state (gpu);
+      if (state == VCUDA_TURN_OPEN || state == VCUDA_TURN_WAIT)
         vcuda_credit_in_turn (gpu, true);
       vcuda_thread ()->credit.context = VCUDA_NO_CONTEXT; /* the next launch marks BUSY */
     }
