@@ -111,7 +111,7 @@ def test_short_gaps_do_not_change_the_reason(
     assert told(node, model, tenants) == (shown, parts)
 
 
-MOSTLY_SHARE = [pytest.approx(0, abs=0.03), pytest.approx(0.4, abs=0.08)]
+MOSTLY_SHARE = [pytest.approx(0, abs=0.03), pytest.approx(0.5, abs=0.05)]
 
 
 @pytest.mark.parametrize("model", ["default", "slice 30 ms"])
