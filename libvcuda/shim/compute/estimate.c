@@ -65,13 +65,16 @@ enter (struct vcuda_cost *cost, struct learnt *known, const void *function, int6
 }
 
 static void
-revise (struct vcuda_cost *cost, struct learnt *known, int64_t ns)
+revise (struct vcuda_cost *cost, struct learnt *known, int64_t ns, bool begins_turn)
 {
+  /* The driver may load a function at its first launch, which takes far longer than any other.  */
+  if (known->launches == 1)
+    known->mean_ns = ns;
   if (known->launches < FIRST_LAUNCHES)
     known->launches++;
   int64_t off = ns > known->mean_ns ? ns - known->mean_ns : known->mean_ns - ns;
   known->deviation_ns -= known->deviation_ns / 1024;
-  if (known->deviation_ns < off)
+  if (known->deviation_ns < off && !begins_turn)
     known->deviation_ns = off;
   /* A quarter of the new value: one odd run changes little, a new size soon shows.  */
   known->mean_ns = known->mean_ns - known->mean_ns / 4 + ns / 4;
@@ -83,14 +86,14 @@ revise (struct vcuda_cost *cost, struct learnt *known, int64_t ns)
 }
 
 void
-vcuda_estimate_learn (const void *function, uint64_t ns)
+vcuda_estimate_learn (const void *function, uint64_t ns, bool begins_turn)
 {
   unsigned at = vcuda_cost_bucket (function);
   struct vcuda_cost *bucket = vcuda_costs[at];
   vcuda_lock (&mutex);
   unsigned way = way_of (bucket, function);
   if (way < VCUDA_COST_WAYS)
-    revise (&bucket[way], &learnt[at][way], (int64_t) ns);
+    revise (&bucket[way], &learnt[at][way], (int64_t) ns, begins_turn);
   else
     {
       way = way_of (bucket, NULL);

@@ -3,6 +3,7 @@
 #ifndef VCUDA_ESTIMATE_H
 #define VCUDA_ESTIMATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* For a function that was never measured: enough to hold up a flood of launches until the first
@@ -55,7 +56,8 @@ vcuda_cost (const void *function)
 /* The running mean.  */
 uint64_t vcuda_estimate (const void *function);
 
-void vcuda_estimate_learn (const void *function, uint64_t ns);
+/* BEGINS_TURN: it may contain a switch of the GPU, which makes no function erratic.  */
+void vcuda_estimate_learn (const void *function, uint64_t ns, bool begins_turn);
 
 /* In the child after a fork.  */
 void vcuda_estimates_forget (void);

@@ -146,7 +146,7 @@ settle_entry (struct meter *meter, struct entry *entry)
       if (entry->begins_turn && entry->weight <= 1)
         vcuda_own_learn_switch (meter->gpu, more > 0 ? (uint64_t) more : 0);
       if (linked || !entry->overlaps || entry->weight <= 1)
-        vcuda_estimate_learn (entry->function, learnt (entry, took, linked));
+        vcuda_estimate_learn (entry->function, learnt (entry, took, linked), entry->begins_turn);
     }
   vcuda_count_busy (meter->gpu, charged);
   meter->in_flight_ns -= entry->estimate_ns + (uint64_t) entry->sampled_ns;

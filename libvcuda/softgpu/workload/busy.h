@@ -20,6 +20,7 @@ struct busy
   int ordinal;
   double seconds;
   uint64_t kernel_us;
+  uint64_t first_us;     /* of each thread's first kernel; 0: as the others */
   unsigned depth;        /* submissions in flight; 0: wait for each */
   unsigned streams;      /* non-blocking ones, in turn; 0: the default stream */
   unsigned kernels;      /* of the graph that a submission launches; 0: it launches one kernel */
@@ -39,6 +40,7 @@ struct work
 {
   CUfunction spin;
   uint64_t kernel_ns; /* of one kernel */
+  uint64_t first_ns;  /* of the next one; 0: as the others */
   unsigned blocks;
   unsigned stream_count;
   CUstream stream[MOST_STREAMS];

@@ -65,9 +65,10 @@ new_stream (void)
 }
 
 static void
-launch (const struct work *work, CUstream stream)
+launch (struct work *work, CUstream stream)
 {
-  uint64_t kernel_ns = work->kernel_ns;
+  uint64_t kernel_ns = work->first_ns ? work->first_ns : work->kernel_ns;
+  work->first_ns = 0;
   void *params[] = { &kernel_ns };
   must (gpu.launchKernel (work->spin, work->blocks, 1, 1, BLOCK_THREADS, 1, 1, 0, stream, params,
                           NULL),
@@ -76,7 +77,7 @@ launch (const struct work *work, CUstream stream)
 
 /* Its kernels run one after the other.  */
 static CUgraphExec
-graph_of (const struct work *work, unsigned kernels)
+graph_of (struct work *work, unsigned kernels)
 {
   CUgraph graph;
   CUgraphExec executable;
@@ -95,6 +96,7 @@ prepare_work (struct work *work, const struct busy *options, CUfunction spin)
 {
   work->spin = spin;
   work->kernel_ns = options->kernel_us * 1000;
+  work->first_ns = options->first_us * 1000;
   work->blocks = options->blocks ? options->blocks : blocks_that_fill (options->ordinal);
   work->stream_count = options->streams ? options->streams : 1;
   for (unsigned i = 0; i < options->streams; i++)

@@ -19,8 +19,8 @@ static const char help[]
       "       vcuda-workload notebook --bytes SIZE --seconds S --every-ms M [--kernel-us U]\n"
       "                           [--kernels N] [--cells N] [--device I]\n"
       "       vcuda-workload busy --seconds S --kernel-us U [--async DEPTH] [--streams N]\n"
-      "                           [--graph KERNELS] [--blocks N] [--copy SIZE] [--gap-us U]\n"
-      "                           [--every-ms M] [--threads N] [--allocate SIZE]\n"
+      "                           [--graph KERNELS] [--blocks N] [--copy SIZE] [--first-us U]\n"
+      "                           [--gap-us U] [--every-ms M] [--threads N] [--allocate SIZE]\n"
       "                           [--wait-file PATH] [--device I]\n"
       "       vcuda-workload open PATH\n";
 
@@ -91,6 +91,7 @@ main (int argc, char **argv)
     { "graph", required_argument, NULL, 'G' },
     { "blocks", required_argument, NULL, 'B' },
     { "copy", required_argument, NULL, 'C' },
+    { "first-us", required_argument, NULL, 'f' },
     { "gap-us", required_argument, NULL, 'g' },
     { "every-ms", required_argument, NULL, 'e' },
     { "threads", required_argument, NULL, 't' },
@@ -139,6 +140,9 @@ main (int argc, char **argv)
         break;
       case 'C':
         busy.copy_bytes = size ("--copy", optarg);
+        break;
+      case 'f':
+        busy.first_us = number ("--first-us", optarg, 0, 1000000000);
         break;
       case 'g':
         busy.gap_us = number ("--gap-us", optarg, 0, 1000000000);

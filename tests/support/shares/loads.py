@@ -18,6 +18,7 @@ class Load:
     kernel_us: int
     ahead: int = 0
     gap_us: int = 0
+    first_us: int = 0
     graph: int = 0
     streams: int = 0
     blocks: int = 0
@@ -34,6 +35,7 @@ class Load:
         words = ["--kernel-us", str(self.kernel_us), "--async", str(self.ahead)]
         for name, value in [
             ("gap-us", self.gap_us),
+            ("first-us", self.first_us),
             ("graph", self.graph),
             ("streams", self.streams),
             ("blocks", self.blocks),

@@ -1,0 +1,33 @@
+"""Odd runs of a short kernel: few of its launches are measured all the same, in virtual time.
+
+A measured launch takes the thread two records more, so the number of launches shows it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from support.shares.judge import MODELS, Tenant, judge
+from support.shares.loads import Load
+
+pytestmark = pytest.mark.usefixtures("built")
+LAUNCH_S = 4.3e-6  # with the record that the load itself makes
+FIRST_US = 20_000
+
+
+def kernels(first_us: int) -> int:
+    load = Load("3 us ahead", 3, ahead=64, first_us=first_us)
+    outcome = judge([], [Tenant(100, load)], warming_s=0.05, window_s=0.1)
+    return int(outcome.tenants[0].report["kernels"])
+
+
+def test_a_slow_first_launch_does_not_make_its_function_erratic() -> None:
+    assert kernels(FIRST_US) >= 0.97 * (kernels(0) - FIRST_US / 1e6 / LAUNCH_S)
+
+
+def test_switches_at_the_beginning_of_turns_make_no_function_erratic() -> None:
+    tenants = [Tenant(50, Load("3 us ahead", 3, ahead=64))] * 2
+    outcome = judge(MODELS["switch 500 us"], tenants, window_s=2)
+    launched = sum(got.report["kernels"] for got in outcome.tenants)
+    # The GPU works for 57 % of its time, because the launches take longer than the kernels.
+    assert launched * 3e-6 >= 0.53 * outcome.tenants[0].report["wall_seconds"]
