@@ -152,7 +152,8 @@ def alone() -> list[Row]:
         Row(
             "alone",
             goal,
-            [case(core, load, core == 50) for core in cores for load in one_stream],
+            [case(core, load, core == 50) for core in cores for load in one_stream]
+            + [case(core, loads.LAUNCH_BOUND, False) for core in (10, 30, 50)],
         )
     ]
     for count in (2, 4, 8):

@@ -9,6 +9,9 @@
 
 /* This many launches of a new function are measured before a sample stands for others.  */
 #define FIRST_LAUNCHES 8
+/* Of its mean: the most that is learnt from a launch that may contain a switch of the GPU.
+   Functions that get slower are learnt from a few of them.  */
+#define MOST_TIMES 4
 
 _Static_assert (VCUDA_COST_BUCKETS == 1 << (64 - 54), "vcuda_cost_bucket takes the top bits");
 _Static_assert (sizeof (struct vcuda_cost) * VCUDA_COST_WAYS == 64, "a bucket is a cache line");
@@ -72,9 +75,12 @@ revise (struct vcuda_cost *cost, struct learnt *known, int64_t ns, bool begins_t
     known->mean_ns = ns;
   if (known->launches < FIRST_LAUNCHES)
     known->launches++;
+  int64_t most = MOST_TIMES * (known->mean_ns + VCUDA_LEAST_NS);
+  if (begins_turn && ns > most)
+    ns = most;
   int64_t off = ns > known->mean_ns ? ns - known->mean_ns : known->mean_ns - ns;
   known->deviation_ns -= known->deviation_ns / 1024;
-  if (known->deviation_ns < off && !begins_turn)
+  if (known->deviation_ns < off)
     known->deviation_ns = off;
   /* A quarter of the new value: one odd run changes little, a new size soon shows.  */
   known->mean_ns = known->mean_ns - known->mean_ns / 4 + ns / 4;

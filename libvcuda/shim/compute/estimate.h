@@ -56,7 +56,7 @@ vcuda_cost (const void *function)
 /* The running mean.  */
 uint64_t vcuda_estimate (const void *function);
 
-/* BEGINS_TURN: it may contain a switch of the GPU, which makes no function erratic.  */
+/* BEGINS_TURN: NS may contain a switch of the GPU.  */
 void vcuda_estimate_learn (const void *function, uint64_t ns, bool begins_turn);
 
 /* In the child after a fork.  */

@@ -88,7 +88,7 @@ measure (struct meter *meter, struct entry *entry, bool linked, int64_t *ns)
   double from = linked && covered_until (meter) < start ? covered_until (meter) : start;
   *ns = (int64_t) (vcuda_intervals_add (&meter->covered, from, end) * 1e6);
   if (!linked)
-    *ns = *ns > entry->foreign_ns ? *ns - entry->foreign_ns : 0;
+    *ns = *ns > entry->not_own_ns ? *ns - entry->not_own_ns : 0;
   /* Elapsed times are single precision: the anchor must be near.  */
   if (!anchored || since > NEW_ANCHOR_MS)
     {
@@ -209,7 +209,7 @@ vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link, bool over
     return NULL;
   entry->state = OPEN;
   entry->stream = stream;
-  entry->sampled_ns = entry->uncounted_ns = entry->foreign_ns = 0;
+  entry->sampled_ns = entry->uncounted_ns = entry->not_own_ns = 0;
   entry->weight = 1;
   entry->linked = linked;
   entry->overlaps = overlaps;

@@ -32,7 +32,8 @@ struct entry
   double weight;
   int64_t sampled_ns;
   int64_t uncounted_ns; /* of those, not counted as busy time yet */
-  int64_t foreign_ns;   /* what other threads may have launched between its events */
+  int64_t not_own_ns;   /* of the time between its events: what other threads may have launched, or
+                           the GPU idle before this launch */
   bool linked;          /* the GPU was never idle since the entry before was made */
   bool in_turn;         /* the keeper's queue pays for it, not the bucket */
   bool begins_turn;     /* the first one in a turn that is measured */

@@ -65,6 +65,8 @@ class Load:
         return dataclasses.replace(self, name=name, streams=count, blocks=blocks)
 
 
+# A launch takes longer than the kernel, so the GPU waits for the program.
+LAUNCH_BOUND = Load("3 us ahead", 3, ahead=64)
 AHEAD = Load("50 us ahead", 50, ahead=64)
 WAITED = Load("50 us waited", 50, gap_us=20)
 MS_5 = Load("5 ms waited", 5_000)
