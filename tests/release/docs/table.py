@@ -170,7 +170,11 @@ RUN = {
         before=f"kubectl apply -f packaging/kubernetes/namespace.yaml && {INSTALL}"
     ),
     # On the page it is in place of what Helm has done before.
-    "kubectl apply -f packaging/kubernetes": How(before="helm uninstall vcuda --namespace vcuda"),
+    "kubectl apply -k gpu": How(
+        before="helm uninstall vcuda --namespace vcuda && mkdir gpu && "
+        "awk '/^```/ {on = 0} /^# gpu.kustomization/ {on = 1} on' docs/kubernetes.md "
+        ">gpu/kustomization.yaml"
+    ),
     "kubectl apply -f train.yaml": How(
         before="awk '/^```/ {on = /yaml/; next} on' docs/start-kubernetes.md >train.yaml"
     ),
@@ -204,7 +208,9 @@ BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
 NO_CDI = "Debian's Docker knows no CDI; tests/engines/test_cdi.py does so with Podman"
 NO_BUILDKIT = "Debian's Docker has no BuildKit with CDI; tests/engines/test_mount_points.py"
 BUILDS = "tests/engines/test_mount_points.py builds by Podman"
+RUNS_A_POD = "runs a pod; tests/engines/test_chart_check.py runs its command"
 NOT_HERE = {
+    "helm test vcuda --namespace vcuda": RUNS_A_POD,
     "podman --runtime=vcuda build --build-arg VCUDA_CORE=30 --build-arg VCUDA_MEMORY=5GiB .": BUILDS,
     "docker buildx build --allow device=vcuda.io/gpu=train .": NO_BUILDKIT,
     "git clone REPOSITORY vcuda && cd vcuda": "CI begins with a fresh clone",
