@@ -67,6 +67,7 @@ th{font-size:12px;font-weight:500;color:var(--soft);text-align:left;padding:0 12
 td{border-top:1px solid var(--line);padding:7px 12px 8px 0;vertical-align:top;font-size:14px;
 font-variant-numeric:tabular-nums}
 th:first-child{width:34%}td:last-child,th:last-child{padding-right:0}
+.waits th:first-child{width:26%}.waits th:nth-child(2){width:14%}.waits th:nth-child(3){width:13%}
 td.name{overflow-wrap:anywhere;padding-left:18px;text-indent:-18px}td.notes{color:var(--soft);font-size:13px}
 i{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:8px}
 .of{color:var(--soft)}
@@ -75,9 +76,16 @@ i{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:8px
 .wide text.bad{fill:var(--bad)}
 .wide .numa{fill:none;stroke:var(--line);stroke-dasharray:4 4}
 .wide .gpu,.wide .tenant{fill:var(--card);stroke:var(--line)}.wide .gpu.sick{stroke:var(--bad)}
+.filter{max-width:1080px;margin:6px auto 0;padding:0 20px}
+.filter input,.filter button{font:inherit;color:inherit;background:var(--card);
+border:1px solid var(--line);border-radius:6px;padding:3px 10px}
+:focus-visible{outline:2px solid var(--c0);outline-offset:2px}
+h3{display:flex;flex-wrap:wrap;align-items:baseline;gap:2px 12px;font-size:14px;font-weight:500;
+margin:16px 0 8px}h3 .soft{font-size:13px;overflow-wrap:anywhere}.others{fill:var(--soft)}
+.hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 .wide path{fill:none;stroke:var(--line);stroke-width:1.5px}
-@media(max-width:640px){body{font-size:14px}header,main{padding:0 12px}header{padding-top:14px}
-nav{margin-left:0}.card{padding:12px 14px}thead{display:none}
+@media(max-width:640px){body{font-size:14px}header,main,.filter{padding:0 12px}
+header{padding-top:14px}nav{margin-left:0}.card{padding:12px 14px}thead{display:none}
 p.sensors{padding-left:0}.whole{grid-template-columns:1fr}.whole .says{grid-column:1}
 tr{display:grid;grid-template-columns:1fr 1fr;gap:4px 14px;border-top:1px solid var(--line);
 padding:8px 0}td{border:0;padding:0}td.name,td.notes{grid-column:1/3}}

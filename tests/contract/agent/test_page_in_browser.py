@@ -26,7 +26,7 @@ EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='ow
 
 
 @contextlib.contextmanager
-def serving(pages: list[bytes]) -> Iterator[tuple[str, list[str]]]:
+def serving(pages: list[bytes], form_action: str = "'none'") -> Iterator[tuple[str, list[str]]]:
     """The address, and what was asked for: the first page first, the last one from then on."""
     asked: list[str] = []
 
@@ -34,7 +34,7 @@ def serving(pages: list[bytes]) -> Iterator[tuple[str, list[str]]]:
         def do_GET(self) -> None:
             asked.append(self.path)
             self.send_response(200)
-            for header in page_frame.headers():
+            for header in page_frame.headers(form_action):
                 self.send_header(*header)
             self.end_headers()
             self.wfile.write(pages[min(len(asked), len(pages)) - 1])

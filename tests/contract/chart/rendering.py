@@ -25,6 +25,9 @@ IN_A_CONTAINER = {"agent": {"driverRoot": "/run/nvidia/driver", "listen": "[::]:
 
 DRA = {"settings": {"gpu-offer": "dra", "gpu-resource": "nvidia.com/gpu"}}
 CLAIMS = {**DRA, "claims": {"fromResources": True}}
+PAGE = {
+    "scheduler": {"page": {"enabled": True, "tlsSecret": "page-tls", "from": [{"podSelector": {}}]}}
+}
 MONITORING = {
     "monitoring": {
         "serviceMonitor": {"enabled": True, "labels": {"release": "main"}, "interval": "15s"},

@@ -75,6 +75,7 @@ PAGES = {
     "docs/advise.md": Page(HOST),
     "docs/bench.md": Page(),
     "docs/cli.md": Page((*HOST, "podman")),
+    "docs/cluster-page.md": Page(),
     "docs/doctor.md": Page(HOST),
     "docs/install.md": Page(elsewhere="tests/release/packages/test_install_page.py"),
     "docs/kubernetes.md": Page((*HOST, "images", "cluster")),
@@ -209,7 +210,12 @@ NO_CDI = "Debian's Docker knows no CDI; tests/engines/test_cdi.py does so with P
 NO_BUILDKIT = "Debian's Docker has no BuildKit with CDI; tests/engines/test_mount_points.py"
 BUILDS = "tests/engines/test_mount_points.py builds by Podman"
 RUNS_A_POD = "runs a pod; tests/engines/test_chart_check.py runs its command"
+VIEWED = "needs an extender that runs; tests/contract/scheduler/test_cluster_page.py asks one"
 NOT_HERE = {
+    "kubectl --namespace vcuda port-forward service/vcuda-cluster-page 8443:443": VIEWED,
+    "kubectl --namespace team create token viewer": VIEWED,
+    'curl --insecure --header "Authorization: Bearer $TOKEN"'
+    " 'https://localhost:8443/?namespace=team'": VIEWED,
     "helm test vcuda --namespace vcuda": RUNS_A_POD,
     "podman --runtime=vcuda build --build-arg VCUDA_CORE=30 --build-arg VCUDA_MEMORY=5GiB .": BUILDS,
     "docker buildx build --allow device=vcuda.io/gpu=train .": NO_BUILDKIT,
