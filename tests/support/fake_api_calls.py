@@ -19,15 +19,23 @@ from support.fake_api_objects import (
 
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class FakeApiCalls(FakeApiObjects):
-    """recorded_events: Kubernetes Events by path. leases: Leases by path."""
+    """recorded_events: Kubernetes Events by path. leases: Leases by path.
+
+    users: the user of each token, as a TokenReview names it. may_list: (user or group, resource,
+    namespace); namespace "": in all.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.recorded_events: dict[str, Object] = {}
         self.leases: dict[str, Object] = {}
+        self.users: dict[str, Object] = {}
+        self.may_list: set[tuple[str, str, str]] = set()
 
     def call(
         self, method: str, path: str, query: dict[str, str], body: Any, kind: str = JSON
@@ -38,6 +46,9 @@ class FakeApiCalls(FakeApiObjects):
         with self.lock:
             if method == "GET" and path in self.objects:
                 return self.list(path, query)
+            if method == "POST" and path in (TOKEN_REVIEWS, ACCESS_REVIEWS):
+                review = self._token if path == TOKEN_REVIEWS else self._access
+                return 201, {**body, "status": review(body["spec"])}
             # Those of extenders have no labels, and no watch.
             labelled = method == "POST" and "labels" in body["metadata"]
             if path.startswith(LEASES) and (labelled or method == "PATCH"):
@@ -71,6 +82,18 @@ class FakeApiCalls(FakeApiObjects):
                     return self._evict(key, body)
                 return self._named(method, PODS, key, body)
         return status(404, f"the server could not find the requested resource: {path}")
+
+    def _token(self, spec: Any) -> Object:
+        user = self.users.get(spec["token"])
+        if user is None:
+            return {"user": {}, "error": "[invalid bearer token]"}
+        return {"authenticated": True, "user": user, "audiences": ["https://kubernetes.default"]}
+
+    def _access(self, spec: Any) -> Object:
+        asked, names = spec["resourceAttributes"], (spec["user"], *spec.get("groups", ()))
+        places = {asked.get("namespace", ""), ""}
+        wanted = {(name, asked["resource"], place) for name in names for place in places}
+        return {"allowed": asked["verb"] == "list" and bool(wanted & self.may_list)}
 
     def lease(self, method: str, path: str, body: Any) -> Answer:
         if method == "POST":

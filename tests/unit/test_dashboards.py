@@ -18,8 +18,8 @@ from support.needed import skip_or_fail
 from vcuda_plugin.agent.http import metrics
 from vcuda_plugin.extender.http.metrics import Metrics
 
-RULES = f"{ROOT}/packaging/prometheus/vcuda.rules.yml"
-DASHBOARDS = sorted(Path(ROOT, "packaging/grafana").glob("*.json"))
+RULES = f"{ROOT}/packaging/chart/monitoring/vcuda.rules.yml"
+DASHBOARDS = sorted(Path(ROOT, "packaging/chart/monitoring").glob("*.json"))
 NAMES = {metric.name for metric in metrics.METRICS} | {metrics.START.name + "_bucket"}
 
 

@@ -16,9 +16,10 @@ from support.samples import GIB, gpus
 from support.tenants import Tenants
 from vcuda_oci.model import policies, topology
 from vcuda_oci.model.allocation import GpuShare
-from vcuda_plugin.agent.http import graph_page, node_state, page_frame, usage_page
+from vcuda_plugin.agent.http import graph_page, node_state, usage_page
 from vcuda_plugin.agent.http.node_state import Node, View
 from vcuda_plugin.kube.node_gpus import NodeGpus
+from vcuda_plugin.web import page_frame
 
 EVIL = "</title><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\n\u202e"
 
@@ -149,8 +150,8 @@ def _small(tenants: Tenants) -> View:
 def test_a_page_loads_nothing_and_its_policy_allows_no_other_script(tenants: Tenants) -> None:
     page = usage_page.render(_small(tenants)).decode()
     assert re.findall(r"(?:src|href|url)[=(]", page) == ["href="] * 4
-    assert re.findall(r'href="(.*?)"', page) == ["data:,", "/usage", "/graph", "/metrics"]
-    policy = dict(page_frame.HEADERS)["Content-Security-Policy"]
+    assert re.findall(r'href="(.*?)"', page) == ["data:,", "usage", "graph", "metrics"]
+    policy = dict(page_frame.headers())["Content-Security-Policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy
     assert "style=" not in page
 

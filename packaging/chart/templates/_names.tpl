@@ -64,6 +64,19 @@ capabilities: {drop: [ALL]}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
+{{/* The extender's options for the cluster page; empty: it is off. */}}
+{{- define "vcuda.pageOptions" -}}
+{{- with .Values.scheduler.page }}
+{{- if .enabled -}}
+- --page=0.0.0.0:3457
+{{- if .tlsSecret }}
+- --page-tls-cert=/etc/vcuda-page-tls/tls.crt
+- --page-tls-key=/etc/vcuda-page-tls/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* An entry of kube-scheduler's extenders. Takes a list: where it is called, the root. */}}
 {{- define "vcuda.extenderEntry" -}}
 {{- $settings := (last .).Values.settings -}}

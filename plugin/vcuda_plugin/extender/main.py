@@ -131,6 +131,18 @@ def _parser() -> argparse.ArgumentParser:
         help="allowed value of a request's Host header; may be repeated; default: on a loopback "
         "address the loopback's names, else any",
     )
+    parser.add_argument(
+        "--page",
+        metavar="HOST:PORT",
+        default="",
+        help="address of the cluster page, for people with a token of the cluster; default: none",
+    )
+    parser.add_argument(
+        "--page-tls-cert",
+        metavar="FILE",
+        help="certificate of the cluster page, PEM; default: --tls-cert",
+    )
+    parser.add_argument("--page-tls-key", metavar="FILE", help="that certificate's key, PEM")
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {names.VERSION}")
     return parser
 

@@ -13,7 +13,7 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import uvicorn
 
@@ -33,7 +33,10 @@ from .follow.outage import Outage, end_processes
 from .follow.quota_follow import QuotaFollower
 from .http import certificates
 from .http.connections import Loop
+from .http.http_app import HttpApp
+from .http.page_app import PageApp
 from .http.server import Server
+from .http.viewer_rights import ViewerRights
 from .quota.quota_limits import load_place
 
 # Longer than kube-scheduler keeps an idle connection, so that no connection ends during a call.
@@ -52,8 +55,11 @@ def run(arguments: argparse.Namespace) -> None:
     place = load_place(arguments.quota_config)
     api = KubeApi(arguments.kubeconfig, names.EXTENDER_PROGRAM)
     _check_tls(arguments)
-    listening = _listen(arguments.listen)
+    listening = _listen(arguments.listen, "--listen")
     host, port = listening.getsockname()[:2]
+    page = _listen(arguments.page, "--page") if arguments.page else None
+    if page:
+        _log.info("the cluster page is on %s:%d", *page.getsockname()[:2])
     cluster = Cluster(settings.placement)
     agents = Agents(cluster, arguments.agents)
     nodes, pods, *leases = followers(api, cluster, settings, place, agents)
@@ -94,31 +100,49 @@ def run(arguments: argparse.Namespace) -> None:
         # keeps the second one from killing the process.
         signal.signal(number, lambda *_: None)
     _log.info("listening on %s:%d", host, port)
-    serving = _UvicornServer(
-        uvicorn.Config(
-            server.app,
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            date_header=False,
-            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            ssl_certfile=arguments.tls_cert,
-            ssl_keyfile=arguments.tls_key,
-            ssl_ca_certs=arguments.tls_client_ca,
-            ssl_cert_reqs=ssl.CERT_REQUIRED if arguments.tls_client_ca else ssl.CERT_NONE,
-        )
-    )
-
+    serving = _UvicornServer(_config(server.app, arguments.tls_client_ca, _pair(arguments, "tls")))
     with contextlib.closing(loop):
-        loop.run_until_complete(serving.serve([listening]))
+        if page:
+            own = _pair(arguments, "page-tls")
+            app = PageApp(cluster, ViewerRights(AsyncApi(api)), lambda: server.ready)
+            config = _config(app, None, own if all(own) else _pair(arguments, "tls"))
+            beside = loop.create_task(_PageServer(serving, config).serve([page]))
+            loop.run_until_complete(serving.serve([listening]))
+            loop.run_until_complete(beside)
+        else:
+            loop.run_until_complete(serving.serve([listening]))
     # Keep the lease after a forced exit: a bind may still be running, and the next leader must not
     # bind at the same time.
     if leader and not serving.force_exit:
         leader.release()
+
+
+def _pair(arguments: argparse.Namespace, option: str) -> tuple[str | None, str | None]:
+    """The files of a certificate and its key."""
+    word = option.replace("-", "_")
+    return getattr(arguments, f"{word}_cert"), getattr(arguments, f"{word}_key")
+
+
+def _config(
+    app: HttpApp | PageApp, client_ca: str | None, pair: tuple[str | None, str | None]
+) -> uvicorn.Config:
+    """client_ca: the authority of the only clients; None: any client."""
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        ssl_certfile=pair[0],
+        ssl_keyfile=pair[1],
+        ssl_ca_certs=client_ca,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if client_ca else ssl.CERT_NONE,
+    )
 
 
 class _UvicornServer(uvicorn.Server):
@@ -127,6 +151,24 @@ class _UvicornServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         asyncio.get_running_loop().call_later(_END_SECONDS, setattr, self, "force_exit", True)  # noqa: FBT003
         await super().shutdown(sockets)
+
+
+class _PageServer(_UvicornServer):
+    """The page's server, which ends with the other one and leaves signals to that."""
+
+    def __init__(self, other: uvicorn.Server, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._other = other
+
+    async def on_tick(self, counter: int) -> bool:
+        return self._other.should_exit or await super().on_tick(counter)
+
+    def install_signal_handlers(self) -> None:
+        """Of uvicorn before 0.29."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
 def _freeze(following: Sequence[Follower]) -> None:
@@ -142,7 +184,7 @@ def _freeze(following: Sequence[Follower]) -> None:
     gc.set_threshold(*_COLLECTED)
 
 
-def _listen(address: str) -> socket.socket:
+def _listen(address: str, option: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Name IPPROTO_TCP: asyncio sets TCP_NODELAY only then; without it each answer waits 40 ms.
@@ -154,7 +196,7 @@ def _listen(address: str) -> socket.socket:
         return listening
     except (OSError, ValueError, OverflowError) as error:
         hint = "choose another HOST:PORT, such as 127.0.0.1:3456"
-        raise VcudaError(f"cannot listen: {error}", f"--listen {address}", hint) from error
+        raise VcudaError(f"cannot listen: {error}", f"{option} {address}", hint) from error
 
 
 def _hosts(allowed: Sequence[str], host: str) -> frozenset[bytes] | None:
@@ -169,24 +211,30 @@ def _hosts(allowed: Sequence[str], host: str) -> frozenset[bytes] | None:
 
 def _check_tls(arguments: argparse.Namespace) -> None:
     """Check the TLS files. Raises VcudaError, with a clearer line than uvicorn's."""
-    files = {
-        word: getattr(arguments, word.replace("-", "_"))
-        for word in ("tls-cert", "tls-key", "tls-client-ca")
-    }
     if not (arguments.tls_client_ca or arguments.insecure):
         what = "any client could bind any pod"
         hint = "name --tls-cert, --tls-key and --tls-client-ca, or use --insecure"
         raise VcudaError(what, f"--listen {arguments.listen}", hint)
+    _check_pair("tls", *_pair(arguments, "tls"), arguments.tls_client_ca)
+    _check_pair("page-tls", *_pair(arguments, "page-tls"))
+    if any(_pair(arguments, "page-tls")) and not arguments.page:
+        raise VcudaError("needs --page", "--page-tls-cert", "name the page's HOST:PORT")
+
+
+def _check_pair(
+    option: str, certificate: str | None, key: str | None, client_ca: str | None = None
+) -> None:
+    files = {f"{option}-cert": certificate, f"{option}-key": key, f"{option}-client-ca": client_ca}
     if not any(files.values()):
         return
     where = " ".join(f"--{word} {path}" for word, path in files.items() if path)
     hint = "name a certificate and its key, both PEM"
-    if not (arguments.tls_cert and arguments.tls_key):
-        raise VcudaError("needs both --tls-cert and --tls-key", where, hint)
+    if not (certificate and key):
+        raise VcudaError(f"needs both --{option}-cert and --{option}-key", where, hint)
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(arguments.tls_cert, arguments.tls_key)
-        if arguments.tls_client_ca:
-            context.load_verify_locations(arguments.tls_client_ca)
+        context.load_cert_chain(certificate, key)
+        if client_ca:
+            context.load_verify_locations(client_ca)
     except OSError as error:
         raise VcudaError(f"cannot speak TLS: {error}", where, hint) from error

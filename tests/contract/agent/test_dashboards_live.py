@@ -27,8 +27,8 @@ from support.tenants import Tenants
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 
-BOARDS = sorted(Path(ROOT, "packaging/grafana").glob("*.json"))
-RULES = Path(ROOT, "packaging/prometheus/vcuda.rules.yml")
+BOARDS = sorted(Path(ROOT, "packaging/chart/monitoring").glob("*.json"))
+RULES = Path(ROOT, "packaging/chart/monitoring/vcuda.rules.yml")
 POD = {"uid": "u", "namespace": "team", "name": "train-0", "container": "main"}
 
 Query = Callable[[str, str], Any]

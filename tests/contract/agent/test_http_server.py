@@ -64,7 +64,7 @@ def test_each_path_answers_what_it_is_for(served: Served) -> None:
     browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
     for path in ("/usage", "/graph"):
         assert served.get(path, **browser)[1]["Content-Type"] == "text/html; charset=utf-8"
-    assert (served.get("/")[0], served.get("/")[1]["Location"]) == (307, "/usage")
+    assert (served.get("/")[0], served.get("/")[1]["Location"]) == (307, "usage")
     assert served.get("/none")[0] == 404
 
 

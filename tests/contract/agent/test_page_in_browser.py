@@ -17,15 +17,16 @@ from support import browser
 from support.samples import GIB, gpus
 from support.tenants import Tenants
 from vcuda_oci.model.allocation import GpuShare
-from vcuda_plugin.agent.http import graph_page, page_frame, usage_page
+from vcuda_plugin.agent.http import graph_page, usage_page
 from vcuda_plugin.agent.http.node_state import Node, View
 from vcuda_plugin.kube.node_gpus import NodeGpus
+from vcuda_plugin.web import page_frame
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 
 
 @contextlib.contextmanager
-def serving(pages: list[bytes]) -> Iterator[tuple[str, list[str]]]:
+def serving(pages: list[bytes], form_action: str = "'none'") -> Iterator[tuple[str, list[str]]]:
     """The address, and what was asked for: the first page first, the last one from then on."""
     asked: list[str] = []
 
@@ -33,7 +34,7 @@ def serving(pages: list[bytes]) -> Iterator[tuple[str, list[str]]]:
         def do_GET(self) -> None:
             asked.append(self.path)
             self.send_response(200)
-            for header in page_frame.HEADERS:
+            for header in page_frame.headers(form_action):
                 self.send_header(*header)
             self.end_headers()
             self.wfile.write(pages[min(len(asked), len(pages)) - 1])
@@ -85,7 +86,7 @@ def test_the_page_follows_what_happens_and_runs_no_name(tenants: Tenants, tmp_pa
     assert len(asked) > 2 and set(asked) == {"/usage"}, "it asks again, and for nothing else"
     assert "ml/&lt;img src=x" in dom and "/latecomer" in dom
     assert "<title>node-1: GPUs</title>" in dom
-    assert '<html lang="en">' in dom, "it is not marked as stale"
+    assert '<html lang="en" data-every="2">' in dom, "it is not marked as stale"
 
 
 def busy_node(tenants: Tenants) -> View:

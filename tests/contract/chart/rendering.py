@@ -25,6 +25,16 @@ IN_A_CONTAINER = {"agent": {"driverRoot": "/run/nvidia/driver", "listen": "[::]:
 
 DRA = {"settings": {"gpu-offer": "dra", "gpu-resource": "nvidia.com/gpu"}}
 CLAIMS = {**DRA, "claims": {"fromResources": True}}
+PAGE = {
+    "scheduler": {"page": {"enabled": True, "tlsSecret": "page-tls", "from": [{"podSelector": {}}]}}
+}
+MONITORING = {
+    "monitoring": {
+        "serviceMonitor": {"enabled": True, "labels": {"release": "main"}, "interval": "15s"},
+        "prometheusRule": {"enabled": True, "labels": {"release": "main"}},
+        "dashboards": {"enabled": True},
+    }
+}
 
 Object = dict[str, Any]
 
@@ -43,8 +53,22 @@ def helm(*words: str, values: Object | None = None) -> subprocess.CompletedProce
 
 def objects(values: Object | None = None, version: str = NEWEST) -> list[Object]:
     """Of a cluster of that version, with these values over the chart's own."""
+    return [each for each in _documents(values, version) if not _is_check(each)]
+
+
+def checks(values: Object | None = None, version: str = NEWEST) -> list[Object]:
+    """What `helm test` creates."""
+    return [each for each in _documents(values, version) if _is_check(each)]
+
+
+def _documents(values: Object | None, version: str) -> list[Object]:
     # Each caller has its own: they may be changed.
-    return yaml.load(_rendered(json.dumps(values or {}), version), _Exact)
+    found: list[Object] = yaml.load(_rendered(json.dumps(values or {}), version), _Exact)
+    return found
+
+
+def _is_check(each: Object) -> bool:
+    return bool(each["metadata"].get("annotations", {}).get("helm.sh/hook") == "test")
 
 
 @functools.lru_cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import yaml
 
 from contract.chart.fake_cluster import FakeCluster
 from contract.chart.object_store import Object
-from contract.chart.rendering import AGENT, EXTENDER
+from contract.chart.rendering import AGENT, EXTENDER, REPOSITORY
 from contract.chart.test_plain_manifests import FOLDER, contents
 from release.docs.commands import of_page, pages
 from support.needed import skip_or_fail
@@ -28,12 +29,15 @@ class Kubectl:
         self._env = {"PATH": os.environ["PATH"], "HOME": str(home)}
 
     def __call__(self, *words: str) -> list[str]:
-        """Its lines, in order."""
+        """Its lines, sorted."""
+        return sorted(self.text(*words))
+
+    def text(self, *words: str) -> list[str]:
         done = subprocess.run(
             [*self._words, *words], capture_output=True, text=True, check=False, env=self._env
         )
         assert done.returncode == 0, done.stderr
-        return sorted(done.stdout.splitlines())
+        return done.stdout.splitlines()
 
 
 @pytest.fixture
@@ -64,20 +68,42 @@ def named() -> list[str]:
 
 
 def test_a_dry_run_takes_every_object_and_changes_nothing(kubectl: Kubectl) -> None:
-    printed = kubectl("apply", "--dry-run=client", "-f", FOLDER)
+    printed = kubectl("apply", "--dry-run=client", "-k", FOLDER)
     assert printed == sorted(f"{name} created (dry run)" for name in named())
     assert kubectl.store.changes == []
 
 
 def test_applied_objects_exist_until_deleted(kubectl: Kubectl) -> None:
     before = dict(kubectl.store.objects)
-    assert kubectl("apply", "-f", FOLDER) == sorted(f"{name} created" for name in named())
+    assert kubectl("apply", "-k", FOLDER) == sorted(f"{name} created" for name in named())
     pods = [path for path in kubectl.store.objects if "/vcuda/pods/" in path]
     assert len(kubectl.store.objects) == len(before) + len(named()) + len(pods)
-    again = kubectl("apply", "-f", FOLDER)
+    again = kubectl("apply", "-k", FOLDER)
     assert again == sorted(f"{name} unchanged" for name in named())
-    kubectl("delete", "--ignore-not-found", "-f", FOLDER)  # what went with its namespace
+    kubectl("delete", "--ignore-not-found", "-k", FOLDER)  # what went with its namespace
     assert kubectl.store.objects == before
+
+
+def test_the_pages_overlay_names_the_images_of_every_container(
+    kubectl: Kubectl, tmp_path: Path
+) -> None:
+    with open(REPOSITORY + "/docs/kubernetes.md") as file:
+        (overlay,) = re.findall(
+            r"```yaml\n# gpu/kustomization.yaml\n(.*?)```", file.read(), re.DOTALL
+        )
+    shutil.copytree(FOLDER, tmp_path / "packaging/kubernetes")
+    (tmp_path / "gpu").mkdir()
+    (tmp_path / "gpu/kustomization.yaml").write_text(overlay)
+    made = list(yaml.safe_load_all("\n".join(kubectl.text("kustomize", f"{tmp_path}/gpu"))))
+    pods = [each["spec"]["template"]["spec"] for each in made if "template" in each.get("spec", {})]
+    images = [
+        c["image"] for pod in pods for c in (*pod["containers"], *pod.get("initContainers", ()))
+    ]
+    assert sorted(images) == [
+        f"REGISTRY/{AGENT}:0.1.0",
+        *[f"REGISTRY/{EXTENDER}:0.1.0"] * 2,
+        "registry.k8s.io/kube-scheduler:v1.37.0",
+    ]
 
 
 def test_the_pages_commands_mark_and_unmark_a_node(kubectl: Kubectl) -> None:
@@ -107,7 +133,7 @@ def pods_of(store: FakeCluster, node: str) -> set[str]:
 
 def test_the_pages_drain_leaves_a_node_to_its_daemons(kubectl: Kubectl) -> None:
     kubectl("label", "node", "node-1", "nvidia-device-enable=enable")
-    kubectl("apply", "-f", FOLDER)
+    kubectl("apply", "-k", FOLDER)
     daemons = {"network-node-1", f"{AGENT}-node-1"}
     assert pods_of(kubectl.store, "node-1") == {*daemons, "shop-node-1", f"{EXTENDER}-node-1"}
     elsewhere = pods_of(kubectl.store, "foo")

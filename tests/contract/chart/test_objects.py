@@ -19,11 +19,12 @@ from contract.chart.rendering import (
     EXTENDER,
     HAMI,
     IN_A_CONTAINER,
+    PAGE,
 )
 
 # The oldest that the chart is for, the last without the admission policy, the first with it.
 VERSIONS = ["1.25", "1.29", "1.30", rendering.NEWEST]
-KINDS = [{}, CLUSTER, HAMI, IN_A_CONTAINER, DRA, CLAIMS]
+KINDS = [{}, CLUSTER, HAMI, IN_A_CONTAINER, DRA, CLAIMS, PAGE]
 NAMES = [
     "as it is",
     "the cluster's scheduler",
@@ -31,6 +32,7 @@ NAMES = [
     "a driver container, IPv6",
     "DRA",
     "DRA for old manifests",
+    "the cluster page",
 ]
 
 
@@ -56,7 +58,7 @@ def test_other_values_render_what_kubernetes_knows_too(values: dict[str, Any]) -
 def test_what_an_object_names_is_there(values: dict[str, Any]) -> None:
     found = rendering.objects(values)
     there = {(each["kind"], each["metadata"]["name"]) for each in found}
-    there.add(("Secret", "extender-tls"))
+    there |= {("Secret", "extender-tls"), ("Secret", "page-tls")}
     assert {pair for each in found for pair in named_by(each)} - there == set()
 
 

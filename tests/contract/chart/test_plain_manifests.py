@@ -16,8 +16,9 @@ FOLDER = REPOSITORY + "/packaging/kubernetes"
 
 
 def contents(folder: str) -> dict[str, str]:
+    """The files that Kustomize reads, by name."""
     found = {}
-    for name in sorted(os.listdir(folder)):
+    for name in sorted({*os.listdir(folder)} - {"kustomization.yaml"}):
         with open(f"{folder}/{name}") as file:
             found[name] = file.read()
     return found

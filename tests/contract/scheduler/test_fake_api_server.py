@@ -212,3 +212,31 @@ def test_restarted_api_server_has_its_objects(api: FakeApiServer, known: Any) ->
     api.put(node("b"))
     api.start()
     assert [each.metadata.name for each in known.list_node().items] == ["a", "b"]
+
+
+def test_reviews_of_tokens_and_access_answer_as_kubernetes_does(
+    api: FakeApiServer, known: Any
+) -> None:
+    """Source: Kubernetes API, TokenReviewStatus and SubjectAccessReviewStatus."""
+    api.users["t1"] = {"username": "ann", "groups": ["ml"]}
+    api.may_list = {("ml", "pods", "team"), ("ann", "nodes", "")}
+    users = client.AuthenticationV1Api(known.api_client)
+    for token, name in (("t1", "ann"), ("other", None)):
+        spec = client.V1TokenReviewSpec(token=token)
+        found: Any = users.create_token_review(client.V1TokenReview(spec=spec)).status
+        assert (bool(found.authenticated), found.user.username) == (bool(name), name)
+    access = client.AuthorizationV1Api(known.api_client)
+
+    def may(resource: str, namespace: str | None, user: str = "ann", groups: Any = ("ml",)) -> bool:
+        attributes = client.V1ResourceAttributes(
+            verb="list", resource=resource, namespace=namespace
+        )
+        spec = client.V1SubjectAccessReviewSpec(
+            user=user, groups=list(groups), resource_attributes=attributes
+        )
+        body = client.V1SubjectAccessReview(spec=spec)
+        found: Any = access.create_subject_access_review(body).status
+        return bool(found.allowed)
+
+    assert (may("pods", "team"), may("pods", "other"), may("pods", None)) == (True, False, False)
+    assert (may("nodes", None), may("pods", "team", "bob", ())) == (True, False)

@@ -75,6 +75,7 @@ PAGES = {
     "docs/advise.md": Page(HOST),
     "docs/bench.md": Page(),
     "docs/cli.md": Page((*HOST, "podman")),
+    "docs/cluster-page.md": Page(),
     "docs/doctor.md": Page(HOST),
     "docs/install.md": Page(elsewhere="tests/release/packages/test_install_page.py"),
     "docs/kubernetes.md": Page((*HOST, "images", "cluster")),
@@ -90,6 +91,9 @@ PAGES = {
     "docs/start-kubernetes.md": Page((*BARE, "images", "cluster"), PACKAGES),
     "docs/start-podman.md": Page(("checkout", "podman")),
     "docs/suspend.md": Page(HOST),
+    "docs/tutorial-ci.md": Page((*HOST, "docker")),
+    "docs/tutorial-jupyterhub.md": Page(HOST),
+    "docs/tutorial-pytorch.md": Page((*HOST, "docker")),
     "docs/troubleshooting.md": Page((*HOST, "docker")),
 }
 
@@ -119,6 +123,7 @@ RUN = {
     "vcuda why run-3f2a": How(before=LIVING.format("run-3f2a")),
     "vcuda inspect run-77aa": How(before=LIVING.format("run-77aa")),
     "vcuda why train": How(before=AT_ITS_LIMIT),
+    "vcuda limit train --memory 10GiB --core 60": How(before="vcuda inspect train >/dev/null"),
     "vcuda run --core 30 --memory 100GiB -- nvidia-smi": How(exit=1),
     "vcuda ps --wide": How(exit=1),
     "vcuda gpus --wide": How(before="softgpu fail /run/softgpu --lost 1"),
@@ -170,7 +175,11 @@ RUN = {
         before=f"kubectl apply -f packaging/kubernetes/namespace.yaml && {INSTALL}"
     ),
     # On the page it is in place of what Helm has done before.
-    "kubectl apply -f packaging/kubernetes": How(before="helm uninstall vcuda --namespace vcuda"),
+    "kubectl apply -k gpu": How(
+        before="helm uninstall vcuda --namespace vcuda && mkdir gpu && "
+        "awk '/^```/ {on = 0} /^# gpu.kustomization/ {on = 1} on' docs/kubernetes.md "
+        ">gpu/kustomization.yaml"
+    ),
     "kubectl apply -f train.yaml": How(
         before="awk '/^```/ {on = /yaml/; next} on' docs/start-kubernetes.md >train.yaml"
     ),
@@ -204,7 +213,17 @@ BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
 NO_CDI = "Debian's Docker knows no CDI; tests/engines/test_cdi.py does so with Podman"
 NO_BUILDKIT = "Debian's Docker has no BuildKit with CDI; tests/engines/test_mount_points.py"
 BUILDS = "tests/engines/test_mount_points.py builds by Podman"
+RUNS_A_POD = "runs a pod; tests/engines/test_chart_check.py runs its command"
+PYTORCH = "needs PyTorch and a GPU; the page runs the same share with another image"
+VIEWED = "needs an extender that runs; tests/contract/scheduler/test_cluster_page.py asks one"
 NOT_HERE = {
+    "docker run --detach --name train --runtime=vcuda -e VCUDA_CORE=50 -e VCUDA_MEMORY=8GiB"
+    ' --shm-size 8g --volume "$PWD:/work" pytorch/pytorch python /work/train.py': PYTORCH,
+    "kubectl --namespace vcuda port-forward service/vcuda-cluster-page 8443:443": VIEWED,
+    "kubectl --namespace team create token viewer": VIEWED,
+    'curl --insecure --header "Authorization: Bearer $TOKEN"'
+    " 'https://localhost:8443/?namespace=team'": VIEWED,
+    "helm test vcuda --namespace vcuda": RUNS_A_POD,
     "podman --runtime=vcuda build --build-arg VCUDA_CORE=30 --build-arg VCUDA_MEMORY=5GiB .": BUILDS,
     "docker buildx build --allow device=vcuda.io/gpu=train .": NO_BUILDKIT,
     "git clone REPOSITORY vcuda && cd vcuda": "CI begins with a fresh clone",

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from vcuda_hook.live import table, views
 from vcuda_oci.model import topology
 
+from ...web.page_frame import escape
+from .agent_page import page
 from .node_state import View
-from .page_frame import escape, page
 from .usage_page import colours, summary
 
 _Entry = Mapping[str, Any]
@@ -37,7 +38,7 @@ def render(view: View) -> bytes:
     else:
         content = f'<section class="card wide">{_drawing(view, view.gpus)}</section>'
         content += _links(view.gpus, view.distances)
-    return page(view.node, "/graph", summary(view), content)
+    return page(view.node, "graph", summary(view), content)
 
 
 def _drawing(view: View, gpus: Sequence[_Entry]) -> str:

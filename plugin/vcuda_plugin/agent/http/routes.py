@@ -9,7 +9,8 @@ from typing import Any
 
 from vcuda_oci.model import names
 
-from . import exposition, graph_page, page_frame, usage_page
+from ...web import page_frame
+from . import exposition, graph_page, usage_page
 from .event_counts import EventCounts
 from .history import History
 from .http_server import Request, Response
@@ -18,12 +19,8 @@ from .workload_demands import WorkloadDemands
 
 # The agent's event loop sends a heartbeat more often than this while it runs.
 SILENCE_SECONDS = 30.0
-_ALWAYS = (
-    ("Cache-Control", "no-store"),
-    ("X-Content-Type-Options", "nosniff"),
-    ("Referrer-Policy", "no-referrer"),
-)
 _TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
+_PAGE = page_frame.headers()
 _JSON = (("Content-Type", "application/json"), ("Vary", "Accept"))
 # Host headers accepted on a loopback address. Refusing all others prevents DNS rebinding: a foreign
 # page with a name that resolves to 127.0.0.1 cannot read the answers.
@@ -70,10 +67,10 @@ class Routes:
             response = _text(404, f"no such page; there is {', '.join(self._paths)}")
         else:
             response = await route(request)
-        return response._replace(headers=(*response.headers, *_ALWAYS))
+        return response._replace(headers=(*response.headers, *page_frame.ALWAYS))
 
     async def _home(self, _: Request) -> Response:
-        return Response(307, b"", (("Location", "/usage"),))
+        return Response(307, b"", (("Location", "usage"),))
 
     async def _metrics(self, request: Request) -> Response:
         if self._exemplars and _OPEN_METRICS in request.headers.get("accept", ""):
@@ -93,11 +90,11 @@ class Routes:
     async def _usage(self, request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):
             body = await self._of_view("usage", lambda v: usage_page.render(v, self.history.gpus))
-            return Response(200, body, page_frame.HEADERS)
+            return Response(200, body, _PAGE)
         return Response(200, await self._of_view("json", lambda v: _dumped(v.as_json())), _JSON)
 
     async def _graph(self, _: Request) -> Response:
-        return Response(200, await self._of_view("graph", graph_page.render), page_frame.HEADERS)
+        return Response(200, await self._of_view("graph", graph_page.render), _PAGE)
 
     async def _history_page(self, _: Request) -> Response:
         return Response(200, _dumped(self.history.as_json()), _JSON)

@@ -7,9 +7,10 @@ from typing import Any
 
 from vcuda_hook.live import sensor_text, table, turn_figures, views
 
+from ...web.page_frame import COLOURS, escape
 from . import history
+from .agent_page import page
 from .node_state import View
-from .page_frame import COLOURS, escape, page
 
 _Entries = Sequence[Mapping[str, Any]]
 _Points = Collection[Any]  # of float or None
@@ -34,7 +35,7 @@ def render(view: View, past: _History | None = None) -> bytes:
         parts.insert(0, _note("This node has no GPU."))
     for name in view.broken:
         parts.append(_note(f"{name} is not a whole record: what it holds is unknown."))
-    return page(view.node, "/usage", f"{summary(view)}. {_LEGEND}", "".join(parts))
+    return page(view.node, "usage", f"{summary(view)}. {_LEGEND}", "".join(parts))
 
 
 def summary(view: View) -> str:

@@ -26,6 +26,7 @@ _MOST_BYTES = 1 << 50
 _MOST_CAPACITY_GPUS = 64
 # The kubelet still counts the devices, and marks all of them unhealthy: it rejects pods.
 AWAY = f"the node agent is away: none of its {names.GPUMANAGER_CORE} is allocatable"
+NO_GPUS = "no GPUs that vcuda shares"
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -55,7 +56,11 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class PodFacts:
-    """A pod. node: "" until it is bound. ask: None also for an invalid request, see `trouble`."""
+    """A pod.
+
+    node: "" until it is bound. ask: None also for an invalid request, see `trouble`. created: when,
+    as the API server writes it.
+    """
 
     uid: str
     namespace: str
@@ -66,6 +71,7 @@ class PodFacts:
     trouble: str = ""
     decision: Decision | None = None
     priority: int = 0
+    created: str = ""
 
 
 def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeFacts:
@@ -96,7 +102,7 @@ def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeF
         why = f"{names.ANNOTATION_NODE_GPUS} cannot be read: {error}"[:200]
         return NodeFacts(name, source, group, why=why)
     if not reported.gpus:
-        return NodeFacts(name, source, group, why="no GPUs that vcuda shares")
+        return NodeFacts(name, source, group, why=NO_GPUS)
     if away and whole(capacity.get(names.GPUMANAGER_CORE, 0)):
         return NodeFacts(name, source, group, reported, why=AWAY)
     cordoned = {word.strip() for word in str(annotations.get(known.CORDONED, "")).split(",")}
@@ -131,6 +137,7 @@ def pod_of(pod: Mapping[str, Any], settings: Config) -> PodFacts | None:
         trouble,
         _decision(annotations, str(spec.get("nodeName") or "")),
         priority_of(pod),
+        str(metadata.get("creationTimestamp") or ""),
     )
 
 

@@ -23,11 +23,24 @@ class Answer(NamedTuple):
     body: bytes
     status: int = 200
     kind: bytes = JSON
-    allow: bytes = b""  # the methods that the path accepts
+    headers: tuple[tuple[bytes, bytes], ...] = ()  # beside those of the body
 
 
 def line(text: str, status: int) -> Answer:
     return Answer(text.encode() + b"\n", status, TEXT)
+
+
+def wrong_method(path: str, allowed: str) -> Answer:
+    """allowed: the methods that the path accepts."""
+    refusal = line(f"{path} is for {allowed}", 405)
+    return refusal._replace(headers=((b"allow", allowed.encode()),))
+
+
+async def send_answer(send: Send, answer: Answer) -> None:
+    length = str(len(answer.body)).encode()
+    headers = [(b"content-type", answer.kind), (b"content-length", length), *answer.headers]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
 
 
 class HttpApp:
@@ -56,15 +69,10 @@ class HttpApp:
             answer = found[0](found[1])
         elif post or found:
             allowed = "POST" if post else "GET, HEAD"
-            answer = line(f"{path} is for {allowed}", 405)._replace(allow=allowed.encode())
+            answer = wrong_method(path, allowed)
         else:
             answer = line(f"{path} is not served", 404)
-        length = str(len(answer.body)).encode()
-        headers = [(b"content-type", answer.kind), (b"content-length", length)]
-        if answer.allow:
-            headers.append((b"allow", answer.allow))
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await send({"type": "http.response.body", "body": answer.body})
+        await send_answer(send, answer)
 
     def _refusal(self, scope: Scope, has_body: bool) -> Answer | None:
         """Refuse requests that a web page of another site could send.

@@ -17,10 +17,11 @@ def nodes(cluster: Cluster) -> dict[str, Any]:
     with cluster.lock:
         found = []
         for name, entry in sorted(cluster.nodes.items()):
-            gpus = _gpus(entry)
-            whole = sum(1 for gpu in gpus if not gpu["held"] and not gpu["unusable"])
-            free = sum(max(0, gpu["core_free"]) for gpu in gpus if not gpu["unusable"])
-            short = {"name": name, "gpus": len(gpus), "wholly_free": whole, "core_free": free}
+            found_gpus = gpus(entry)
+            usable = [gpu for gpu in found_gpus if not gpu["unusable"]]
+            whole = sum(1 for gpu in usable if not gpu["held"])
+            free = sum(max(0, gpu["core_free"]) for gpu in usable)
+            short = {"name": name, "gpus": len(found_gpus), "wholly_free": whole, "core_free": free}
             found.append({**short, "why": entry.facts.why})
         quota = cluster.quota
         return {"nodes": found, "quota": quota.report(), "quota_trouble": quota.trouble}
@@ -33,10 +34,12 @@ def node(cluster: Cluster, name: str) -> dict[str, Any] | None:
         if entry is None:
             return None
         pods = [_pod(cluster, uid, entry) for uid in sorted(entry.holds)]
-        return {"name": name, "why": entry.facts.why, "gpus": _gpus(entry), "pods": pods}
+        return {"name": name, "why": entry.facts.why, "gpus": gpus(entry), "pods": pods}
 
 
-def _gpus(entry: Entry) -> list[dict[str, Any]]:
+def gpus(entry: Entry) -> list[dict[str, Any]]:
+    """Describe the node's GPUs. held: whether a pod has compute of it. unusable: why it gets no
+    pod; "": it may."""
     reported, usable = entry.facts.reported, {gpu.uuid for gpu in entry.facts.usable}
     core, memory = dict.fromkeys(usable, 0), dict.fromkeys(usable, 0)
     for share in entry.taken:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+from typing import NamedTuple
 
 CONTENT_TYPE = "text/html; charset=utf-8"
 REFRESH_SECONDS = 2
@@ -42,7 +43,7 @@ nav{margin-left:auto;display:flex;gap:16px}a{color:inherit;text-underline-offset
 nav a{color:var(--soft);text-decoration:none}nav a:hover,nav a[aria-current]{color:var(--ink)}
 nav a[aria-current]{box-shadow:0 2px 0 var(--c0)}
 .sum{margin:4px 0 16px;color:var(--soft)}
-.stale .sum::after{content:" · not refreshed: the agent does not answer";color:var(--bad)}
+.stale .sum::after{content:" · not refreshed: no answer";color:var(--bad)}
 .card{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:16px 20px;
 margin:0 0 16px}
 .card h2{display:flex;flex-wrap:wrap;align-items:baseline;gap:2px 12px;font-size:16px;
@@ -66,6 +67,7 @@ th{font-size:12px;font-weight:500;color:var(--soft);text-align:left;padding:0 12
 td{border-top:1px solid var(--line);padding:7px 12px 8px 0;vertical-align:top;font-size:14px;
 font-variant-numeric:tabular-nums}
 th:first-child{width:34%}td:last-child,th:last-child{padding-right:0}
+.waits th:first-child{width:26%}.waits th:nth-child(2){width:14%}.waits th:nth-child(3){width:13%}
 td.name{overflow-wrap:anywhere;padding-left:18px;text-indent:-18px}td.notes{color:var(--soft);font-size:13px}
 i{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:8px}
 .of{color:var(--soft)}
@@ -74,58 +76,95 @@ i{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:8px
 .wide text.bad{fill:var(--bad)}
 .wide .numa{fill:none;stroke:var(--line);stroke-dasharray:4 4}
 .wide .gpu,.wide .tenant{fill:var(--card);stroke:var(--line)}.wide .gpu.sick{stroke:var(--bad)}
+.filter{max-width:1080px;margin:6px auto 0;padding:0 20px}
+.filter input,.filter button{font:inherit;color:inherit;background:var(--card);
+border:1px solid var(--line);border-radius:6px;padding:3px 10px}
+:focus-visible{outline:2px solid var(--c0);outline-offset:2px}
+h3{display:flex;flex-wrap:wrap;align-items:baseline;gap:2px 12px;font-size:14px;font-weight:500;
+margin:16px 0 8px}h3 .soft{font-size:13px;overflow-wrap:anywhere}.others{fill:var(--soft)}
+.hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 .wide path{fill:none;stroke:var(--line);stroke-width:1.5px}
-@media(max-width:640px){body{font-size:14px}header,main{padding:0 12px}header{padding-top:14px}
-nav{margin-left:0}.card{padding:12px 14px}thead{display:none}
+@media(max-width:640px){body{font-size:14px}header,main,.filter{padding:0 12px}
+header{padding-top:14px}nav{margin-left:0}.card{padding:12px 14px}thead{display:none}
 p.sensors{padding-left:0}.whole{grid-template-columns:1fr}.whole .says{grid-column:1}
 tr{display:grid;grid-template-columns:1fr 1fr;gap:4px 14px;border-top:1px solid var(--line);
 padding:8px 0}td{border:0;padding:0}td.name,td.notes{grid-column:1/3}}
+@media print{nav,form{display:none}.card{break-inside:avoid}svg{print-color-adjust:exact}}
 """
 )
-# The server renders each page; the script only replaces the old content with the new.
+# The server renders each page; the script only replaces the old content with the new, unless the
+# keyboard's focus is in it.
 _SCRIPT = """
 async function again(){
-  if(!document.hidden)try{
-    const page=await fetch(location.pathname,{headers:{Accept:"text/html"},cache:"no-store"});
+  const main=document.querySelector("main");
+  if(!document.hidden&&!main.contains(document.activeElement))try{
+    const page=await fetch(location.pathname+location.search,
+      {headers:{Accept:"text/html"},cache:"no-store"});
     const fresh=new DOMParser().parseFromString(await page.text(),"text/html");
-    document.querySelector("main").replaceWith(fresh.querySelector("main"));
+    if(!page.ok)throw page.status;
+    main.replaceWith(fresh.querySelector("main"));
     document.documentElement.classList.remove("stale");
   }catch(error){document.documentElement.classList.add("stale")}
-  setTimeout(again,EVERY)
+  setTimeout(again,document.documentElement.dataset.every*1000)
 }
-setTimeout(again,EVERY)
-""".replace("EVERY", str(REFRESH_SECONDS * 1000))
+setTimeout(again,document.documentElement.dataset.every*1000)
+"""
+
+# Of every answer.
+ALWAYS = (
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+)
 
 
 def _hash(text: str) -> str:
     return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
 
 
-HEADERS = (
-    ("Content-Type", CONTENT_TYPE),
-    (
-        "Content-Security-Policy",
+def headers(form_action: str = "'none'") -> tuple[tuple[str, str], ...]:
+    """Headers of a page. form_action: where its forms may send, in the policy's words."""
+    policy = (
         f"default-src 'none'; style-src {_hash(_STYLE)}; script-src {_hash(_SCRIPT)}; "
-        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'",
-    ),
-    ("Vary", "Accept"),
-)
-
-
-def page(node: str, here: str, summary: str, content: str) -> bytes:
-    """A complete page. here: its path. content: HTML in which the caller has escaped all names."""
-    links = "".join(
-        f'<a href="{path}"{" aria-current=page" if path == here else ""}>{title}</a>'
-        for path, title in (("/usage", "Usage"), ("/graph", "Graph"), ("/metrics", "Metrics"))
+        f"connect-src 'self'; img-src data:; base-uri 'none'; form-action {form_action}; "
+        "frame-ancestors 'none'"
     )
+    return (("Content-Type", CONTENT_TYPE), ("Content-Security-Policy", policy), ("Vary", "Accept"))
+
+
+class Frame(NamedTuple):
+    """What is around a page's content.
+
+    title: of the window. place: where the figures are from, as "on node-1". links: (relative path,
+    title) of its sibling pages; relative, so that a proxy may serve them below a path of its own.
+    here: this page's. above: HTML between the heading and the content, which a refresh leaves as
+    it is. refresh_seconds: how often the content is asked for again.
+    """
+
+    title: str
+    place: str
+    links: tuple[tuple[str, str], ...] = ()
+    here: str = ""
+    above: str = ""
+    refresh_seconds: int = REFRESH_SECONDS
+
+
+def page(frame: Frame, summary: str, content: str) -> bytes:
+    """A complete page. content: HTML in which the caller has escaped all names."""
+    links = "".join(
+        f'<a href="{path}"{" aria-current=page" if path == frame.here else ""}>{title}</a>'
+        for path, title in frame.links
+    )
+    preposition, _, place = frame.place.partition(" ")
     text = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<!doctype html><html lang="en" data-every="{frame.refresh_seconds}"><head>'
+        '<meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f'<noscript><meta http-equiv="refresh" content="{REFRESH_SECONDS * 2}"></noscript>'
-        f'<title>{escape(node)}: GPUs</title><link rel="icon" href="data:,">'
+        f'<noscript><meta http-equiv="refresh" content="{frame.refresh_seconds * 2}"></noscript>'
+        f'<title>{escape(frame.title)}</title><link rel="icon" href="data:,">'
         f"<style>{_STYLE}</style></head><body>"
-        f"<header><h1><b>vcuda</b> <span>on</span> {escape(node)}</h1><nav>{links}</nav></header>"
+        f"<header><h1><b>vcuda</b> <span>{preposition}</span> {escape(place)}</h1>"
+        f"{f'<nav>{links}</nav>' if links else ''}</header>{frame.above}"
         f'<main><p class="sum">{escape(summary)}</p>{content}</main>'
         f"<script>{_SCRIPT}</script></body></html>"
     )

@@ -1,0 +1,1 @@
+"""The common part of pages for browsers, of the agent and of the extender."""

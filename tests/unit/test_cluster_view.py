@@ -1,0 +1,150 @@
+"""The cluster page's figures: what a viewer sees of shares, free parts and waiting pods."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from support.agent_pages import ParsedPage
+from support.clusters import cluster, container, gpus_of, node, pod
+from support.samples import GIB
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_plugin.extender.cluster.cluster import Cluster
+from vcuda_plugin.extender.http import cluster_page, cluster_view
+from vcuda_plugin.extender.http.cluster_view import Sight
+from vcuda_plugin.web import page_frame
+
+ALL, TEAM, TEAM_ONLY = Sight("", True), Sight("team", True), Sight("team", False)
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&\u202e"
+
+
+def held(name: str, uuid: str, core: int, gib: int, namespace: str) -> dict[str, Any]:
+    shares = {"main": [GpuShare(uuid, gib * GIB, core)]}
+    asked = container(core=core, memory=gib * 4)
+    return pod(name, asked, node=uuid.split("-")[1], shares=shares, namespace=namespace)
+
+
+@pytest.fixture
+def busy() -> Cluster:
+    """Node a with two GPUs, b with one, c without. Pods of two namespaces; three wait."""
+    return cluster(
+        node("a", gpus_of("a", 16, 16, unhealthy={"GPU-a-1": "Xid 79"})),
+        node("b", gpus_of("b", 16)),
+        node("c"),
+        held("train", "GPU-a-0", 30, 4, "team"),
+        held("hidden", "GPU-a-0", 50, 8, "secret-project"),
+        held("hidden-2", "GPU-b-0", 90, 8, "secret-project"),
+        pod("waits", container(core=80, memory=16), namespace="team"),
+        pod("hidden-3", container(core=80, memory=16), namespace="secret-project", priority=9),
+        pod("small", container(core=10, memory=4), namespace="team"),
+        pod("wrong", container(core=10, gpu=1), namespace="team"),
+        pod("huge", container(core=10, memory=400), namespace="team"),
+    )
+
+
+def shares(view: dict[str, Any]) -> dict[str, list[str]]:
+    return {
+        gpu["uuid"]: [f"{each['namespace']}/{each['pod']}" for each in gpu["shares"]]
+        for node in view["nodes"]
+        for gpu in node["gpus"]
+    }
+
+
+def test_viewer_of_all_namespaces_sees_every_share_and_what_is_free(busy: Cluster) -> None:
+    view = cluster_view.view(busy, ALL)
+    assert shares(view) == {
+        "GPU-a-0": ["secret-project/hidden", "team/train"],
+        "GPU-a-1": [],
+        "GPU-b-0": ["secret-project/hidden-2"],
+    }
+    gpus = [gpu for node in view["nodes"] for gpu in node["gpus"]]
+    assert [(gpu["core_free"], gpu["memory_free_bytes"] // GIB) for gpu in gpus] == [
+        (20, 4),
+        (100, 16),
+        (10, 8),
+    ]
+    assert [gpu["unusable"] for gpu in gpus] == ["", "Xid 79", ""]
+    assert all(not any(gpu["others"].values()) for gpu in gpus)
+
+
+def test_each_waiting_pod_has_its_reasons_the_highest_priority_first(busy: Cluster) -> None:
+    waiting = cluster_view.view(busy, ALL)["waiting"]
+    assert [each["pod"] for each in waiting] == ["hidden-3", "huge", "small", "waits", "wrong"]
+    by_name = {each["pod"]: each for each in waiting}
+    assert by_name["small"]["fits"] == 2
+    assert "whole GPUs and shares" in by_name["wrong"]["invalid"]
+    assert by_name["waits"]["asked"] == "80 % and 4096 MiB"
+    assert sorted(group["names"] for group in by_name["waits"]["why"]) == [["a"], ["b"]]
+    for group in by_name["waits"]["why"]:
+        assert group["reason"].startswith("largest free share is")
+        assert group["never"] is False
+    (never,) = by_name["huge"]["why"]
+    assert (never["never"], never["nodes"], never["names"]) == (True, 2, ["a", "b"])
+
+
+@pytest.mark.parametrize("sight", [TEAM, TEAM_ONLY], ids=["with nodes", "without nodes"])
+def test_viewer_of_one_namespace_sees_no_name_of_another(busy: Cluster, sight: Sight) -> None:
+    busy.quota.trouble = "gpu_quota: namespace secret-project: no number"
+    view = cluster_view.view(busy, sight)
+    assert {name for names in shares(view).values() for name in names} == {"team/train"}
+    assert [each["pod"] for each in view["waiting"]] == ["huge", "small", "waits", "wrong"]
+    text = json.dumps(view) + cluster_page.render(view).decode()
+    assert "secret" not in text and "hidden-" not in text and "/hidden" not in text
+    assert view["quota_trouble"] == "quotas cannot be read"
+
+
+def test_viewer_with_nodes_sees_what_others_hold_as_a_sum(busy: Cluster) -> None:
+    view = cluster_view.view(busy, TEAM)
+    others = [gpu["others"] for node in view["nodes"] for gpu in node["gpus"]]
+    assert [(each["core_percent"], each["memory_bytes"] // GIB) for each in others] == [
+        (50, 8),
+        (0, 0),
+        (90, 8),
+    ]
+
+
+def test_viewer_without_nodes_sees_only_gpus_of_its_own_pods(busy: Cluster) -> None:
+    view = cluster_view.view(busy, TEAM_ONLY)
+    assert shares(view) == {"GPU-a-0": ["team/train"]}
+    (gpu,) = view["nodes"][0]["gpus"]
+    assert not {"others", "core_free", "memory_free_bytes", "held"} & gpu.keys()
+    assert all(group["names"] == [] for each in view["waiting"] for group in each["why"])
+    assert cluster_view.view(busy, Sight("empty", False))["nodes"] == []
+
+
+def test_many_nodes_come_in_parts_that_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_view, "MOST_NODES", 2)
+    made = cluster(*[node(name, gpus_of(name, 16)) for name in "edcba"])
+    seen, after = [], ""
+    while True:
+        view = cluster_view.view(made, ALL, after)
+        seen.append([each["name"] for each in view["nodes"]])
+        if not (after := view["next"]):
+            break
+        assert f'<a href="?after={after}">More nodes</a>' in cluster_page.render(view).decode()
+    assert seen == [["a", "b"], ["c", "d"], ["e"]]
+
+
+def test_page_says_in_words_what_the_view_has(busy: Cluster) -> None:
+    text = ParsedPage(cluster_page.render(cluster_view.view(busy, TEAM))).text()
+    assert "vcuda in namespace team" in text
+    assert "2 nodes, 3 GPUs, 1 share, 4 pods wait" in text
+    assert "team/small 10 % and 1024 MiB - 2 nodes have room" in text
+    assert "a, b: never : its GPUs never have 10 % and 102400 MiB" in text
+    assert "GPU 0 · Soft GPU-a-0 Compute 20 % free Memory 4.0 GiB free of 16.0 GiB" in text
+    assert "team/train 30 % 4.0 GiB other namespaces 50 % 8.0 GiB" in text
+
+
+def test_page_escapes_names_and_loads_nothing() -> None:
+    made = cluster(node("a", gpus_of("a", 16, model=EVIL)), held(EVIL, "GPU-a-0", 30, 4, EVIL))
+    text = cluster_page.render(cluster_view.view(made, ALL)).decode()
+    text += cluster_page.refusal(EVIL, EVIL).decode()
+    tags = ParsedPage(text.encode()).tags
+    assert not any(tag == "img" or key.startswith("on") for tag, its in tags for key in its)
+    assert sum(tag == "script" for tag, _ in tags) == 2
+    assert 'href="/' not in text and "src=" not in text.replace("&lt;img src=x", "")
+    policy = dict(page_frame.headers("'self'"))["Content-Security-Policy"]
+    assert "form-action 'self'" in policy and "unsafe" not in policy
+    assert all("scope" in its for tag, its in tags if tag == "th")
