@@ -12,8 +12,8 @@ import pytest
 from support.samples import GIB, host
 from support.tenants import Tenants
 from vcuda_hook.suspend import control
-from vcuda_hook.suspend.control import Done
 from vcuda_hook.suspend.operation import NotIdle
+from vcuda_hook.suspend.places import Done
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
