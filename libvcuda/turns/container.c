@@ -111,10 +111,23 @@ is_at (const char *state_dir, const char *id, const char *name, dev_t device, in
   return lstat (path, &found) == 0 && found.st_dev == device && found.st_ino == inode;
 }
 
+/* A move changes the GPUs that the page names, of a suspended container.  */
+static bool
+names_same_gpus (const struct container *container)
+{
+  for (unsigned gpu = 0; gpu < container->gpu_count; gpu++)
+    if (strncmp (container->uuid[gpu], container->limits_at->gpu[gpu].uuid,
+                 sizeof container->uuid[gpu] - 1)
+        != 0)
+      return false;
+  return true;
+}
+
 bool
 container_is_current (const struct container *container, const char *state_dir)
 {
-  return is_at (state_dir, container->id, "limits", container->device, container->limits_inode)
+  return names_same_gpus (container)
+         && is_at (state_dir, container->id, "limits", container->device, container->limits_inode)
          && is_at (state_dir, container->id, "usage", container->device, container->usage_inode);
 }
 

@@ -56,7 +56,7 @@ struct share
 struct container *container_open (const char *state_dir, const char *id);
 void container_close (struct container *container);
 
-/* Whether the files at the pages' paths are still these.  */
+/* Whether the files at the pages' paths are still these, and name the same GPUs.  */
 bool container_is_current (const struct container *container, const char *state_dir);
 
 /* Whether one of its processes lives.  */

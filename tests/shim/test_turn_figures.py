@@ -20,7 +20,7 @@ from support.tenants import Tenants
 from vcuda_hook.live import turn_figures
 from vcuda_hook.live.turn_figures import GpuTurns, Turns
 from vcuda_oci.ledger import events
-from vcuda_oci.pages import layout, page_reader
+from vcuda_oci.pages import layout, limits_in_place, page_reader
 from vcuda_plugin.agent.http.event_counts import EventCounts
 
 SECONDS = 5
@@ -188,3 +188,31 @@ def mark(tenants: Tenants, id: str, marks: int) -> None:
     with open(tenants.page(id), "r+b", 0) as page:
         page.seek(at["usage.slot"] + at["usage_slot.turn_marks"])
         page.write(marks.to_bytes(8, "little"))
+
+
+def test_a_container_that_moves_is_a_tenant_of_its_new_gpu(node: PolicyNode) -> None:
+    """`vcuda move` has the page name the new GPU, then the record."""
+    node.container(core="30")
+    old, new = "GPU-old", node.host.gpus[0].uuid
+    page = f"{node.ledger.containers}/c0/limits"
+
+    def name_gpu(uuid: str) -> None:
+        limits_in_place.rename_gpus(page, [uuid])
+        with node.ledger:
+            record = node.ledger.get("c0")
+            assert record
+            shares = [share.replaced(uuid=uuid) for share in record.shares]
+            node.ledger.record(record.replaced(shares=shares))
+
+    def tenants() -> dict[str, list[str]]:
+        return {gpu: list(of.of) for gpu, of in turn_figures.read(node.state_dir).items() if of.of}
+
+    name_gpu(old)
+    keeper = subprocess.Popen([TURN_KEEPER, node.state_dir, str(os.getpid())])
+    try:
+        assert eventually(lambda: tenants() == {old: ["c0"]}), tenants()
+        name_gpu(new)
+        assert eventually(lambda: tenants() == {new: ["c0"]}), tenants()
+    finally:
+        keeper.terminate()
+        keeper.wait(10)

@@ -226,7 +226,7 @@ ok(cuda.cuCheckpointProcessCheckpoint(pid, None))
 seen.append(look())
 elsewhere = cuda.CUcheckpointRestoreArgs()
 elsewhere.gpuPairs, elsewhere.gpuPairsCount = [cuda.CUcheckpointGpuPair()], 1
-refused(cuda.cuCheckpointProcessRestore(pid, elsewhere), R.CUDA_ERROR_NOT_SUPPORTED)
+refused(cuda.cuCheckpointProcessRestore(pid, elsewhere), R.CUDA_ERROR_INVALID_VALUE)
 thread = ok(cuda.cuCheckpointProcessGetRestoreThreadId(pid))
 assert str(int(thread)) in os.listdir(f"/proc/{pid}/task")
 ok(cuda.cuCheckpointProcessRestore(pid, None))

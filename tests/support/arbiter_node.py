@@ -8,6 +8,7 @@ from typing import Any
 from support.samples import GIB, record
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.suspension import Suspension
 from vcuda_oci.pages import layout, limits, page_reader
 from vcuda_plugin.agent.compute import grants
 
@@ -41,6 +42,13 @@ class ArbiterNode:
         allocation = record(id, shares=list(shares))
         with self.ledger:
             self.ledger.write(allocation, limits.page_of(allocation))
+
+    def suspend(self, id: str, suspension: Suspension | None) -> None:
+        """Write a step into the record, or None: its end."""
+        with self.ledger:
+            now = self.ledger.get(id)
+            assert now
+            self.ledger.record(now.replaced(suspension=suspension))
 
     def page(self, id: str, name: str) -> str:
         return f"{self.ledger.containers}/{id}/{name}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from support import compiled
 from support.suspended import Box, Node
 from vcuda_hook.suspend import control, driver_worker
-from vcuda_hook.suspend.control import library_of
+from vcuda_hook.suspend.places import library_of
 from vcuda_hook.suspend.worker import Worker
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger.liveness import start_time
@@ -80,10 +80,19 @@ class Kills:
         return pid
 
     def run(self, verb: str, facts: Host) -> None:
+        """verb: suspend, resume, move, or "resume there": to the GPU that it was not on."""
+        ledger = self.node.ledger
         if verb == "suspend":
-            control.suspend(self.node.ledger, facts, "box", seconds=20)
+            control.suspend(ledger, facts, "box", seconds=20)
+        elif verb == "move":
+            control.move(ledger, facts, "box", self._other_gpu(), seconds=20)
         else:
-            control.resume(self.node.ledger, facts, "box", 1, 5)
+            gpu = self._other_gpu() if verb == "resume there" else ""
+            control.resume(ledger, facts, "box", 1, 5, gpu=gpu)
+
+    def _other_gpu(self) -> str:
+        (now,) = self.node.record("box").shares
+        return next(gpu.uuid for gpu in self.node.facts.gpus if gpu.uuid != now.uuid)
 
     def with_harm(self, verb: str, at: int, harm: str) -> bool:
         """One round with harm at the `at`-th call; whether there was such a call."""
@@ -150,6 +159,12 @@ class Kills:
                 self.outcomes.stuck.append(f"{what}: {step}, states {sorted(places)}")
             if step:
                 control.resume(ledger, facts, "box", 1, 5)
+            (promised,) = self.node.record("box").shares
+            if self._gpus_in_use() - {promised.uuid}:
+                self.outcomes.stuck.append(f"{what}: on a GPU that its record does not name")
+            first = facts.gpus[0].uuid
+            if len(self.box.processes) < self.count and promised.uuid != first:
+                control.move(ledger, facts, "box", first)  # a new process begins there
         except (VcudaError, AssertionError) as error:
             self.outcomes.stuck.append(f"{what}: {error}")
             return
@@ -167,6 +182,13 @@ class Kills:
         with open(os.devnull) as none, Worker(library_of(self.node.facts), none.fileno()) as asked:
             found = asked.states(started, time.monotonic() + 10)
         return {found.get(pid, driver_worker.NO_CUDA) for pid in started}
+
+    def _gpus_in_use(self) -> set[str]:
+        """The GPUs on which the container's processes hold memory, by NVML."""
+        pids = [each.pid for each in self.box.processes]
+        with open(os.devnull) as none, Worker(library_of(self.node.facts), none.fileno()) as asked:
+            held = asked.memory(pids, time.monotonic() + 10).held
+        return {uuid for uuid, size in held.items() if size}
 
     def _bury(self) -> None:
         """Forget the processes that were killed; the container's first process stays."""

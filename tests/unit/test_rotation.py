@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from vcuda_plugin.agent.suspend.rotation import (
     IDLE_SECONDS,
     LEAST_QUANTUM_SECONDS,
-    MOST_LOST,
     Need,
     Resident,
     Step,
@@ -39,7 +38,7 @@ def test_container_with_room_is_resumed_at_once() -> None:
 
 def test_working_container_keeps_the_gpu_for_its_quantum() -> None:
     step = next_step(5, GPU, [resident("a", 12, since=2)], [Waiting("b", need(12), 4)])
-    assert step == Step(("a",), "b", 2 + 9.0)
+    assert step == Step(("a",), "b", 2 + 12.0)
 
 
 def test_fixed_quantum_replaces_the_measured_one() -> None:
@@ -90,9 +89,9 @@ def test_gpu_that_has_gone_makes_its_container_wait_and_no_other_leave() -> None
 
 
 @pytest.mark.parametrize("swap", [0.2, 1.0, 8.0])
-def test_swaps_take_no_more_than_the_promised_part(swap: float) -> None:
+def test_swaps_with_a_fifth_beside_the_copies_take_no_more_than_a_tenth(swap: float) -> None:
     kept = quantum(resident("a", 8, swap=swap))
-    assert swap / (swap + kept) <= MOST_LOST + 1e-9
+    assert swap * 1.2 / (swap * 1.2 + kept) <= 0.1
 
 
 SIZES = st.lists(st.integers(4, 16), min_size=2, max_size=6)

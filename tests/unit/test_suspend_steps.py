@@ -96,7 +96,13 @@ class World:
         return Memory({"GPU-0": held}, {"GPU-0": free}, [] if self.others else ["GPU-0"])
 
     def call(
-        self, call: str, started: Any, pids: Sequence[int], end: float, progress: Any
+        self,
+        call: str,
+        started: Any,
+        pids: Sequence[int],
+        end: float,
+        progress: Any,
+        pairs: Any,
     ) -> dict[int, Answer]:
         if call == CHECKPOINT:
             assert RUNNING not in self.now.values(), "checkpointed while one was at work"

@@ -127,7 +127,7 @@ find_memory (const CUarrayMapInfo *info, const struct tile_box *box, CUdevice de
 static CUresult
 new_operation (const CUarrayMapInfo *info, CUdevice device, struct operation **made)
 {
-  struct operation wanted = { .gpu = driver.device[device].gpu };
+  struct operation wanted = { .gpu = gpu_index (device) };
   REQUIRE (info->deviceBitMask == 1u << device && info->flags == 0 && info->reserved[0] == 0
                && info->reserved[1] == 0,
            CUDA_ERROR_INVALID_VALUE);
@@ -159,7 +159,7 @@ submit (struct operation *list, CUstream stream, CUdevice device)
   softgpu_on_progress = map_arrays;
   pthread_mutex_lock (&guard);
   softgpu_lock (&driver.tie);
-  struct softgpu_target target = softgpu_stream_target (stream, driver.device[device].gpu);
+  struct softgpu_target target = softgpu_stream_target (stream, gpu_index (device));
   softgpu_unlock (&driver.tie);
   for (*end = list; *end; end = &(*end)->next)
     {

@@ -16,7 +16,7 @@ begin_context (CUdevice device)
   uint64_t bytes = driver.tie.state->context_bytes;
   if (bytes && !softgpu_charge_locked (device, bytes))
     return false;
-  softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].contexts++;
+  softgpu_own_slot (&driver.tie)->gpu[gpu_index (device)].contexts++;
   return true;
 }
 
@@ -24,7 +24,7 @@ static void
 end_context (CUdevice device)
 {
   softgpu_lock (&driver.tie);
-  softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].contexts--;
+  softgpu_own_slot (&driver.tie)->gpu[gpu_index (device)].contexts--;
   softgpu_uncharge (device, driver.tie.state->context_bytes);
   softgpu_unlock (&driver.tie);
 }

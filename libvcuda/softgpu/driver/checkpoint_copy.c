@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "driver/checkpoint.h"
+#include "driver/checkpoint_pairs.h"
 #include "state/account.h"
 
 static uint64_t
@@ -37,12 +38,13 @@ supported (const struct softgpu_slot *slot)
   return true;
 }
 
+/* MOVES: where what lies on each GPU shall be restored.  */
 static bool
-has_room (const struct softgpu_slot *slot)
+has_room (const struct softgpu_slot *slot, const unsigned moves[])
 {
   struct softgpu_state *state = driver.tie.state;
   for (unsigned gpu = 0; gpu < state->entries; gpu++)
-    if (!softgpu_has_room (state, gpu, slot->pid_namespace, slot->gpu[gpu].held_bytes))
+    if (!softgpu_has_room (state, moves[gpu], slot->pid_namespace, slot->gpu[gpu].held_bytes))
       return false;
   return true;
 }
@@ -82,11 +84,11 @@ CUresult
 cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
 {
   REQUIRE_TARGET (target, pid);
-  REQUIRE (!args || args->gpuPairsCount == 0, CUDA_ERROR_NOT_SUPPORTED);
   REQUIRE (!args || softgpu_zeroed (args->reserved, sizeof args->reserved),
            CUDA_ERROR_INVALID_VALUE);
   CUresult rc = CUDA_ERROR_INVALID_VALUE;
   uint64_t end = 0;
+  unsigned moves[SOFTGPU_MAX_GPUS];
   softgpu_lock (&driver.tie);
   softgpu_reap (&driver.tie);
   struct softgpu_slot *slot = softgpu_target_slot (&target);
@@ -94,11 +96,15 @@ cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
     rc = softgpu_begin_step (slot, SOFTGPU_RESTORE, SOFTGPU_PROCESS_CHECKPOINTED);
   if (rc == CUDA_SUCCESS && slot->unrestorable)
     rc = CUDA_ERROR_OPERATING_SYSTEM;
-  if (rc == CUDA_SUCCESS && !has_room (slot))
+  if (rc == CUDA_SUCCESS)
+    rc = softgpu_read_pairs (slot, args, moves);
+  if (rc == CUDA_SUCCESS && !has_room (slot, moves))
     {
       rc = CUDA_ERROR_OUT_OF_MEMORY;
       slot->unrestorable = 1; /* as seen of driver 580 on an H200 */
     }
+  if (rc == CUDA_SUCCESS)
+    softgpu_move_process (slot, moves);
   if (rc == CUDA_SUCCESS)
     end = softgpu_begin_copy (slot, SOFTGPU_PROCESS_RESTORING, held_bytes (slot),
                               driver.tie.state->restore_rate);

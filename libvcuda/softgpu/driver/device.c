@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "driver/driver.h"
+#include "driver/device.h"
 
 CUresult
 cuDeviceGetCount (int *count)
@@ -34,9 +34,8 @@ cuDeviceGetName (char *name, int len, CUdevice dev)
   return CUDA_SUCCESS;
 }
 
-/* TEXT is as NVML prints it: "GPU-" or "MIG-", and 32 hexadecimal digits with dashes between.  */
-static CUresult
-read_uuid (CUuuid *uuid, const char *text)
+CUresult
+softgpu_read_uuid (CUuuid *uuid, const char *text)
 {
   unsigned byte = 0;
   for (const char *at = text + 4; at[0] && at[1] && byte < 16;)
@@ -61,7 +60,7 @@ cuDeviceGetUuid_v2 (CUuuid *uuid, CUdevice dev)
   REQUIRE_DRIVER ();
   REQUIRE (uuid, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
-  return read_uuid (uuid, gpu_of (dev)->uuid);
+  return softgpu_read_uuid (uuid, gpu_of (dev)->uuid);
 }
 
 /* Of a MIG device its GPU's.  */
@@ -72,7 +71,8 @@ cuDeviceGetUuid (CUuuid *uuid, CUdevice dev)
   REQUIRE (uuid, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
   const struct softgpu_gpu *gpu = gpu_of (dev);
-  return read_uuid (uuid, gpu->parent ? driver.tie.state->gpu[gpu->parent - 1].uuid : gpu->uuid);
+  return softgpu_read_uuid (uuid,
+                            gpu->parent ? driver.tie.state->gpu[gpu->parent - 1].uuid : gpu->uuid);
 }
 
 CUresult

@@ -92,7 +92,7 @@ struct CUevent_st
 /* One visible GPU, as this process has it. Guarded by the shared lock.  */
 struct device
 {
-  unsigned gpu; /* its index in the state file */
+  unsigned began; /* its GPU's index in the state file at cuInit: see gpu_index */
   struct CUctx_st primary;
   CUevent recorded[SOFTGPU_COMMANDS]; /* by command: the event that takes its stamp from there */
   struct side_work side;              /* of all its streams */
@@ -140,10 +140,23 @@ valid_device (CUdevice device)
   return device >= 0 && device < driver.device_count;
 }
 
+/* The index of a device's GPU in the state file. A restore may move the process to another one.  */
+static inline unsigned
+index_of_gpu (const struct device *device)
+{
+  return softgpu_own_slot (&driver.tie)->place[device->began];
+}
+
+static inline unsigned
+gpu_index (CUdevice device)
+{
+  return index_of_gpu (&driver.device[device]);
+}
+
 static inline struct softgpu_gpu *
 gpu_of (CUdevice device)
 {
-  return &driver.tie.state->gpu[driver.device[device].gpu];
+  return &driver.tie.state->gpu[gpu_index (device)];
 }
 
 /* Multicast needs GPUs that NVLinks join to a switch, and whole ones.  */

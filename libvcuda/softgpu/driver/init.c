@@ -42,11 +42,11 @@ start (void)
   unsigned usable = 0;
   /* Of MIG devices one process has the first that it sees, and no GPU beside it.  */
   if (driver.tie.mig_count)
-    driver.device[usable++].gpu = driver.tie.gpu[driver.tie.gpu_count];
+    driver.device[usable++].began = driver.tie.gpu[driver.tie.gpu_count];
   else
     for (unsigned i = 0; i < driver.tie.gpu_count; i++)
       if (!driver.tie.state->gpu[driver.tie.gpu[i]].divided)
-        driver.device[usable++].gpu = driver.tie.gpu[i];
+        driver.device[usable++].began = driver.tie.gpu[i];
   if (usable == 0)
     {
       softgpu_detach (&driver.tie);

@@ -35,7 +35,7 @@ static struct
 bool
 softgpu_charge_locked (CUdevice device, uint64_t bytes)
 {
-  unsigned gpu = driver.device[device].gpu;
+  unsigned gpu = gpu_index (device);
   struct softgpu_slot *own = softgpu_own_slot (&driver.tie);
   if (!softgpu_has_room (driver.tie.state, gpu, own->pid_namespace, bytes))
     {
@@ -60,7 +60,7 @@ softgpu_charge (CUdevice device, uint64_t bytes)
 void
 softgpu_uncharge (CUdevice device, uint64_t bytes)
 {
-  softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].held_bytes -= bytes;
+  softgpu_own_slot (&driver.tie)->gpu[gpu_index (device)].held_bytes -= bytes;
 }
 
 uint64_t
@@ -69,7 +69,7 @@ softgpu_held (CUdevice device)
   softgpu_progress ();
   softgpu_lock (&driver.tie);
   softgpu_reap (&driver.tie);
-  struct softgpu_account account = softgpu_account (driver.tie.state, driver.device[device].gpu);
+  struct softgpu_account account = softgpu_account (driver.tie.state, gpu_index (device));
   softgpu_unlock (&driver.tie);
   return account.physical + account.resident;
 }
@@ -79,7 +79,7 @@ static bool
 take (CUdevice device, enum where where, uint64_t bytes)
 {
   if (where == MANAGED)
-    softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].managed_bytes += bytes;
+    softgpu_own_slot (&driver.tie)->gpu[gpu_index (device)].managed_bytes += bytes;
   return where != ON_DEVICE || softgpu_charge (device, bytes);
 }
 
@@ -87,7 +87,7 @@ static void
 give_back (CUdevice device, enum where where, uint64_t bytes)
 {
   if (where == MANAGED)
-    softgpu_own_slot (&driver.tie)->gpu[driver.device[device].gpu].managed_bytes -= bytes;
+    softgpu_own_slot (&driver.tie)->gpu[gpu_index (device)].managed_bytes -= bytes;
   else if (where == ON_DEVICE)
     softgpu_uncharge (device, bytes);
 }

@@ -58,7 +58,7 @@ cuMemPoolExportToShareableHandle (void *handle, CUmemoryPool pool, CUmemAllocati
   REQUIRE (handle && pool_valid (pool) && flags == 0, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (pool->shareable && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
            CUDA_ERROR_INVALID_VALUE);
-  struct shared_note note = { .kind = MEMORY_POOL, .gpu = driver.device[pool->device].gpu };
+  struct shared_note note = { .kind = MEMORY_POOL, .gpu = gpu_index (pool->device) };
   int fd = softgpu_export (0, &note);
   REQUIRE (fd >= 0, CUDA_ERROR_OUT_OF_MEMORY);
   *(int *) handle = fd;
@@ -76,7 +76,7 @@ cuMemPoolImportFromShareableHandle (CUmemoryPool *ppool, void *handle,
   REQUIRE (softgpu_shared_note ((int) (intptr_t) handle, &note) && note.kind == MEMORY_POOL,
            CUDA_ERROR_INVALID_VALUE);
   CUdevice device = 0;
-  while (device < driver.device_count && driver.device[device].gpu != note.gpu)
+  while (device < driver.device_count && gpu_index (device) != note.gpu)
     device++;
   REQUIRE (device < driver.device_count, CUDA_ERROR_INVALID_DEVICE);
   CUmemoryPool pool = softgpu_new_record (sizeof *pool);

@@ -149,7 +149,7 @@ cuMemCreate (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAlloc
   if (made.own_fd)
     {
       struct shared_note note = { .kind = PHYSICAL, .mappable = 1, .properties = *prop };
-      note.gpu = made.device < 0 ? SOFTGPU_MAX_GPUS : driver.device[made.device].gpu;
+      note.gpu = made.device < 0 ? SOFTGPU_MAX_GPUS : gpu_index (made.device);
       made.fd = softgpu_export (size, &note);
     }
   else
@@ -250,7 +250,7 @@ cuMemImportFromShareableHandle (CUmemGenericAllocationHandle *handle, void *shar
   made.properties = note.properties;
   /* Its number is the exporter's; ours may be another.  */
   for (CUdevice device = 0; device < driver.device_count; device++)
-    if (driver.device[device].gpu == note.gpu)
+    if (gpu_index (device) == note.gpu)
       made.properties.location.id = device;
   made.fd = fcntl (theirs, F_DUPFD_CLOEXEC, 0);
   struct physical *physical = made.fd >= 0 ? softgpu_new_physical (&made) : NULL;

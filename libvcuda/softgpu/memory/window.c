@@ -48,7 +48,7 @@ softgpu_place_of (uintptr_t address, struct place *place)
   struct block block;
   if (!softgpu_share_block (address, &block))
     return false;
-  *place = softgpu_place_in_store (driver.device[block.device].gpu, block.offset, block.bytes);
+  *place = softgpu_place_in_store (driver.device[block.device].began, block.offset, block.bytes);
   return true;
 }
 
@@ -126,7 +126,7 @@ softgpu_open_place (uintptr_t *address, const struct place *place, enum window_k
   REQUIRE (!softgpu_own_place (place), CUDA_ERROR_INVALID_CONTEXT);
   REQUIRE (softgpu_live_place (place), CUDA_ERROR_INVALID_HANDLE);
   CUdevice device = 0;
-  while (device < driver.device_count && driver.device[device].gpu != place->gpu)
+  while (device < driver.device_count && driver.device[device].began != place->gpu)
     device++;
   REQUIRE (device < driver.device_count, CUDA_ERROR_INVALID_DEVICE);
   softgpu_own_slot (&driver.tie)->shares_memory = 1;

@@ -77,6 +77,8 @@ clear_slot (struct softgpu_state *state, unsigned slot)
       memset (&dead->gpu[g], 0, sizeof dead->gpu[g]);
       state->gpu[g].backlogged[slot / 64] &= ~(1ull << slot % 64);
     }
+  for (unsigned g = 0; g < SOFTGPU_MAX_GPUS; g++)
+    dead->place[g] = g;
   dead->checkpoint = 0;
   dead->unrestorable = 0;
   dead->shares_memory = 0;

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 10
+#define SOFTGPU_VERSION 11
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MIG_DEVICES 7 /* of one GPU at most */
@@ -196,6 +196,9 @@ struct softgpu_slot
   uint32_t unrestorable;          /* a restore has found no room: none is made any more */
   uint64_t pid_namespace;         /* inode of /proc/self/ns/pid; 0 where /proc is missing */
   char command[16];
+  /* By the index that a GPU of the process had at its cuInit: the index now, after restores onto
+     other GPUs.  */
+  uint32_t place[SOFTGPU_MAX_GPUS];
   struct softgpu_slot_gpu gpu[SOFTGPU_MAX_GPUS];
 };
 

@@ -48,7 +48,7 @@ softgpu_bus_copy (CUstream stream, size_t bytes, bool to_gpu)
 void
 softgpu_wait_for_copy (CUdevice device)
 {
-  softgpu_wait (&driver.tie, driver.device[device].gpu,
+  softgpu_wait (&driver.tie, gpu_index (device),
                 (struct softgpu_target){ driver.device[device].side.copy, SOFTGPU_ONE });
   softgpu_side_wait (NULL, device);
 }

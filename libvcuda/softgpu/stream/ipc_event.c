@@ -66,7 +66,7 @@ cuIpcGetEventHandle (CUipcEventHandle *handle, CUevent event)
   REQUIRE_DRIVER ();
   REQUIRE (event && event->kind == EVENT, CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (handle && event->flags & CU_EVENT_INTERPROCESS, CUDA_ERROR_INVALID_VALUE);
-  unsigned gpu = driver.device[event->context->device].gpu;
+  unsigned gpu = gpu_index (event->context->device);
   if (!event->shared)
     {
       event->shared_offset = softgpu_store_range (STORE_PAGE);
@@ -94,7 +94,7 @@ cuIpcOpenEventHandle (CUevent *event, CUipcEventHandle handle)
   REQUIRE (place.magic == PLACE_MAGIC, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (!softgpu_own_place (&place), CUDA_ERROR_INVALID_CONTEXT);
   REQUIRE (softgpu_live_place (&place), CUDA_ERROR_INVALID_HANDLE);
-  REQUIRE (driver.device[context->device].gpu == place.gpu, CUDA_ERROR_INVALID_CONTEXT);
+  REQUIRE (gpu_index (context->device) == place.gpu, CUDA_ERROR_INVALID_CONTEXT);
   int fd = softgpu_open_others (place.pid, place.fd);
   REQUIRE (fd >= 0, CUDA_ERROR_MAP_FAILED);
   void *shared = softgpu_map (fd, place.offset, STORE_PAGE, NULL, PROT_READ | PROT_WRITE);

@@ -42,7 +42,7 @@ softgpu_abandon (CUevent event)
 void
 softgpu_free_entry (struct device *device)
 {
-  uint64_t number = softgpu_own_slot (&driver.tie)->gpu[device->gpu].head;
+  uint64_t number = softgpu_own_slot (&driver.tie)->gpu[index_of_gpu (device)].head;
   CUevent *entry = entry_of (device, number);
   if (*entry)
     softgpu_harvest (*entry);

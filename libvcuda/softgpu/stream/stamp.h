@@ -9,7 +9,7 @@
 static inline unsigned
 softgpu_gpu_of_event (CUevent event)
 {
-  return driver.device[event->context->device].gpu;
+  return gpu_index (event->context->device);
 }
 
 /* All of these are called with the lock held. Takes the stamp over from the command, if it is

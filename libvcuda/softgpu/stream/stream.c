@@ -20,7 +20,7 @@ softgpu_stream_target (CUstream stream, unsigned gpu)
 void
 softgpu_drain (CUdevice device)
 {
-  unsigned gpu = driver.device[device].gpu;
+  unsigned gpu = gpu_index (device);
   softgpu_lock (&driver.tie);
   uint64_t submitted = softgpu_own_slot (&driver.tie)->gpu[gpu].head;
   softgpu_unlock (&driver.tie);
@@ -39,7 +39,7 @@ softgpu_drain_stream (CUstream stream)
   CUresult rc = softgpu_check_stream (stream);
   if (rc != CUDA_SUCCESS)
     return rc;
-  unsigned gpu = driver.device[context->device].gpu;
+  unsigned gpu = gpu_index (context->device);
   softgpu_lock (&driver.tie);
   struct softgpu_target target = softgpu_stream_target (stream, gpu);
   softgpu_unlock (&driver.tie);
@@ -109,7 +109,7 @@ cuStreamQuery (CUstream stream)
     rc = softgpu_check_stream (stream);
   if (rc != CUDA_SUCCESS)
     return rc;
-  unsigned gpu = driver.device[context->device].gpu;
+  unsigned gpu = gpu_index (context->device);
   softgpu_lock (&driver.tie);
   bool done = softgpu_reached_now (&driver.tie, gpu, softgpu_stream_target (stream, gpu));
   softgpu_unlock (&driver.tie);

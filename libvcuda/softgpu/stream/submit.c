@@ -11,9 +11,9 @@ submit (CUstream stream, struct device *device, const struct softgpu_command *co
         CUevent event)
 {
   struct attachment *tie = &driver.tie;
-  softgpu_advance (tie->state, device->gpu, softgpu_now ());
+  softgpu_advance (tie->state, index_of_gpu (device), softgpu_now ());
   softgpu_free_entry (device);
-  uint64_t number = softgpu_submit (tie, device->gpu, *command);
+  uint64_t number = softgpu_submit (tie, index_of_gpu (device), *command);
   if (number && event)
     softgpu_set_record (event, number);
   if (number && !default_stream (stream))
@@ -37,7 +37,7 @@ softgpu_submit_to (CUstream stream, const struct softgpu_command *command, CUeve
     {
       softgpu_lock (tie);
       uint64_t submitted = submit (stream, device, &own, event);
-      uint64_t oldest = softgpu_own_slot (tie)->gpu[device->gpu].tail + 1;
+      uint64_t oldest = softgpu_own_slot (tie)->gpu[index_of_gpu (device)].tail + 1;
       softgpu_unlock (tie);
       if (submitted)
         {
@@ -45,6 +45,6 @@ softgpu_submit_to (CUstream stream, const struct softgpu_command *command, CUeve
             *number = submitted;
           return CUDA_SUCCESS;
         }
-      softgpu_wait (tie, device->gpu, (struct softgpu_target){ oldest, SOFTGPU_ONE });
+      softgpu_wait (tie, index_of_gpu (device), (struct softgpu_target){ oldest, SOFTGPU_ONE });
     }
 }

@@ -134,15 +134,25 @@ class Allocation(Record):
 
     @property
     def resident(self) -> list[GpuShare]:
-        """The shares that others cannot have now: none while the container is suspended."""
-        return [] if self.suspension and self.suspension.is_off else self.shares
+        """The shares that others cannot have now: none while the container is suspended; those of
+        both GPUs until a container that moves has left the old one.
+        """
+        held = self.suspension
+        if held is None:
+            return self.shares
+        if held.is_off:
+            return []
+        there = moved(self.shares, held.moves)
+        if not held.moves or held.has_left:
+            return there
+        return [*self.shares, *[share for share in there if share.uuid in held.moves.values()]]
 
     def as_json(self) -> dict[str, Any]:
         fields = self.fields()
         for key in ("shares", "becoming"):
             fields[key] = [share.as_json() for share in fields[key] or ()]
         if self.suspension:
-            fields["suspension"] = self.suspension.fields()
+            fields["suspension"] = self.suspension.as_json()
         for key in ("becoming", "engine", "suspension", "idle_suspend"):
             if not fields[key]:
                 del fields[key]
@@ -171,6 +181,11 @@ def parse(text: str) -> Allocation:
         raise ValueError(f"not a whole record: {error}") from error
     _check(allocation)
     return allocation
+
+
+def moved(shares: list[GpuShare], moves: dict[str, str]) -> list[GpuShare]:
+    """The shares on the GPUs that take the place of others."""
+    return [share.replaced(uuid=moves.get(share.uuid, share.uuid)) for share in shares]
 
 
 def _share(**fields: Any) -> GpuShare:

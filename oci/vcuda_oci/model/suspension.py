@@ -27,10 +27,11 @@ class Suspension(Record):
     since: when it began, in seconds since 1970. bytes: what it holds off the GPUs, by UUID, as the
     container itself reported it. wanted: since when its resume waits for room, in seconds since
     1970; 0: it does not wait. needed: what the driver needs to bring it back, by UUID, as NVML
-    reported it before; {}: unknown.
+    reported it before; {}: unknown. moves: during a move the GPU that takes the place of another,
+    by that one's UUID; the record's shares name the other until the container is back at work.
     """
 
-    __slots__ = ("by", "bytes", "needed", "since", "step", "wanted")
+    __slots__ = ("by", "bytes", "moves", "needed", "since", "step", "wanted")
 
     def __init__(
         self,
@@ -40,14 +41,28 @@ class Suspension(Record):
         bytes: dict[str, int],
         wanted: float = 0,
         needed: dict[str, int] | None = None,
+        moves: dict[str, str] | None = None,
     ) -> None:
         self.step, self.by, self.since = step, by, since
         self.bytes, self.wanted, self.needed = bytes, wanted, needed or {}
+        self.moves = moves or {}
 
     @property
     def is_off(self) -> bool:
         """Whether the container's shares are free for others."""
         return self.step in _OFF
+
+    @property
+    def has_left(self) -> bool:
+        """Whether its GPUs are the new ones of `moves`."""
+        return self.step == RESUMING
+
+    def as_json(self) -> dict[str, Any]:
+        """Without `moves` unless there are: an earlier version does not know it."""
+        fields = self.fields()
+        if not self.moves:
+            del fields["moves"]
+        return fields
 
 
 def parse(fields: Any) -> Suspension:
@@ -58,6 +73,8 @@ def parse(fields: Any) -> Suspension:
         and found.by in _REASONS
         and all(_is_time(time) for time in (found.since, found.wanted))
         and all(_are_sizes(held) for held in (found.bytes, found.needed))
+        and isinstance(found.moves, dict)
+        and all(isinstance(uuid, str) for uuid in [*found.moves, *found.moves.values()])
     )
     if not right:
         raise ValueError("invalid suspension")

@@ -122,3 +122,22 @@ class OpenPage:
         # Last, because 0 makes the rates valid for ever: they must be the new ones by then.
         self.put("limits.rate_until_ns", 0)
         self.end()
+
+
+def rename_gpus(path: str, uuids: Sequence[str]) -> None:
+    """Have a limits page name these GPUs, in the order of its entries; the caller has the Turn.
+
+    Raises OSError; ValueError: not a limits page.
+    """
+    fd = page_file.open_page(path, os.O_RDWR)
+    try:
+        page = page_reader.read_limits(os.pread(fd, layout.LIMITS_SIZE, 0))
+        if [gpu.uuid for gpu in page.gpus] == list(uuids):
+            return
+        at, stride, form = _PLACES["limits_gpu.uuid"]
+        os.pwrite(fd, _SEQUENCE.pack(page.sequence | 1), _SEQUENCE_AT)
+        for gpu, uuid in enumerate(uuids):
+            os.pwrite(fd, form.pack(uuid.encode()), at + gpu * stride)
+        os.pwrite(fd, _SEQUENCE.pack((page.sequence | 1) + 1), _SEQUENCE_AT)
+    finally:
+        os.close(fd)

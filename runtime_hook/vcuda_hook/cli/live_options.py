@@ -89,8 +89,12 @@ def _interval(text: str) -> float:
     return seconds
 
 
-def suspend_options(verb: argparse.ArgumentParser, timeout: str) -> None:
-    """timeout: help of --timeout."""
+def suspend_options(
+    verb: argparse.ArgumentParser, timeout: str, gpu: str = "", needs_gpu: bool = False
+) -> None:
+    """timeout: help of --timeout. gpu: of --gpu; "": there is none."""
+    if gpu:
+        verb.add_argument("--gpu", metavar="GPU", default="", required=needs_gpu, help=gpu)
     verb.add_argument("id", metavar="ID", nargs="+", help=ID_HELP)
     verb.add_argument("--timeout", metavar="SECONDS", type=_timeout, default=300, help=timeout)
 

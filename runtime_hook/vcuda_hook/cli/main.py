@@ -113,10 +113,10 @@ def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int
         from .advise import advise
 
         return advise
-    if name in ("suspend", "resume"):
+    if name in ("suspend", "resume", "move"):
         from . import suspend
 
-        return suspend.suspend if name == "suspend" else suspend.resume
+        return {"suspend": suspend.suspend, "resume": suspend.resume, "move": suspend.move}[name]
     if name == "top":
         from ..show.top import top
 
@@ -229,6 +229,13 @@ def build_parser() -> argparse.ArgumentParser:
     live_options.suspend_options(
         verb("resume", "bring suspended containers back to their GPUs", "resume nb --timeout 60"),
         "how long to wait for room, in seconds, 0: not at all; default %(default)s",
+        "the GPU to come back to, by UUID or index; default: the one that each was on",
+    )
+    live_options.suspend_options(
+        verb("move", "move containers to another GPU while they run", "move nb --gpu 1"),
+        "how long the driver may take to copy off, in seconds; default %(default)s",
+        "the GPU to go to, by UUID or index",
+        needs_gpu=True,
     )
     live_options.events_options(
         verb("events", "show events of containers and GPUs", "events --since 10m --follow")

@@ -1,4 +1,6 @@
-"""``vcuda suspend`` and ``vcuda resume``: take containers off their GPUs, and bring them back."""
+"""``vcuda suspend``, ``resume``, ``move``: take containers off their GPUs, and bring them
+back to the same ones or to others.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, table
 from ..suspend import control
-from ..suspend.control import Done
+from ..suspend.places import Done
 
 _WORDS = {
     "lock": "waiting for calls in flight",
@@ -56,9 +58,22 @@ def resume(arguments: argparse.Namespace, settings: Config) -> int:
             arguments.timeout,
             progress.show,
             progress.wait,
+            arguments.gpu,
         )
 
     return _each(arguments, settings, one, "running")
+
+
+def move(arguments: argparse.Namespace, settings: Config) -> int:
+    """Bring the containers to another GPU. Raises VcudaError as `suspend`."""
+
+    def one(ledger: Ledger, facts: Host, id: str, progress: _Progress) -> Done:
+        most = settings.suspend_memory
+        return control.move(
+            ledger, facts, id, arguments.gpu, arguments.timeout, progress.show, most
+        )
+
+    return _each(arguments, settings, one, "moved")
 
 
 def _each(arguments: argparse.Namespace, settings: Config, verb: _Verb, now: str) -> int:
@@ -94,8 +109,10 @@ def _figures(done: Done) -> dict[str, Any]:
 
 def _line(id: str, done: Done, now: str) -> str:
     if not done.changed:
-        return f"{id} is {now} already"
+        return f"{id} is {'there' if now == 'moved' else now} already"
     held = table.size(sum(done.bytes.values()))
+    if now == "moved":
+        return f"{id} is moved: {held} to the other GPU in {done.seconds:.1f} s"
     where = "off" if now == "suspended" else "back on"
     return f"{id} is {now}: {held} {where} the GPU in {done.seconds:.1f} s"
 

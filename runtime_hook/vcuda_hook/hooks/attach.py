@@ -81,6 +81,39 @@ def attach(
         syscalls.setns(home)
 
 
+def change_nodes(
+    process: int,
+    container_id: str,
+    driver_root: str,
+    allowed: list[DeviceNode],
+    denied: list[DeviceNode],
+) -> None:
+    """Give a running container device nodes, and take others; a second call changes nothing.
+
+    process: a descriptor of /proc/<pid> of its first process. Raises VcudaError, OSError.
+    """
+    inner, home = _mount_namespace(process), _mount_namespace(_open_folder("/proc/self"))
+    if os.path.samestat(os.fstat(inner), os.fstat(home)):
+        hint = "start the container on that GPU"
+        raise VcudaError("has the host's mount namespace", container_id, hint)
+    nodes = [(_node_mount(driver_root, node, process), node) for node in allowed]
+    try:
+        device_rules.change(process, container_id, allowed, denied)
+    except (OSError, NotImplementedError) as error:
+        hint = "start the container on that GPU"
+        raise VcudaError(f"no device rule can be changed: {error}", "cgroup", hint) from error
+    user, group = (kernel_tables.outside_id(process, name) for name in ("uid_map", "gid_map"))
+    host_devices = root_paths.host_devices()
+    shared = root_paths.shared_mounts(process)
+    syscalls.setns(inner)
+    inside = Root(_open_folder("/"), host_devices, shared)
+    syscalls.set_file_ids(user, group)
+    for host_node, node in nodes:
+        _make_node(inside, node, host_node)
+    for node in denied:
+        _remove_node(inside, node)
+
+
 def run_hooks(edits: Edits, kind: str, pid: int) -> None:
     """Run the edits' hooks of this kind, as the runtime would.
 

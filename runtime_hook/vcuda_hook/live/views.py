@@ -152,7 +152,7 @@ def _suspension(allocation: Allocation, uuid: str) -> dict[str, Any]:
     held = allocation.suspension
     if held is None:
         return {"suspension": None}
-    shown = {**held.fields(), "bytes": held.bytes.get(uuid, 0)}
+    shown = {**held.as_json(), "bytes": held.bytes.get(uuid, 0)}
     return {"suspension": shown, **({"memory_used_bytes": 0} if held.is_off else {})}
 
 

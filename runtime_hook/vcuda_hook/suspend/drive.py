@@ -51,13 +51,14 @@ def bring(
     seconds: float,
     progress: Progress = lambda call, left: None,
     needed: Mapping[str, int] = {},
+    pairs: Sequence[Sequence[str]] = (),
 ) -> Outcome:
     """Call the driver until all processes are at `goal`, or one call fails, or time is up.
 
     Processes that start meanwhile are found before each call. seconds: for all calls together.
     needed: what the processes hold when all are on the GPUs, by UUID in bytes. Without room for it
     none is restored: after a restore that finds too little memory, the driver (580) refuses every
-    other one of that process.
+    other one of that process. pairs: of a restore onto other GPUs, as driver_worker has it.
     """
     end = time.monotonic() + seconds
     states: Mapping[int, int] = {}
@@ -96,7 +97,8 @@ def bring(
                     return outcome(short, "end what uses the GPU beside its shares: nvidia-smi")
             call_end = min(end, time.monotonic() + LOCK_SECONDS) if call == steps.LOCK else end
             show = functools.partial(progress, call, len(pids))
-            answers = worker.call(call, started, pids, call_end, show)
+            others = pairs if call == steps.RESTORE else ()
+            answers = worker.call(call, started, pids, call_end, show, others)
         except Hangs as hang:
             pids_left = ", ".join(map(str, hang.pids))
             what = f"no answer of the driver to '{hang.call}' of process {pids_left}"

@@ -4,13 +4,14 @@ A call of the driver may hang, and cannot be interrupted: the parent then kills 
 reads a request a line from its standard input and answers each by a line on its standard output,
 both JSON, each request in a thread of its own. It ends when the parent has.
 
-    {"id": 1, "call": "lock", "pid": 7, "started": 4711, "ms": 5000}
+    {"id": 1, "call": "lock", "pid": 7, "started": 4711, "ms": 5000, "pairs": []}
     {"id": 1, "status": 0, "state": 1}
 
     {"id": 2, "call": "memory", "pids": [7, 8]}
     {"id": 2, "held": {"GPU-1": 4096}, "free": {"GPU-1": 8192}, "alone": ["GPU-1"]}
 
 started: the process's start time in clock ticks since boot: another process may get the same pid.
+pairs: of a restore, the UUID of each GPU and of the one that takes its place; []: the same GPUs.
 status: the driver's answer (CUresult); GONE: the process has ended. state: the process's state
 after the call (CUprocessState); NO_CUDA: it does not use CUDA. Source: cuda.h. held, free: bytes by
 UUID, of the processes together and of each GPU, as NVML reports them; without it, nothing. alone:
@@ -70,7 +71,9 @@ class Driver:
             return found.value
         return NO_CUDA if status in WITHOUT_CUDA else UNKNOWN
 
-    def answer(self, call: str, pid: int, started: int, ms: int) -> dict[str, int]:
+    def answer(
+        self, call: str, pid: int, started: int, ms: int, pairs: list[list[str]]
+    ) -> dict[str, int]:
         """Make a call for one process. ms: how long a lock may wait for calls in flight."""
         if start_time(pid) != started:
             return {"status": GONE, "state": NO_CUDA}
@@ -79,6 +82,10 @@ class Driver:
             args = (ctypes.c_uint32 * (_ARGS_BYTES // 4))()
             if call == "lock":
                 args[0] = ms
+            if call == "restore" and pairs:
+                array = _gpu_pairs(pairs)
+                ctypes.c_void_p.from_buffer(args).value = ctypes.addressof(array)
+                args[2] = len(pairs)
             status = int(self._calls[call](ctypes.c_int(pid), args))
         state = self.state(pid)
         if start_time(pid) != started:
@@ -86,6 +93,12 @@ class Driver:
                 self._calls["unlock"](ctypes.c_int(pid), (ctypes.c_uint32 * (_ARGS_BYTES // 4))())
             return {"status": GONE, "state": NO_CUDA}
         return {"status": status, "state": state}
+
+
+def _gpu_pairs(pairs: list[list[str]]) -> ctypes.Array[ctypes.c_char]:
+    """An array of CUcheckpointGpuPair: two UUIDs of 16 bytes each. Source: cuda.h of 13.0."""
+    texts = [uuid.partition("-")[2].replace("-", "") for pair in pairs for uuid in pair]
+    return ctypes.create_string_buffer(b"".join(map(bytes.fromhex, texts)), 32 * len(pairs))
 
 
 class _Memory:

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from vcuda_oci.guest import page_file
 from vcuda_oci.ledger.ledger import Ledger, unwritable
-from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.ledger.resize import TURN_SECONDS
+from vcuda_oci.model.allocation import Allocation, moved
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import BY_ORDER, SUSPENDED, Suspension
 from vcuda_oci.pages import layout, suspended_word
+from vcuda_oci.pages.limits_in_place import Turn, rename_gpus
 from vcuda_oci.system import own_lock
 
 from ..live import usage
@@ -113,10 +115,13 @@ class Operation:
 
     def write(self, suspension: Suspension | None) -> None:
         """As `update`; the caller holds the ledger's lock."""
+        self._change(lambda now: now.replaced(suspension=suspension))
+
+    def _change(self, change: Callable[[Allocation], Allocation]) -> None:
         now = self.ledger.get(self.id)
         if now is None or _instance(now) != _instance(self.record):
             raise self._ended()
-        changed = now.replaced(suspension=suspension)
+        changed = change(now)
         try:
             self.ledger.record(changed)
         except OSError as error:
@@ -128,7 +133,32 @@ class Operation:
         held = self.record.suspension
         if held is None:
             raise self._ended()
-        return held.replaced(step=step, wanted=wanted)
+        moves = {} if step == SUSPENDED else held.moves
+        return held.replaced(step=step, wanted=wanted, moves=moves)
+
+    def end_move(self) -> None:
+        """The container is at work on its new GPUs: the record's shares name them. Raises Ended."""
+        held = self.record.suspension
+        shares = moved(self.record.shares, held.moves if held else {})
+        with self.ledger:
+            self._change(lambda now: now.replaced(shares=shares, suspension=None))
+
+    def name_gpus(self, moves: Mapping[str, str]) -> None:
+        """Have the container's limits page name the GPUs that take the place of others; {}: its own
+        ones. New processes find those. Raises VcudaError.
+        """
+        path = f"{self.ledger.containers}/{self.id}/limits"
+        wanted = [moves.get(share.uuid, share.uuid) for share in self.record.shares]
+        try:
+            with Turn(self.ledger.state_dir, TURN_SECONDS) as mine:
+                if not mine:
+                    what = f"another process has held the pages for {TURN_SECONDS:.0f} s"
+                    raise VcudaError(what, path, "find it with 'fuser pages.lock'")
+                rename_gpus(path, wanted)
+        except ValueError as error:
+            raise VcudaError(str(error), path, "start the container again") from error
+        except OSError as error:
+            raise unwritable(path, error) from error
 
     def begun(self, step: str, by: str, needed: dict[str, int]) -> Suspension:
         """A new suspension, with what the container itself reports that it holds."""

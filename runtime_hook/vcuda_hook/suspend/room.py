@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.model.allocation import Allocation, GpuShare, moved
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.suspension import WAITING
 from vcuda_oci.placement import free
@@ -25,12 +25,13 @@ def refusal(
     """
     others = [other for other in records if other.id != mine.id]
     taken = [share for other in others for share in other.resident]
-    refused = free.no_room(mine.shares, gpus, taken, overcommit)
+    wanted = _wanted(mine)
+    refused = free.no_room(wanted, gpus, taken, overcommit)
     if refused:
         return refused
     first = [other for other in earlier(mine, others) if other.id in waiters]
-    taken += [share for other in first for share in other.shares]
-    if free.no_room(mine.shares, gpus, taken, overcommit):
+    taken += [share for other in first for share in _wanted(other)]
+    if free.no_room(wanted, gpus, taken, overcommit):
         names = ", ".join(other.id for other in first)
         return Refused(f"{names} waited for room before", "wait, or end another container")
     return None
@@ -39,15 +40,20 @@ def refusal(
 def earlier(mine: Allocation, others: Sequence[Allocation]) -> list[Allocation]:
     """The waiting containers on GPUs of `mine` that began to wait before it."""
     now = _turn(mine)
-    uuids = {share.uuid for share in mine.shares}
+    uuids = {share.uuid for share in _wanted(mine)}
     return [
         other
         for other in others
         if other.suspension
         and other.suspension.step == WAITING
         and _turn(other) < now
-        and any(share.uuid in uuids for share in other.shares)
+        and any(share.uuid in uuids for share in _wanted(other))
     ]
+
+
+def _wanted(record: Allocation) -> list[GpuShare]:
+    """The shares that the container waits for, of the GPUs that it shall come to."""
+    return moved(record.shares, record.suspension.moves if record.suspension else {})
 
 
 def _turn(record: Allocation) -> tuple[float, str]:

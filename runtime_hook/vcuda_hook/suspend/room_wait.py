@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import liveness
 from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.model.suspension import RESUMING, WAITING
+from vcuda_oci.model.suspension import RESUMING, WAITING, Suspension
 from vcuda_oci.placement.eligible import Refused
 
 from . import room
@@ -33,31 +33,37 @@ class _Answer(NamedTuple):
 
 
 def take(
-    mine: Operation, facts: Host, overcommit: float, end: float, waiting: Waiting, worker: Worker
+    mine: Operation,
+    facts: Host,
+    overcommit: float,
+    end: float,
+    waiting: Waiting,
+    worker: Worker,
+    moves: Mapping[str, str] = {},
 ) -> None:
-    """Wait until there is room, and take it: the record is "resuming" then.
+    """Wait until there is room, and take it: the record is "resuming" then, with these moves.
 
     end: monotonic. worker: started once the container is the next, since a start may take longer
     than the copy. Raises VcudaError: there was none in time.
     """
     swept = 0.0
-    wanted = time.time()
+    waits = mine.step(WAITING, time.time()).replaced(moves=dict(moves))
     while True:
         waiters = _waiters(mine)
         with mine.ledger:
-            answer = _ask(mine, facts, overcommit, waiters, wanted)
+            answer = _ask(mine, facts, overcommit, waiters, waits)
             if answer.refused and time.monotonic() - swept >= _SWEEP_SECONDS:
                 swept = time.monotonic()
                 if mine.ledger.sweep(liveness.is_alive):
-                    answer = _ask(mine, facts, overcommit, waiters, wanted)
+                    answer = _ask(mine, facts, overcommit, waiters, waits)
             refused = answer.refused
             if not refused:
-                mine.write(mine.step(RESUMING))
+                mine.write(waits.replaced(step=RESUMING, wanted=0))
                 return
             if time.monotonic() >= end:
                 raise VcudaError(f"there is no room: {refused.reason}", mine.id, refused.hint)
             if mine.record.suspension and mine.record.suspension.step != WAITING:
-                mine.write(mine.step(WAITING, wanted))
+                mine.write(waits)
             seen = _changed(mine)
         if answer.is_next:
             worker.start()
@@ -66,13 +72,13 @@ def take(
 
 
 def _ask(
-    mine: Operation, facts: Host, overcommit: float, waiters: set[str], wanted: float
+    mine: Operation, facts: Host, overcommit: float, waiters: set[str], waits: Suspension
 ) -> _Answer:
     records, broken = mine.ledger.read()
     if broken:
         path, reason = broken[0]
         raise VcudaError(f"is not a whole record ({reason})", path, "see 'vcuda ps'")
-    as_waiter = mine.record.replaced(suspension=mine.step(WAITING, wanted))
+    as_waiter = mine.record.replaced(suspension=waits)
     refused = room.refusal(as_waiter, records, facts.gpus, overcommit, waiters)
     before = [one for one in room.earlier(as_waiter, records) if one.id in waiters]
     return _Answer(refused, not before)

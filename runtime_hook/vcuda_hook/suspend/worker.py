@@ -165,8 +165,9 @@ class Worker:
         pids: Sequence[int],
         end: float,
         progress: Callable[[], None] = lambda: None,
+        pairs: Sequence[Sequence[str]] = (),
     ) -> dict[int, Answer]:
-        """Make a call for each of the processes, at the same time.
+        """Make a call for each of the processes, at the same time. pairs: as driver_worker has it.
 
         end: when all have to have answered (monotonic). progress: called while waiting. Raises
         Hangs; VcudaError as `await_ready`.
@@ -179,9 +180,8 @@ class Worker:
             self._last += 1
             ids[self._last] = pid
             left = max(1, int((end - begun) * 1000))
-            self._write(
-                {"id": self._last, "call": call, "pid": pid, "started": started[pid], "ms": left}
-            )
+            request = {"id": self._last, "call": call, "pid": pid, "started": started[pid]}
+            self._write({**request, "ms": left, "pairs": list(pairs)})
         answers: dict[int, Answer] = {}
         try:
             for answer in self._read(len(ids), end + late, progress):

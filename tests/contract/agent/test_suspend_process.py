@@ -14,8 +14,8 @@ import pytest
 from support.softgpu_host import REPOSITORY
 from support.suspended import Node, until
 from vcuda_hook.suspend import steps
-from vcuda_hook.suspend.control import library_of
 from vcuda_hook.suspend.operation import Operation
+from vcuda_hook.suspend.places import library_of
 from vcuda_hook.suspend.targets import Targets
 from vcuda_hook.suspend.worker import Worker
 from vcuda_oci.model.suspension import BY_ORDER, SUSPENDING

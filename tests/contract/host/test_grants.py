@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 
-from support.arbiter_node import ArbiterNode, elastic, fixed
+from support.arbiter_node import MS, ArbiterNode, elastic, fixed
 from support.files import write
 from support.samples import record
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.suspension import (
+    BY_ROTATION,
+    RESUMING,
+    SUSPENDED,
+    SUSPENDING,
+    WAITING,
+    Suspension,
+)
 from vcuda_oci.pages import limits
 from vcuda_plugin.agent.compute import grants
 from vcuda_plugin.agent.compute.container_pages import LEASE_NS
@@ -97,6 +105,35 @@ def test_a_restarted_container_has_its_new_pages_written(arbiter_node: ArbiterNo
     arbiter_node.poll()
     arbiter_node.poll("a")
     assert arbiter_node.rates("a") == [100]
+
+
+def test_the_container_that_takes_over_has_the_whole_gpu_at_once(arbiter_node: ArbiterNode) -> None:
+    for id in "ab":
+        arbiter_node.add_record(id, elastic(50))
+    _step(arbiter_node, "b", SUSPENDED)
+    for _ in range(3):
+        arbiter_node.uses("a", 50 * MS)
+        arbiter_node.poll("a")
+    assert arbiter_node.rates("a") == [100]
+    _step(arbiter_node, "b", WAITING)
+    _step(arbiter_node, "a", SUSPENDING)
+    arbiter_node.poll()
+    _step(arbiter_node, "a", SUSPENDED)
+    _step(arbiter_node, "b", RESUMING)
+    arbiter_node.poll()
+    _step(arbiter_node, "a", WAITING)
+    _step(arbiter_node, "b", None)
+    for _ in range(3):
+        arbiter_node.uses("b", 50 * MS)
+        arbiter_node.poll("b")
+        assert arbiter_node.rates("b") == [100]
+    _step(arbiter_node, "a", None)
+    arbiter_node.poll("a", "b")
+    assert (arbiter_node.rates("a"), arbiter_node.rates("b")) == ([50], [50])
+
+
+def _step(arbiter_node: ArbiterNode, id: str, step: str | None) -> None:
+    arbiter_node.suspend(id, Suspension(step, BY_ROTATION, 1.0, {}) if step else None)
 
 
 def test_a_fixed_containers_page_is_never_rewritten_for_neighbours(

@@ -16,7 +16,7 @@ from support.samples import GIB
 from support.softgpu_host import BUILT, PRELUDE
 from support.suspended import MIB, Node, answer_of, until
 from vcuda_hook.cli import main
-from vcuda_hook.suspend import control, drive
+from vcuda_hook.suspend import control, drive, places
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
@@ -319,7 +319,7 @@ def test_driver_that_does_not_answer_is_left_and_completed_after(
     node: Node, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     monkeypatch.setattr(drive, "LOCK_SECONDS", 1.0)
-    monkeypatch.setattr(control, "BACK_SECONDS", 2.0)
+    monkeypatch.setattr(places, "BACK_SECONDS", 2.0)
     box = node.box("box", 2)
     is_resume = step in ("Restore", "Unlock")
     if is_resume:
@@ -386,7 +386,7 @@ def test_a_container_without_processes_on_the_gpu_only_gives_up_its_share(node: 
         sleeper.communicate()
 
 
-@pytest.mark.parametrize("verb", ["suspend", "resume"])
+@pytest.mark.parametrize("verb", ["suspend", "resume", "move --gpu 1"])
 def test_only_root_suspends_and_resumes(
     node: Node, verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,8 +395,9 @@ def test_only_root_suspends_and_resumes(
         assert node.vcuda("suspend", "box").returncode == 0
     before = node.step("box")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert main.main(["--config", node.config, verb, "box"]) == 1
-    assert capsys.readouterr().err == f"vcuda: vcuda {verb}: needs root; run it as root\n"
+    assert main.main(["--config", node.config, *verb.split(), "box"]) == 1
+    name = verb.split()[0]
+    assert capsys.readouterr().err == f"vcuda: vcuda {name}: needs root; run it as root\n"
     monkeypatch.undo()
     assert node.step("box") == before
     page = f"{node.ledger.containers}/box/limits"

@@ -11,6 +11,7 @@ import pytest
 from support.faults import CHANGES, killed_at
 from support.suspend_kills import HARMS, Kills
 from support.suspended import Node
+from vcuda_hook.suspend import relocation
 
 MOST = 100
 # Without close: each process of the host is looked at, by a file of its own.
@@ -24,9 +25,18 @@ def kills(tmp_path: Path) -> Iterator[Kills]:
     node.end()
 
 
+@pytest.fixture
+def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kills]:
+    """The container's processes are the host's, and have its device nodes."""
+    monkeypatch.setattr(relocation, "change_nodes", lambda *_: None)
+    node = Node(tmp_path, "--memory", "8GiB", "--gpus", "2")
+    yield Kills(node, tmp_path, processes=2)
+    node.end()
+
+
 def suspended(kills: Kills, verb: str) -> None:
     """Bring the container to where `verb` begins."""
-    if verb == "resume":
+    if verb.startswith("resume"):
         kills.run("suspend", kills.node.facts)
 
 
@@ -66,3 +76,26 @@ def test_kills_at_random_moments_lose_no_process_and_leave_none_locked(kills: Ki
     assert kills.outcomes.rounds == 30
     assert kills.outcomes.killed > 0
     assert (kills.outcomes.stuck, kills.outcomes.lost) == ([], [])
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_harm_at_any_driver_call_of_a_move_leaves_the_container_on_one_gpu(
+    two_gpus: Kills, harm: str
+) -> None:
+    at = 1
+    while two_gpus.with_harm("move", at, harm):
+        at += 1
+    assert at > 5
+    assert (two_gpus.outcomes.stuck, two_gpus.outcomes.lost) == ([], [])
+
+
+@pytest.mark.parametrize("verb", ["move", "resume there"])
+def test_a_kill_at_any_write_of_a_move_leaves_the_ledger_right(two_gpus: Kills, verb: str) -> None:
+    for at in range(1, MOST):
+        suspended(two_gpus, verb)
+        killed = killed_at(at, lambda: two_gpus.run(verb, two_gpus.node.facts), WRITES)
+        two_gpus.judge(f"{verb}, killed at write {at}")
+        if not killed:
+            break
+    assert 10 < at < MOST - 1
+    assert (two_gpus.outcomes.stuck, two_gpus.outcomes.lost) == ([], [])

@@ -26,17 +26,18 @@ class ContainerPages:
     """An open limits page and usage page. Grants and restores need the lock of limits_in_place.
 
     rates: of each share, as in the limits page; due: as they shall be, see grant. seen: the part of
-    the usage page that demand.reading reads; moved: it has changed since the last sample.
+    the usage page that demand.reading reads; moved: it has changed since the last sample. is_off:
+    the container is suspended, so it uses and wants no GPU time.
     """
 
     __slots__ = (
         "_is_fixed", "_limits", "_size", "_until_ns", "_usage",
-        "allocation", "demands", "due", "moved", "rates", "read_ns", "seen",
+        "allocation", "demands", "due", "is_off", "moved", "rates", "read_ns", "seen",
     )  # fmt: skip
 
     def __init__(self, folder: str, allocation: Allocation) -> None:
         """Raises OSError; ValueError: the pages are not those of the allocation."""
-        self.allocation = allocation
+        self.follow(allocation)
         self.demands = [Demand() for _ in allocation.shares]
         self.rates = self._reserved()
         self.due = self._reserved()
@@ -51,6 +52,10 @@ class ContainerPages:
         except BaseException:
             self._limits.close()
             raise
+
+    def follow(self, allocation: Allocation) -> None:
+        """Take over the container's record; its shares are the same ones."""
+        self.allocation, self.is_off = allocation, not allocation.resident
 
     def read(self, clock: Callable[[], int]) -> bool:
         """Read the usage page; return whether it has changed. Raises OSError.

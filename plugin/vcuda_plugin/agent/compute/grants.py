@@ -190,15 +190,20 @@ class Node:
         if not self._changes.happened():
             return
         found = dict(self._stamps())
-        for id in [id for id, (stamp, _) in self._records.items() if found.get(id) != stamp]:
-            del self._records[id]
-            self._close(id)
+        for id, (stamp, before) in list(self._records.items()):
+            if found.get(id) == stamp:
+                continue
+            now = self._record(id) if id in found else None
+            if now and _differ_in_suspension(before, now):
+                self._records[id] = (found[id], now)
+                if id in self._open:
+                    self._open[id].follow(now)
+            else:
+                del self._records[id]
+                self._close(id)
         for id, stamp in found.items():
             if id not in self._records:
-                try:
-                    allocation = self._ledger.get(id)
-                except VcudaError:
-                    continue  # broken: its share is unknown, and nothing new is placed beside it
+                allocation = self._record(id)
                 if allocation:
                     self._records[id] = (stamp, allocation)
         shared = self._shared_gpus()
@@ -214,6 +219,13 @@ class Node:
                 except (OSError, ValueError):
                     # Being released, or incomplete: it retains its rate.
                     self._changes.forget()
+
+    def _record(self, id: str) -> Allocation | None:
+        """None: removed; or broken: its share is unknown, and nothing new is placed beside it."""
+        try:
+            return self._ledger.get(id)
+        except VcudaError:
+            return None
 
     def _stamps(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """Each record's id and stamps, which differ after the record is replaced."""
@@ -247,6 +259,12 @@ class Node:
             self._open.pop(id).close()
             self._due.pop(id, None)
             self._by_gpu = None
+
+
+def _differ_in_suspension(one: Allocation, other: Allocation) -> bool:
+    """Whether two records of a container differ, and in nothing else."""
+    awake = [each.replaced(suspension=None) for each in (one, other)]
+    return awake[0] == awake[1] and one != other
 
 
 def _lock_of(state_dir: str) -> int:

@@ -29,7 +29,10 @@ class SharedGpu:
         for part in self._parts:
             _, pages, at, demand, _ = part
             # A container at rest with an unchanged page uses nothing and was judged so.
-            if pages.moved or not demand.rests:
+            if pages.is_off:
+                demand.see(None)
+                awake.append(part)
+            elif pages.moved or not demand.rests:
                 demand.see(reading(pages.seen, at, pages.read_ns))
                 left_ppm -= demand.used_ppm
                 some_hide = some_hide or demand.hides_work
@@ -42,7 +45,9 @@ class SharedGpu:
                 tenant.wants, tenant.used_ppm, is_other = wants, used_ppm, True
         if is_other:
             self.active = any(tenant.wants or tenant.used_ppm for tenant in self._tenants)
-        self.rests = not self.active and all(demand.rests for _, _, _, demand, _ in self._parts)
+        self.rests = not self.active and all(
+            pages.is_off or demand.rests for _, pages, _, demand, _ in self._parts
+        )
         return self._make_due(grants(self._tenants)) if is_other else {}
 
     def _make_due(self, rates: Sequence[int]) -> dict[str, ContainerPages]:

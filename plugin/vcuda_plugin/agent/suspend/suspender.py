@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vcuda_hook.suspend import control
 from vcuda_hook.suspend.operation import NotIdle
+from vcuda_hook.suspend.places import Done
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
@@ -171,7 +172,7 @@ class Suspender:
     def _is_left_alone(self, id: str, verb: str, now: float) -> bool:
         return now < self._left_alone.get((id, verb), 0.0)
 
-    def _start(self, id: str, verb: str, operation: Callable[[], control.Done], now: float) -> None:
+    def _start(self, id: str, verb: str, operation: Callable[[], Done], now: float) -> None:
         """Run an operation in a thread, unless one of this container runs or has just failed."""
         if id in self._busy or self._is_left_alone(id, verb, now):
             return
@@ -193,12 +194,12 @@ class Suspender:
         self._busy[id] = threading.Thread(target=run, name=f"{verb} {id}", daemon=True)
         self._busy[id].start()
 
-    def _suspend(self, id: str, by: str) -> control.Done:
+    def _suspend(self, id: str, by: str) -> Done:
         return control.suspend(
             self._ledger(), self._facts, id, by, SUSPEND_SECONDS, most_kept=self._most_kept
         )
 
-    def _resume(self, one: Allocation) -> control.Done:
+    def _resume(self, one: Allocation) -> Done:
         ledger = self._ledger()
 
         def is_there(reason: str) -> None:

@@ -1,0 +1,142 @@
+"""A container on its way to other GPUs: relocation.py says which can go, drive.py calls the driver.
+
+    record "suspending" with moves: both shares are taken; nodes of the new GPU; page, driver
+    record "resuming" with moves:   the new share is taken; nodes, page with the new GPU, driver
+    record without suspension:      its shares are of the new GPU
+
+A repair completes the first back to work on the old GPU, the second on to work on the new one.
+While the driver has restored no process there, the way back is "suspended", with the old GPU's
+share.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger import events, liveness
+from vcuda_oci.ledger.ledger import broken_record
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.sizes import gib
+from vcuda_oci.model.suspension import BY_ORDER, SUSPENDED, SUSPENDING
+
+from . import drive, relocation, steps
+from .drive import Outcome, Progress
+from .operation import Operation
+from .places import BACK_SECONDS, Done, failed, put_on, report_lost, targets_of
+from .worker import Hangs, Worker
+
+
+def claim(
+    mine: Operation, facts: Host, moves: Mapping[str, str], needed: Mapping[str, int]
+) -> None:
+    """Claim the share on the new GPU beside the old one. Raises VcudaError: there is no room."""
+    begun = mine.begun(SUSPENDING, BY_ORDER, dict(needed)).replaced(moves=dict(moves))
+    with mine.ledger:
+        mine.ledger.sweep(liveness.is_alive)
+        records, broken = mine.ledger.read()
+        if broken:
+            raise broken_record(*broken[0])
+        refused = relocation.room(mine.record, records, facts.gpus, moves)
+        if refused:
+            raise VcudaError(f"there is no room: {refused.reason}", mine.id, refused.hint)
+        mine.write(begun)
+
+
+def stay(mine: Operation, facts: Host) -> None:
+    """End a move before the container has left its GPU."""
+    moves = mine.record.suspension.moves if mine.record.suspension else {}
+    if moves:
+        take_nodes_back(mine, facts, moves)
+    put_on(mine)
+
+
+def take_nodes_back(mine: Operation, facts: Host, moves: Mapping[str, str]) -> None:
+    """Have the container open its own GPUs only."""
+    _change_nodes(mine, facts, list(moves), list(moves.values()))
+
+
+def _change_nodes(
+    mine: Operation, facts: Host, allowed: Sequence[str], denied: Sequence[str]
+) -> VcudaError | None:
+    """As relocation.change_nodes; why it failed, also as an event. The node agent may not enter a
+    container: what it completes has to be ended by `vcuda move` to the GPU where the container is.
+    """
+    try:
+        relocation.change_nodes(mine.record, facts, allowed, denied)
+    except VcudaError as error:
+        text = f"it may still open {', '.join(denied)}: run 'vcuda move' to its own GPU; {error}"
+        mine.ledger.record_event(events.SUSPEND_FAILED, mine.record, text)
+        return error
+    return None
+
+
+def arrive(
+    mine: Operation, facts: Host, worker: Worker, progress: Progress, begun: float, verb: str
+) -> Done:
+    """Restore the container onto its new GPUs. Raises VcudaError: it is suspended, or the next
+    repair tries again.
+    """
+    held = mine.record.suspension
+    place, outcome = restore(mine, facts, worker, progress)
+    if place == steps.ON and held:
+        took = time.monotonic() - begun
+        there = ", ".join(held.moves.values())
+        text = f"{gib(sum(held.bytes.values()))} moved to {there}"
+        mine.ledger.record_event(events.RESUMED, mine.record, text, took)
+        report_lost(mine, outcome)
+        return Done(held.bytes, outcome.lost, took)
+    raise failed(mine, outcome, verb, place)
+
+
+def restore(
+    mine: Operation, facts: Host, worker: Worker, progress: Progress
+) -> tuple[str | None, Outcome]:
+    """From "resuming" with moves to work on the new GPUs, or back to "suspended" if the driver has
+    restored no process there.
+
+    Each step may have been done before. Returns the place and how it went; None: some processes are
+    on the new GPUs, and the others could not be brought there.
+    """
+    held = mine.record.suspension
+    moves = held.moves if held else {}
+    needed: dict[str, int] = {}
+    for uuid, size in (held.needed if held else {}).items():
+        there = moves.get(uuid, uuid)
+        needed[there] = needed.get(there, 0) + size
+    without_nodes = _change_nodes(mine, facts, list(moves.values()), list(moves))
+    try:
+        if without_nodes and none_is_there(mine, worker):
+            raise without_nodes
+        mine.name_gpus(moves)
+        targets = targets_of(mine)
+        if targets is None:
+            outcome = Outcome("", "", (), {})  # it has ended: nothing is left to bring anywhere
+        else:
+            pairs = relocation.pairs(mine.record.shares, moves)
+            outcome = drive.bring(steps.ON, targets, worker, BACK_SECONDS, progress, needed, pairs)
+    except VcudaError as error:
+        outcome = Outcome(error.what, error.hint, (), {})
+    if not outcome.reason:
+        mine.let_calls_go_on()
+        mine.end_move()
+        return steps.ON, outcome
+    if not none_is_there(mine, worker):
+        return None, outcome
+    mine.name_gpus({})
+    take_nodes_back(mine, facts, moves)
+    mine.update(mine.step(SUSPENDED))
+    return steps.OFF, outcome
+
+
+def none_is_there(mine: Operation, worker: Worker) -> bool:
+    """Whether the driver has restored no process onto the new GPUs, nor is about to."""
+    try:
+        targets = targets_of(mine)
+        worker.start()
+        end = time.monotonic() + drive.LOCK_SECONDS
+        states = worker.states(targets(), end).values() if targets else ()
+    except (Hangs, VcudaError):
+        return False
+    return set(states) <= {steps.CHECKPOINTED, steps.FAILED}

@@ -1,0 +1,123 @@
+"""The ends of each suspend and resume: all processes at work, or all off the GPUs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger import events, liveness
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.sizes import gib
+
+from . import drive, host_room, steps
+from .drive import Outcome, Progress
+from .operation import Operation
+from .targets import Targets, Unreachable
+from .worker import Worker
+
+# How long the driver may take to go back after a failure, or to complete a resume.
+BACK_SECONDS = 600.0
+
+
+class Done(NamedTuple):
+    """bytes: what the container holds, by GPU. lost: pids of processes that the driver gave up.
+    seconds: for which its calls waited beside the wait for room. changed: False: it was so already.
+    """
+
+    bytes: dict[str, int]
+    lost: tuple[int, ...] = ()
+    seconds: float = 0.0
+    changed: bool = True
+
+
+def quiet(call: str, left: int) -> None:
+    """No progress."""
+
+
+def refuse_without_host_room(
+    mine: Operation, held: Mapping[str, int], targets: Targets, most_kept: int
+) -> None:
+    """Raises VcudaError: the host's memory has no room for what the container holds."""
+    kept = host_room.kept_by(mine.ledger.read()[0], mine.id)
+    limits = host_room.limits_of(targets.cgroups)
+    refused = host_room.refusal(sum(held.values()), limits, kept, most_kept)
+    if refused:
+        raise VcudaError(refused[0], mine.id, refused[1])
+
+
+def library_of(facts: Host) -> str:
+    return f"{facts.folder}/libcuda.so.{facts.version}"
+
+
+def bring_either(
+    mine: Operation, worker: Worker, places: tuple[str, str], progress: Progress
+) -> tuple[str | None, Outcome]:
+    """Bring the processes to the first of the places, or else to the other.
+
+    Returns the place, and how the first went; None: the driver allows neither. Raises Unreachable
+    before the driver has been asked.
+    """
+    first = None
+    for place in places:
+        try:
+            worker.start()
+            targets = targets_of(mine)
+            if targets is None:
+                return place, Outcome("", "", (), {})  # nothing is left to bring anywhere
+            held = mine.record.suspension
+            needed = held.needed if held else {}
+            outcome = drive.bring(place, targets, worker, BACK_SECONDS, progress, needed)
+        except VcudaError as error:
+            if first is None and isinstance(error, Unreachable):
+                raise
+            outcome = Outcome(error.what, error.hint, (), {})
+        first = first or outcome
+        if not outcome.reason:
+            return place, first._replace(lost=tuple({*first.lost, *outcome.lost}))
+    return None, first or Outcome("", "", (), {})
+
+
+def targets_of(mine: Operation) -> Targets | None:
+    """The container's processes; None: it has ended. Raises VcudaError as Targets does."""
+    try:
+        return Targets(mine.record)
+    except VcudaError:
+        if liveness.container_lives(mine.record):
+            raise
+        return None
+
+
+def put_off(mine: Operation, begun: float, needed: Mapping[str, int]) -> Done:
+    """begun: monotonic. needed: as Suspension has it."""
+    held = mine.went_off(needed)
+    mine.update(held)
+    took = time.monotonic() - begun
+    text = f"{gib(sum(held.bytes.values()))} off the GPU, by {held.by}"
+    mine.ledger.record_event(events.SUSPENDED, mine.record, text, took)
+    return Done(held.bytes, (), took)
+
+
+def put_on(mine: Operation) -> None:
+    mine.let_calls_go_on()
+    mine.update(None)
+
+
+def report_lost(mine: Operation, outcome: Outcome) -> None:
+    for pid in outcome.lost:
+        text = f"the driver has given up process {pid}; end it"
+        mine.ledger.record_event(events.LOST, mine.record, text)
+
+
+def failed(mine: Operation, outcome: Outcome, verb: str, place: str | None) -> VcudaError:
+    """Bring record and page to `place`; the error with the reason of the failure."""
+    if place == steps.ON:
+        put_on(mine)
+        report_lost(mine, outcome)
+    now = {steps.ON: "it works on", steps.OFF: "it stays suspended"}.get(
+        place or "", "some of its processes stay locked; the next repair tries again"
+    )
+    text = f"cannot {verb}: {outcome.reason}; {now}"
+    mine.ledger.record_event(events.SUSPEND_FAILED, mine.record, text)
+    return VcudaError(f"{outcome.reason}; {now}", mine.id, outcome.hint)

@@ -1,0 +1,141 @@
+"""Moves of a container to other GPUs: what can be moved, and what a container is given for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+import vcuda_hook
+import vcuda_oci
+from vcuda_oci.host.host import Host
+from vcuda_oci.model.allocation import Allocation, GpuShare, moved
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.placement import free
+from vcuda_oci.placement.eligible import Refused
+
+from ..live import container_processes
+
+LEAST_DRIVER = 580
+_START = """
+import sys
+sys.path[:0] = sys.argv.pop(1).split(":")
+from vcuda_hook.hooks.running_nodes import main
+sys.exit(main(sys.argv[1]))
+"""
+_SECONDS = 30.0
+
+
+def moves_to(record: Allocation, facts: Host, word: str) -> dict[str, str]:
+    """The moves that bring the container to the GPU of this UUID or index; {}: it is there.
+
+    Raises VcudaError: there is no such GPU, or the container cannot be moved to it.
+    """
+    found = [gpu for gpu in facts.gpus if word in (gpu.uuid, str(gpu.index)) and gpu.mig is None]
+    if not found:
+        raise VcudaError("is not in this machine", word, "see 'vcuda gpus'")
+    refused = refusal(record, facts, found[0])
+    if refused:
+        raise VcudaError(refused[0], record.id, refused[1])
+    (share,) = record.shares
+    return {} if share.uuid == found[0].uuid else {share.uuid: found[0].uuid}
+
+
+def refusal(record: Allocation, facts: Host, to: Gpu) -> tuple[str, str] | None:
+    """Why the container cannot be moved to this GPU whatever is free there, and a hint; None: it
+    can be. Pure.
+    """
+    if len(record.shares) != 1:
+        return "has shares of several GPUs", "move only containers of one GPU"
+    if record.is_named_slice:
+        hint = "ask for the share by the wrapper or the hook"
+        return "is a named slice or a claim: its containers are unknown", hint
+    if record.pod:
+        what = "belongs to a pod, which the scheduler has placed on its GPU"
+        return what, "delete the pod, or suspend the container"
+    if record.becoming:
+        return "its share is being changed", "try again"
+    if record.rotates:
+        return "takes turns on its GPU", "start it with memory-overcommit 1"
+    if int(facts.version.partition(".")[0]) < LEAST_DRIVER:
+        return f"driver {facts.version} cannot move programs", "install driver 580 or newer"
+    now = facts.gpu(record.shares[0].uuid)
+    if now is None or now.mig is not None or to.mig is not None or to.divided:
+        return "MIG devices cannot be moved, and nothing onto them", "use shares of whole GPUs"
+    if now.model != to.model:
+        what = f"{to.uuid} is {to.model}, and the container's programs began on {now.model}"
+        return what, "choose a GPU of the same model"
+    return None
+
+
+def room(
+    record: Allocation, others: Sequence[Allocation], gpus: Sequence[Gpu], moves: Mapping[str, str]
+) -> Refused | None:
+    """Why there is no room on the new GPUs; None: there is. Pure."""
+    taken = [share for other in others if other.id != record.id for share in other.resident]
+    there = [share for share in moved(record.shares, dict(moves)) if share.uuid in moves.values()]
+    return free.no_room(there, gpus, taken, 1)
+
+
+def pairs(shares: Sequence[GpuShare], moves: Mapping[str, str]) -> list[list[str]]:
+    """For the driver: each of the container's GPUs, and the one in its place; []: no moves."""
+    return [[each.uuid, moves.get(each.uuid, each.uuid)] for each in shares] if moves else []
+
+
+def change_nodes(
+    record: Allocation, facts: Host, allowed: Sequence[str], denied: Sequence[str]
+) -> None:
+    """Let the container open the GPUs `allowed`, and no more open those `denied`; by UUID.
+
+    What its processes have open stays. Raises VcudaError.
+    """
+    try:
+        pid = container_processes.init_of(record.runtime, record.container_id)
+    except (OSError, ValueError, KeyError, TypeError):
+        raise VcudaError("its container is gone", record.id, "see 'vcuda ps'") from None
+    order = {
+        "pid": pid,
+        "container_id": record.container_id,
+        "driver_root": facts.root,
+        "allowed": _nodes(facts, allowed),
+        "denied": _nodes(facts, denied),
+    }
+    places = [
+        os.path.dirname(os.path.dirname(os.path.abspath(path or "")))
+        for path in (vcuda_oci.__file__, vcuda_hook.__file__)
+    ]
+    words = [sys.executable, "-ISBc", _START, ":".join(places), json.dumps(order)]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        what = f"its device nodes cannot be changed: {error}"
+        raise VcudaError(what, record.id, "see 'vcuda ps'") from error
+    if done.returncode or done.stdout:
+        last = (done.stderr.strip() or "no answer").splitlines()[-1]
+        answer = [last, record.id, "report it"]
+        what, where, hint = json.loads(done.stdout) if done.stdout else answer
+        raise VcudaError(what, f"{record.id}: {where}", hint)
+
+
+def leave_others(record: Allocation, facts: Host) -> None:
+    """Let the container open its own GPUs only: a move that was killed may have left another one.
+
+    Raises VcudaError.
+    """
+    own = [share.uuid for share in record.shares]
+    others = [gpu.uuid for gpu in facts.gpus if gpu.uuid not in own and gpu.mig is None]
+    change_nodes(record, facts, own, others)
+
+
+def _nodes(facts: Host, uuids: Sequence[str]) -> list[tuple[str, int, int]]:
+    found = []
+    for uuid in uuids:
+        gpu = facts.gpu(uuid)
+        node = facts.nodes.get(f"nvidia{gpu.minor}") if gpu else None
+        if node is None:
+            raise VcudaError("has no device node", uuid, "run 'nvidia-modprobe -c 0 -u'")
+        found.append((node.path, node.major, node.minor))
+    return found

@@ -1,0 +1,66 @@
+"""A move that was killed is completed by the node agent, which may not enter containers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.suspend_kills import Kills
+from support.suspended import Node
+from vcuda_hook.suspend import control, relocation
+from vcuda_hook.suspend.places import library_of
+from vcuda_hook.suspend.worker import Worker
+from vcuda_oci.ledger.liveness import start_time
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.suspension import RESUMING
+
+
+@pytest.fixture
+def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kills]:
+    """A container that was on its way to GPU 1; none of its processes is there yet."""
+
+    def refused(*_: object) -> None:
+        raise VcudaError("may not enter", "box", "")
+
+    monkeypatch.setattr(relocation, "change_nodes", refused)
+    node = Node(tmp_path, "--memory", "8GiB", "--gpus", "2")
+    found = Kills(node, tmp_path, processes=2)
+    found.run("suspend", node.facts)
+    (old, new), mine = (gpu.uuid for gpu in node.facts.gpus), node.record("box")
+    assert mine.suspension
+    on_its_way = mine.suspension.replaced(step=RESUMING, moves={old: new})
+    with node.ledger:
+        node.ledger.record(mine.replaced(suspension=on_its_way))
+    yield found
+    node.end()
+
+
+def test_container_that_has_not_arrived_stays_suspended_on_its_own_gpu(killed: Kills) -> None:
+    node = killed.node
+    assert control.repair(node.ledger, node.facts, "box")
+    assert (node.step("box"), killed.places()) == ("suspended", {2})
+    assert [share.uuid for share in node.record("box").shares] == [node.facts.gpus[0].uuid]
+    control.resume(node.ledger, node.facts, "box", 1, 5)
+    killed.judge("resume")
+    assert (killed.outcomes.stuck, killed.outcomes.lost) == ([], [])
+
+
+def test_container_of_which_one_process_has_arrived_follows_it(killed: Kills) -> None:
+    node = killed.node
+    first = killed.box.processes[0].pid
+    pairs = [[gpu.uuid for gpu in node.facts.gpus]]
+    with open(os.devnull) as none, Worker(library_of(node.facts), none.fileno()) as worker:
+        started = {first: start_time(first)}
+        worker.call("restore", started, [first], time.monotonic() + 10, pairs=pairs)
+    assert killed.places() == {1, 2}
+    assert control.repair(node.ledger, node.facts, "box")
+    assert (node.step("box"), killed.places()) == (None, {0})
+    assert [share.uuid for share in node.record("box").shares] == [node.facts.gpus[1].uuid]
+    killed.judge("repair")
+    assert (killed.outcomes.stuck, killed.outcomes.lost) == ([], [])
+    told = Path(f"{node.ledger.state_dir}/events.jsonl").read_text()
+    assert "it may still open" in told

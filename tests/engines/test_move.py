@@ -1,0 +1,87 @@
+"""`vcuda move` and `vcuda resume --gpu` of containers of real engines, from one GPU to another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engines.test_container_names import vcuda
+from engines.test_suspend import HELD, SOON, WORKING, start, succeed, works
+from support.engines.base import Engine
+from support.fake_kubelet import until
+from support.notebook import cells, queried, state
+from support.product import Product
+
+KINDS = ["runc-v2", "docker"]
+
+
+def share(engine: Engine, product: Product) -> dict[str, Any]:
+    ((found,),) = (record["shares"] for record in product.allocations(engine))
+    assert isinstance(found, dict)
+    return found
+
+
+def seen_inside(engine: Engine, name: str) -> str:
+    """The UUIDs that a new program in the container finds by NVML."""
+    listed = engine.exec(name, ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"])
+    assert listed.rc == 0, listed.stderr
+    return listed.stdout.strip()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_container_moves_to_another_gpu_and_back_with_its_data(
+    start_engine: Callable[[str], Engine], product: Product, container: str, kind: str
+) -> None:
+    engine = start_engine(kind)
+    with product.on(engine):
+        try:
+            start(engine, container, WORKING, gpu="0")
+            until(lambda: bool(cells(engine, container)))
+            first = share(engine, product)
+            assert queried(engine, product, "memory.used") == [HELD, 0]
+            assert "is moved: 512 MiB" in succeed(engine, product, "move", container, "--gpu", "1")
+            assert queried(engine, product, "memory.used") == [0, HELD]
+            there = share(engine, product)
+            assert there["uuid"] != first["uuid"]
+            assert {**there, "uuid": first["uuid"]} == first
+            assert state(engine, product) == ("running", "")
+            assert seen_inside(engine, container) == there["uuid"]
+            works(engine, container)
+            assert "is there already" in succeed(engine, product, "move", container, "--gpu", "1")
+            succeed(engine, product, "suspend", container)
+            before = len(cells(engine, container))
+            time.sleep(SOON)
+            assert len(cells(engine, container)) == before
+            succeed(engine, product, "resume", container, "--gpu", first["uuid"])
+            assert queried(engine, product, "memory.used") == [HELD, 0]
+            assert (share(engine, product), seen_inside(engine, container)) == (
+                first,
+                first["uuid"],
+            )
+            works(engine, container)
+        finally:
+            engine.delete(container)
+
+
+def test_move_without_room_there_leaves_the_container_at_work(
+    start_engine: Callable[[str], Engine], product: Product, container: str
+) -> None:
+    engine = start_engine("runc-v2")
+    with product.on(engine):
+        try:
+            start(engine, container, WORKING, gpu="0")
+            start(engine, container + "-2", WORKING, gpu="1")
+            start(engine, container + "-3", WORKING, gpu="1")
+            until(lambda: bool(cells(engine, container)))
+            refused = vcuda(engine, product, "move", container, "--gpu", "1")
+            assert refused.rc == 1
+            assert "there is no room: 0 %" in refused.stderr
+            records = product.allocations(engine)
+            assert [record.get("suspension") for record in records] == [None] * 3
+            works(engine, container)
+        finally:
+            for name in (container, container + "-2", container + "-3"):
+                engine.delete(name)
