@@ -6,13 +6,16 @@ import random
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 from bench import suspend_rows
 from bench.result import Figure
 from support.suspend_kills import HARMS, Kills
 from support.suspended import Node
+from vcuda_hook.suspend import relocation
 
 ROUNDS = 1000
+_VERBS = ("suspend", "resume", "move", "resume there")
 _SEED = 18
 _LONGEST_SECONDS = 0.15  # as long as a program takes that nothing kills
 _MOST_CALLS = 6  # two for each of three processes
@@ -27,12 +30,15 @@ def kill_rounds(say: Callable[[str], None]) -> list[Figure]:
     """Rounds in which a program, its worker or a target is killed, or the driver refuses."""
     chosen = random.Random(_SEED)
     with tempfile.TemporaryDirectory() as folder:
-        node = Node(Path(folder))
+        node = Node(Path(folder), "--memory", "8GiB", "--gpus", "2")
+        # The processes are the host's, and have its device nodes.
+        nodes = mock.patch.object(relocation, "change_nodes")
+        nodes.start()
         try:
             kills = Kills(node, Path(folder))
             for number in range(ROUNDS):
-                verb = chosen.choice(("suspend", "resume"))
-                if verb == "resume":
+                verb = chosen.choice(_VERBS)
+                if verb.startswith("resume"):
                     kills.run("suspend", node.facts)
                 if number % 2:
                     kills.with_harm(verb, chosen.randint(1, _MOST_CALLS), chosen.choice(HARMS))
@@ -41,6 +47,7 @@ def kill_rounds(say: Callable[[str], None]) -> list[Figure]:
                 if (number + 1) % 100 == 0:
                     say(f"{number + 1} rounds, {kills.outcomes.killed} programs killed")
         finally:
+            nodes.stop()
             node.end()
     found = kills.outcomes
     for line in (*found.stuck, *found.lost):

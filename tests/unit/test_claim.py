@@ -230,11 +230,13 @@ def test_more_gpus_than_a_page_can_say_are_refused_with_nothing_recorded(claims:
     assert left_in(claims.ledger.state_dir) == []
 
 
-def suspended(claims: Claims, id: str, step: str = SUSPENDED) -> None:
+def suspended(
+    claims: Claims, id: str, step: str = SUSPENDED, moves: dict[str, str] | None = None
+) -> None:
     with claims.ledger:
         held = claims.ledger.get(id)
         assert held
-        off = Suspension(step, "order", 1, {"GPU-0": GIB})
+        off = Suspension(step, "order", 1, {"GPU-0": GIB}, moves=moves)
         claims.ledger.record(held.replaced(suspension=off))
 
 
@@ -251,10 +253,15 @@ def test_a_claim_takes_the_room_of_a_suspended_container(claims: Claims) -> None
     assert set(shares_of(claims.ledger)) == {"a", "b", "d"}
 
 
-def test_a_container_that_ended_suspended_needs_room_to_come_back(claims: Claims) -> None:
+@pytest.mark.parametrize(
+    ("step", "moves"), [(SUSPENDED, {}), (RESUMING, {"GPU-0": "GPU-1"})], ids=["off", "moving"]
+)
+def test_a_container_that_ended_off_its_gpu_needs_room_to_come_back(
+    claims: Claims, step: str, moves: dict[str, str]
+) -> None:
     claims.runtime.set_state("sandbox1", "running")
     claims.claim(pod_owner("c1"))
-    suspended(claims, "pod-uid1.main")
+    suspended(claims, "pod-uid1.main", step, moves)
     for id in ("b", "c"):
         claims.runtime.set_state(id, "running")
         claims.claim(id)

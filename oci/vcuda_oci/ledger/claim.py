@@ -166,7 +166,7 @@ def reclaim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Allocati
             f"stop it, or run 'vcuda release {owner.key}' if it is gone",
         )
     if same:
-        if known.suspension and known.suspension.is_off and not known.rotates:
+        if known.resident != known.shares and not known.rotates:
             _require_room(ledger, host, known, rules)
         return _take_over(ledger, known, wanted, rules)
     ledger.remove(known.id)
@@ -175,7 +175,7 @@ def reclaim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Allocati
 
 
 def _require_room(ledger: Ledger, host: Host, known: Allocation, rules: Rules) -> None:
-    """Check that a container that ended while it was suspended has room to start again.
+    """Check that a container that ended while it was off its GPUs has room to start there again.
 
     Raises VcudaError: others hold its shares now.
     """
