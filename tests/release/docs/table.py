@@ -198,6 +198,7 @@ GROUPS = (
     "shares",
     "suspend",
     "advice",
+    "fences",
 )
 BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
 
