@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import BUILT, SoftGpu, first_line
+from support.softgpu_host import SoftGpu, first_line
 
 OPEN = """
 import pynvml as n
@@ -188,8 +187,7 @@ def test_a_gpu_without_mig_mode_or_geometry_refuses(tmp_path: Path) -> None:
 
 def test_creation_fails_on_order(h100: SoftGpu) -> None:
     order = ["--call", "nvmlGpuInstanceCreateComputeInstance", "--nth", "1"]
-    words = [*order, "--error", "NVML_ERROR_IN_USE"]
-    subprocess.run([BUILT / "softgpu", "fail", h100.root, *words], check=True)
+    h100.order("fail", *order, "--error", "NVML_ERROR_IN_USE")
     h100.client(
         OPEN
         + """

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from vcuda_oci.model.mig import Layout, Profile
 from vcuda_oci.placement.eligible import Refused
-from vcuda_oci.placement.mig import Layout, Profile, choose
+from vcuda_oci.placement.mig import choose
 
 # A number that comes with the profile's position, or goes with None.
 Events = list[tuple[int, "int | None"]]

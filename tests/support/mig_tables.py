@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vcuda_oci.placement.mig import Layout, Profile
+from vcuda_oci.model.mig import Layout, Profile
 
 _SHAPES = (
     (19, 1, range(7), 1, 7),

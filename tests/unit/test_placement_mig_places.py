@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from support.mig_sequences import optimum_fits, ours_fits, random_sequence
 from support.mig_tables import layout, profiles
+from vcuda_oci.model.mig import Layout
 from vcuda_oci.placement.eligible import Refused
-from vcuda_oci.placement.mig import Layout, Place, choose, holding, room_for
+from vcuda_oci.placement.mig import Place, choose, holding, room_for
 
 GIB = 1 << 30
 

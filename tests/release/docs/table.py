@@ -76,6 +76,7 @@ PAGES = {
     "docs/bench.md": Page(),
     "docs/cli.md": Page((*HOST, "podman")),
     "docs/doctor.md": Page(HOST),
+    "docs/fences.md": Page(HOST),
     "docs/install.md": Page(elsewhere="tests/release/packages/test_install_page.py"),
     "docs/kubernetes.md": Page((*HOST, "images", "cluster")),
     "docs/migrate-from-gpu-manager.md": Page((*BARE, "cluster"), PACKAGES),
