@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import time
 from collections.abc import Callable
 
 import pytest
 
-from support.engines.base import Engine
+from support.claim_server import ClaimServer
+from support.engines.base import Engine, Wanted
+from support.engines.low_level import LowLevel
 from support.fake_kubelet import until
 from support.mig_node import H100
 from support.product import Product, asking
@@ -64,3 +69,61 @@ def test_each_container_sees_its_own_instance_until_it_ends(
             engine.delete("first")
         until(lambda: instances(machine, engine) == [])
         assert instance_records.read(machine.state_dir(engine)) == []
+
+
+@pytest.mark.parametrize(
+    "call", ["nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceCreateComputeInstance"]
+)
+def test_a_wrapper_that_is_killed_while_it_creates_leaves_nothing_after_a_sweep(
+    call: str, start_engine: Callable[[str], Engine], machine: Product
+) -> None:
+    engine = start_engine("runc-v2")
+    assert isinstance(engine, LowLevel)
+    with machine.on(engine):
+        wanted = Wanted("killed", ["true"], **asking(engine, core=10, isolation="mig"))
+        bundle = engine.make_bundle(wanted)
+        machine.order("fail", "--call", call, "--hang")
+        create = engine.command("create", "--bundle", bundle, "killed")
+        wrapper = subprocess.Popen(create, stdin=subprocess.DEVNULL)
+        until(lambda: len(instance_records.read(machine.state_dir(engine))) == 1)
+        time.sleep(0.3)  # into the call
+        wrapper.kill()
+        wrapper.wait()
+        machine.order("heal")
+        made = 0 if call.startswith("nvmlDevice") else 1
+        assert len(instances(machine, engine)) == made
+        program = os.path.join(machine.prefix, "bin/vcuda")
+        sweep = [program, "--config", machine.config, "release", "--all-dead"]
+        subprocess.run(sweep, check=True, capture_output=True)
+        engine.delete("killed")
+        assert instances(machine, engine) == []
+        assert instance_records.read(machine.state_dir(engine)) == []
+
+
+def test_the_claim_server_creates_instances_and_destroys_what_is_left_over(
+    start_engine: Callable[[str], Engine], machine: Product
+) -> None:
+    engine = start_engine("runc-v2")
+    with machine.on(engine):
+        server = ClaimServer(engine.host, machine, machine.state_dir(engine))
+        try:
+            result = engine.run(
+                "served", ["sh", "-c", LOOK], **asking(engine, core=10, isolation="mig")
+            )
+            assert result.rc == 0, result.stderr
+            assert instances(machine, engine) == []
+            held = engine.start(
+                "held", ["sleep", "100"], **asking(engine, core=10, isolation="mig")
+            )
+            assert held.rc == 0, held.stderr
+            (record,) = machine.allocations(engine)
+            assert record["isolation"] == "mig"
+            # As after a kill between a release and its destruction.
+            os.unlink(f"{machine.state_dir(engine)}/allocations/{record['id']}.json")
+            until(lambda: instances(machine, engine) == [])
+            assert instance_records.read(machine.state_dir(engine)) == []
+            engine.kill("held")
+            engine.wait("held")
+            engine.delete("held")
+        finally:
+            server.close()

@@ -25,15 +25,16 @@ H100 = ("--model", "NVIDIA H100 80GB HBM3", "--memory", "80GiB")
 
 
 class MigNode:
-    """driver: its software GPU. ledger: its records."""
+    """driver: its software GPU. ledger: its records. gpus: their UUIDs."""
 
     def __init__(self, folder: Path, gpus: int = 1) -> None:
         mig = [word for gpu in range(gpus) for word in ("--mig", f"{gpu}=")]
         self.driver = SoftGpu(folder, "--gpus", str(gpus), *H100, *mig)
         self.cache = f"{folder}/state/host.json"
         self.ledger = Ledger(f"{folder}/state")
-        # The library finds its driver root by its own path.
-        self.library = self.facts().library
+        facts = self.facts()
+        self.library = facts.library
+        self.gpus = [gpu.uuid for gpu in facts.gpus]
 
     def facts(self) -> Host:
         return host.load(str(self.driver.root), self.cache)
@@ -73,10 +74,9 @@ class MigNode:
         """GPU, profile and place of each GPU instance, by the UUID of its MIG device."""
         found: dict[str, tuple[str, int, int]] = {}
         with Mig(self.library) as driver:
-            for gpu in self.facts().gpus:
-                if gpu.divided:
-                    for one in driver.instances(gpu.uuid):
-                        found[one.uuid or f"none{len(found)}"] = gpu.uuid, one.profile, one.start
+            for gpu in self.gpus:
+                for one in driver.instances(gpu):
+                    found[one.uuid or f"none{len(found)}"] = gpu, one.profile, one.start
         return found
 
     def held(self) -> set[str]:
