@@ -47,6 +47,7 @@ TREES = [
             "memory",
             "graph",
             "driver smi workload clock",
+            "mig",
             "state",
         ],
         {},

@@ -16,6 +16,7 @@ from bench import (
     crowd,
     ctr,
     dra,
+    fences,
     result,
     scheduler,
     scrape,
@@ -37,6 +38,7 @@ GROUPS = {
     "shares": shares.measure,
     "suspend": suspend.measure,
     "advice": advice.measure,
+    "fences": fences.measure,
 }
 
 

@@ -35,10 +35,10 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
         say("installing into two private prefixes")
         awake, asleep = folder + "/awake", folder + "/asleep"
         for prefix in (awake, asleep):
-            _install(prefix)
+            install(prefix)
             stack.callback(subprocess.run, [SOFTGPU, "destroy", prefix + "/driver"], check=True)
         _serve(awake, stack)
-        bench = _Bench(folder)
+        bench = Bench(folder)
         runtime = "/usr/bin/vcuda-container-runtime"
         ways = {
             "plain": (RUNC, bench.plain),
@@ -79,7 +79,7 @@ def _figures(times: dict[str, list[tuple[float, float]]]) -> list[Figure]:
     ]
 
 
-class _Bench:
+class Bench:
     """Bundles of one container that asks for nothing and one that asks for a share."""
 
     def __init__(self, folder: str) -> None:
@@ -155,10 +155,13 @@ def _check_nothing_left(prefix: str) -> None:
         raise RuntimeError(f"left in the ledger: {left}")
 
 
-def _install(folder: str) -> None:
-    install = REPOSITORY + "/packaging/install"
-    subprocess.run([install, folder + "/usr", folder + "/etc"], check=True)
-    subprocess.run([SOFTGPU, "create", folder + "/driver"], check=True, stdout=subprocess.DEVNULL)
+def install(folder: str, *options: str) -> None:
+    """Install the product and a driver root; options: of `softgpu create`."""
+    subprocess.run(
+        [REPOSITORY + "/packaging/install", folder + "/usr", folder + "/etc"], check=True
+    )
+    create = [SOFTGPU, "create", folder + "/driver", *options]
+    subprocess.run(create, check=True, stdout=subprocess.DEVNULL)
     # After the comments that come with the packages: they are read at each start too.
     with open(folder + "/etc/vcuda/config.toml", "a") as file:
         file.write(f'runtime = "{RUNC}"\nstate-dir = "{folder}/state"\n')

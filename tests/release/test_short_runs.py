@@ -20,6 +20,7 @@ from bench import (
     cri,
     crowd,
     ctr,
+    fences,
     scheduler,
     scrape,
     shim,
@@ -39,6 +40,7 @@ SHORT: Mapping[ModuleType, Mapping[str, object]] = {
     cri: {"ROUNDS": 2, "WARM_UP": 1},
     crowd: {"ROUNDS": 1, "PROCESSES": 4, "ALONE": 2},
     ctr: {"ROUNDS": 2, "WARM_UP": 1},
+    fences: {"SEQUENCES": 5, "EVENTS": 12, "STARTS": 2},
     scheduler: {
         **{"SIZES": ((20, 100, None),), "LEASED": (20, 100)},
         **{"FILTERS": 10, "WARMING": 2, "PAIRS": 20, "WARMING_PAIRS": 2},

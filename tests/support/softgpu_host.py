@@ -77,6 +77,10 @@ class SoftGpu:
         subprocess.run([tool, "create", self.root, *options], check=True)
         self.libraries = self.root / "usr" / "lib" / "x86_64-linux-gnu"
 
+    def order(self, verb: str, *words: str) -> None:
+        """`softgpu VERB ROOT WORDS`."""
+        subprocess.run([BUILT / "softgpu", verb, self.root, *words], check=True)
+
     def environment(self) -> dict[str, str]:
         return {
             **os.environ,

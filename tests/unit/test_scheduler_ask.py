@@ -68,6 +68,7 @@ def test_what_the_annotations_say_of_gpus_orders_and_policies() -> None:
         "vcuda.io/priority": "5",
         "vcuda.io/latency": "low",
         "vcuda.io/idle-suspend": "10m",
+        "vcuda.io/isolation": "turns",
     }
     found = ask(container(core=30), annotations=annotations)
     assert found == PodAsk(
@@ -87,6 +88,7 @@ def test_what_the_annotations_say_of_gpus_orders_and_policies() -> None:
         "priority": "5",
         "latency": "low",
         "idle-suspend": "10m",
+        "isolation": "turns",
     }
 
 

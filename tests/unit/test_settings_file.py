@@ -32,6 +32,7 @@ DEFAULTS = {
     "context_memory": 0,
     "meter_copies": False,
     "idle_suspend": 0,
+    "isolation": "auto",
     "suspend_memory": 0,
     "rotates": False,
     "rotation_quantum": 0,
@@ -173,6 +174,7 @@ def test_every_key_changes_its_setting() -> None:
         context-memory = "300MiB"
         meter-copies = "yes"
         idle-suspend = "2h"
+        isolation = "mig"
         suspend-memory = "64GiB"
         oversubscribe = "rotate"
         rotation-quantum = "30s"
@@ -204,6 +206,7 @@ def test_every_key_changes_its_setting() -> None:
         "context_memory": 300 << 20,
         "meter_copies": True,
         "idle_suspend": 7200,
+        "isolation": "mig",
         "suspend_memory": 64 << 30,
         "rotates": True,
         "rotation_quantum": 30,

@@ -33,13 +33,21 @@ name_gpu (char *uuid, uint64_t *seed)
             (unsigned long long) (low & 0xffffffffffffull));
 }
 
+/* Of GPUs that may all be divided, as far as there is room.  */
+static uint32_t
+entries_of (unsigned gpus)
+{
+  unsigned all = gpus * (1 + SOFTGPU_MIG_DEVICES);
+  return all < SOFTGPU_MAX_ENTRIES ? all : SOFTGPU_MAX_ENTRIES;
+}
+
 struct softgpu_state *
 make_state (const struct request *request)
 {
   char path[4096], beside[4096];
   path_in (path, "%s/softgpu.state", request->root);
   path_in (beside, "%s/softgpu.state.new", request->root);
-  uint32_t entries = request->migs ? SOFTGPU_MAX_GPUS : request->gpus;
+  uint32_t entries = request->migs ? entries_of (request->gpus) : request->gpus;
   size_t bytes = softgpu_state_size (entries);
   unlink (beside);
   int fd = open (beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

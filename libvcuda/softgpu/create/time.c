@@ -25,9 +25,9 @@ struct times
 {
   unsigned clock;
   unsigned entries;
-  struct softgpu_gpu gpu[SOFTGPU_MAX_GPUS];
+  struct softgpu_gpu gpu[SOFTGPU_MAX_ENTRIES];
   unsigned count;
-  struct part part[SOFTGPU_MAX_SLOTS * SOFTGPU_MAX_GPUS + SOFTGPU_ENDED];
+  struct part part[SOFTGPU_MAX_SLOTS * SOFTGPU_MAX_ENTRIES + SOFTGPU_ENDED];
 };
 
 static void

@@ -88,7 +88,7 @@ cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
            CUDA_ERROR_INVALID_VALUE);
   CUresult rc = CUDA_ERROR_INVALID_VALUE;
   uint64_t end = 0;
-  unsigned moves[SOFTGPU_MAX_GPUS];
+  unsigned moves[SOFTGPU_MAX_ENTRIES];
   softgpu_lock (&driver.tie);
   softgpu_reap (&driver.tie);
   struct softgpu_slot *slot = softgpu_target_slot (&target);

@@ -40,11 +40,11 @@ uses (const struct softgpu_slot *slot, unsigned gpu)
 
 CUresult
 softgpu_read_pairs (const struct softgpu_slot *slot, const CUcheckpointRestoreArgs *args,
-                    unsigned moves[SOFTGPU_MAX_GPUS])
+                    unsigned moves[SOFTGPU_MAX_ENTRIES])
 {
   const struct softgpu_state *state = driver.tie.state;
-  bool listed[SOFTGPU_MAX_GPUS] = { 0 }, taken[SOFTGPU_MAX_GPUS] = { 0 };
-  for (unsigned gpu = 0; gpu < SOFTGPU_MAX_GPUS; gpu++)
+  bool listed[SOFTGPU_MAX_ENTRIES] = { 0 }, taken[SOFTGPU_MAX_ENTRIES] = { 0 };
+  for (unsigned gpu = 0; gpu < SOFTGPU_MAX_ENTRIES; gpu++)
     moves[gpu] = gpu;
   if (!args || !args->gpuPairsCount)
     return CUDA_SUCCESS;
@@ -60,10 +60,10 @@ softgpu_read_pairs (const struct softgpu_slot *slot, const CUcheckpointRestoreAr
   for (unsigned gpu = 0; gpu < state->entries; gpu++)
     REQUIRE (listed[gpu] || !uses (slot, gpu), CUDA_ERROR_INVALID_VALUE);
   /* What no pair names gets what is left, so that each GPU has one place.  */
-  for (unsigned gpu = 0, next = 0; gpu < SOFTGPU_MAX_GPUS; gpu++)
+  for (unsigned gpu = 0, next = 0; gpu < SOFTGPU_MAX_ENTRIES; gpu++)
     if (!listed[gpu])
       {
-        while (taken[next] && next < SOFTGPU_MAX_GPUS - 1)
+        while (taken[next] && next < SOFTGPU_MAX_ENTRIES - 1)
           next++;
         moves[gpu] = taken[gpu] ? next : gpu;
         taken[moves[gpu]] = true;
@@ -72,12 +72,12 @@ softgpu_read_pairs (const struct softgpu_slot *slot, const CUcheckpointRestoreAr
 }
 
 void
-softgpu_move_process (struct softgpu_slot *slot, const unsigned moves[SOFTGPU_MAX_GPUS])
+softgpu_move_process (struct softgpu_slot *slot, const unsigned moves[SOFTGPU_MAX_ENTRIES])
 {
-  static struct softgpu_slot_gpu before[SOFTGPU_MAX_GPUS];
+  static struct softgpu_slot_gpu before[SOFTGPU_MAX_ENTRIES];
   memcpy (before, slot->gpu, sizeof before);
-  for (unsigned gpu = 0; gpu < SOFTGPU_MAX_GPUS; gpu++)
+  for (unsigned gpu = 0; gpu < SOFTGPU_MAX_ENTRIES; gpu++)
     memcpy (&slot->gpu[moves[gpu]], &before[gpu], sizeof before[gpu]);
-  for (unsigned began = 0; began < SOFTGPU_MAX_GPUS; began++)
+  for (unsigned began = 0; began < SOFTGPU_MAX_ENTRIES; began++)
     slot->place[began] = moves[slot->place[began]];
 }

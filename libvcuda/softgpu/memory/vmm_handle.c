@@ -149,7 +149,7 @@ cuMemCreate (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAlloc
   if (made.own_fd)
     {
       struct shared_note note = { .kind = PHYSICAL, .mappable = 1, .properties = *prop };
-      note.gpu = made.device < 0 ? SOFTGPU_MAX_GPUS : gpu_index (made.device);
+      note.gpu = made.device < 0 ? SOFTGPU_MAX_ENTRIES : gpu_index (made.device);
       made.fd = softgpu_export (size, &note);
     }
   else

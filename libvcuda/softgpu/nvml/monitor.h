@@ -9,10 +9,12 @@
 #include <nvml.h>
 #pragma GCC visibility pop
 
+#include "mig/instance.h"
 #include "state/attach.h"
 #include "state/device_time.h"
 #include "state/pid.h"
 
+/* A GPU, a MIG device, or a GPU instance with its compute instance.  */
 struct nvmlDevice_st
 {
   unsigned gpu; /* its index in the state file */
@@ -23,7 +25,10 @@ struct monitor
 {
   _Atomic unsigned users; /* nvmlInit calls that no nvmlShutdown answers */
   struct attachment tie;
-  struct nvmlDevice_st device[SOFTGPU_MAX_GPUS]; /* the GPUs, then the MIG devices */
+  struct softgpu_paths paths;
+  unsigned parts; /* entries of the state behind its GPUs */
+  /* The GPUs that this process may open, then an entry for each MIG device that there can be.  */
+  struct nvmlDevice_st device[SOFTGPU_MAX_ENTRIES];
 };
 
 extern struct monitor monitor;
@@ -44,8 +49,10 @@ extern struct monitor monitor;
 static inline bool
 softgpu_valid (nvmlDevice_t device)
 {
-  return device >= monitor.device
-         && device < monitor.device + monitor.tie.gpu_count + monitor.tie.mig_count;
+  if (device < monitor.device || device >= monitor.device + monitor.tie.gpu_count + monitor.parts)
+    return false;
+  return device < monitor.device + monitor.tie.gpu_count
+         || softgpu_may_open (monitor.tie.state, monitor.paths.devices, device->gpu);
 }
 
 static inline struct softgpu_gpu *
@@ -72,6 +79,9 @@ struct process
   uint64_t held_bytes;
   unsigned percent; /* of the GPU's last second */
 };
+
+/* Whether a process has a context on entry GPU of the state. Needs the lock.  */
+bool softgpu_in_use (struct attachment *tie, unsigned gpu);
 
 /* Lists at most SOFTGPU_MAX_SLOTS processes with a context on DEVICE; returns how many.  */
 unsigned softgpu_processes (nvmlDevice_t device, struct process *list);

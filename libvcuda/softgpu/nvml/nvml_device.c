@@ -42,8 +42,9 @@ nvmlDeviceGetHandleByUUID (const char *uuid, nvmlDevice_t *device)
 {
   REQUIRE_MONITOR ();
   REQUIRE (uuid && device, NVML_ERROR_INVALID_ARGUMENT);
-  for (unsigned i = 0; i < monitor.tie.gpu_count + monitor.tie.mig_count; i++)
-    if (strcasecmp (gpu_of (&monitor.device[i])->uuid, uuid) == 0)
+  for (unsigned i = 0; i < monitor.tie.gpu_count + monitor.parts; i++)
+    if (softgpu_valid (&monitor.device[i])
+        && strcasecmp (gpu_of (&monitor.device[i])->uuid, uuid) == 0)
       {
         REQUIRE (!gpu_of (&monitor.device[i])->lost, NVML_ERROR_GPU_IS_LOST);
         *device = &monitor.device[i];

@@ -9,8 +9,9 @@
 
 struct nvmlEventSet_st
 {
-  unsigned long long types[SOFTGPU_MAX_GPUS]; /* by index of the visible device; 0: not asked for */
-  unsigned seen[SOFTGPU_MAX_GPUS];            /* events reported, or older than the registration */
+  unsigned long long
+      types[SOFTGPU_MAX_ENTRIES];     /* by index of the visible device; 0: not asked for */
+  unsigned seen[SOFTGPU_MAX_ENTRIES]; /* events reported, or older than the registration */
 };
 
 nvmlReturn_t

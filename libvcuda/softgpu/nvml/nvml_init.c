@@ -21,7 +21,8 @@ static nvmlReturn_t
 start (void)
 {
   static bool watching_forks;
-  switch (softgpu_attach (&monitor.tie, SOFTGPU_NVML))
+  REQUIRE (softgpu_find (&monitor.paths), NVML_ERROR_DRIVER_NOT_LOADED);
+  switch (softgpu_attach_at (&monitor.tie, &monitor.paths, SOFTGPU_NVML))
     {
     case ATTACHED:
       break;
@@ -35,8 +36,12 @@ start (void)
   if (!watching_forks)
     pthread_atfork (NULL, NULL, in_child);
   watching_forks = true;
-  for (unsigned i = 0; i < monitor.tie.gpu_count + monitor.tie.mig_count; i++)
-    monitor.device[i] = (struct nvmlDevice_st){ .gpu = monitor.tie.gpu[i], .index = i };
+  const unsigned gpus = monitor.tie.gpu_count, first = monitor.tie.state->gpu_count;
+  monitor.parts = monitor.tie.state->entries - first;
+  for (unsigned i = 0; i < gpus + monitor.parts; i++)
+    monitor.device[i]
+        = (struct nvmlDevice_st){ .gpu = i < gpus ? monitor.tie.gpu[i] : first + i - gpus,
+                                  .index = i };
   return NVML_SUCCESS;
 }
 
@@ -169,6 +174,8 @@ nvmlErrorString (nvmlReturn_t result)
       return "GPU is lost";
     case NVML_ERROR_MEMORY:
       return "Insufficient Memory";
+    case NVML_ERROR_IN_USE:
+      return "In use by another client";
     case NVML_ERROR_NO_DATA:
       return "No data";
     case NVML_ERROR_INSUFFICIENT_RESOURCES:

@@ -31,8 +31,9 @@ nvmlDeviceGetMigDeviceHandleByIndex (nvmlDevice_t device, unsigned index, nvmlDe
   REQUIRE_DEVICE (device);
   REQUIRE (mig && index < SOFTGPU_MIG_DEVICES, NVML_ERROR_INVALID_ARGUMENT);
   nvmlDevice_t first = monitor.device + monitor.tie.gpu_count;
-  for (nvmlDevice_t found = first; found < first + monitor.tie.mig_count; found++)
-    if (gpu_of (found)->parent == device->gpu + 1 && gpu_of (found)->number == index)
+  for (nvmlDevice_t found = first; found < first + monitor.parts; found++)
+    if (softgpu_valid (found) && gpu_of (found)->parent == device->gpu + 1
+        && gpu_of (found)->number == index)
       {
         *mig = found;
         return NVML_SUCCESS;
@@ -84,7 +85,9 @@ nvmlDeviceGetAttributes_v2 (nvmlDevice_t device, nvmlDeviceAttributes_t *attribu
   REQUIRE_MIG (device);
   REQUIRE (attributes, NVML_ERROR_INVALID_ARGUMENT);
   const struct softgpu_gpu *gpu = gpu_of (device);
-  *attributes = (nvmlDeviceAttributes_t){ .multiprocessorCount = 16 * gpu->slices,
+  const struct softgpu_geometry *geometry = softgpu_geometry_of (gpu);
+  unsigned multiprocessors = geometry ? geometry->multiprocessors[gpu->profile] : 16 * gpu->slices;
+  *attributes = (nvmlDeviceAttributes_t){ .multiprocessorCount = multiprocessors,
                                           .gpuInstanceSliceCount = gpu->slices,
                                           .computeInstanceSliceCount = gpu->slices,
                                           .memorySizeMB = gpu->memory_bytes >> 20 };

@@ -43,6 +43,16 @@ softgpu_processes (nvmlDevice_t device, struct process *list)
   return seen;
 }
 
+bool
+softgpu_in_use (struct attachment *tie, unsigned gpu)
+{
+  softgpu_reap (tie);
+  for (unsigned slot = 0; slot < tie->state->slots_used; slot++)
+    if (tie->state->slot[slot].kind == SOFTGPU_CUDA && tie->state->slot[slot].gpu[gpu].contexts)
+      return true;
+  return false;
+}
+
 #define NO_INSTANCE 0xffffffffu
 
 nvmlReturn_t

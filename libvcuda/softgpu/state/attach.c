@@ -77,7 +77,7 @@ clear_slot (struct softgpu_state *state, unsigned slot)
       memset (&dead->gpu[g], 0, sizeof dead->gpu[g]);
       state->gpu[g].backlogged[slot / 64] &= ~(1ull << slot % 64);
     }
-  for (unsigned g = 0; g < SOFTGPU_MAX_GPUS; g++)
+  for (unsigned g = 0; g < SOFTGPU_MAX_ENTRIES; g++)
     dead->place[g] = g;
   dead->checkpoint = 0;
   dead->unrestorable = 0;
@@ -108,7 +108,7 @@ map_file (int fd)
   if (state == MAP_FAILED)
     return NULL;
   if (state->magic == SOFTGPU_MAGIC && state->version == SOFTGPU_VERSION
-      && state->entries <= SOFTGPU_MAX_GPUS && size >= softgpu_state_size (state->entries))
+      && state->entries <= SOFTGPU_MAX_ENTRIES && size >= softgpu_state_size (state->entries))
     return state;
   munmap (state, size);
   return NULL;
@@ -172,6 +172,17 @@ take_slot (struct attachment *tie, enum softgpu_slot_kind kind)
   return taken;
 }
 
+bool
+softgpu_may_open (const struct softgpu_state *state, const char *devices, unsigned entry)
+{
+  const struct softgpu_gpu *gpu = &state->gpu[entry];
+  unsigned capability = SOFTGPU_CAPABILITY_MINOR (gpu->minor, gpu->instance);
+  return *gpu->uuid && softgpu_visible (devices, "nvidia", gpu->minor)
+         && (!gpu->parent
+             || (softgpu_visible (devices, "nvidia-caps/nvidia-cap", capability)
+                 && softgpu_visible (devices, "nvidia-caps/nvidia-cap", capability + 1)));
+}
+
 static void
 look_around (struct attachment *tie, const char *devices)
 {
@@ -179,14 +190,11 @@ look_around (struct attachment *tie, const char *devices)
   tie->gpu_count = tie->mig_count = 0;
   for (unsigned g = 0; g < state->entries; g++)
     {
-      const struct softgpu_gpu *gpu = &state->gpu[g];
-      unsigned capability = SOFTGPU_CAPABILITY_MINOR (gpu->minor, gpu->instance);
-      if (!*gpu->uuid || !softgpu_visible (devices, "nvidia", gpu->minor))
+      if (!softgpu_may_open (state, devices, g))
         continue;
-      if (!gpu->parent)
+      if (!state->gpu[g].parent)
         tie->gpu[tie->gpu_count++] = g;
-      else if (softgpu_visible (devices, "nvidia-caps/nvidia-cap", capability)
-               && softgpu_visible (devices, "nvidia-caps/nvidia-cap", capability + 1))
+      else
         tie->gpu[tie->gpu_count + tie->mig_count++] = g;
     }
 }

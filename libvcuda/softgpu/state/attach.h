@@ -16,7 +16,7 @@ struct attachment
   unsigned gpu_count;
   unsigned mig_count;
   /* The GPUs that this process may open, then the MIG devices, by index in the state.  */
-  unsigned gpu[SOFTGPU_MAX_GPUS];
+  unsigned gpu[SOFTGPU_MAX_ENTRIES];
 };
 
 enum attach_result
@@ -62,6 +62,9 @@ void softgpu_unlock (struct attachment *tie);
 /* With the lock held: gives back what dead processes held.  */
 void softgpu_reap (struct attachment *tie);
 bool softgpu_slot_alive (struct attachment *tie, unsigned slot);
+
+/* Whether ENTRY of the state is a GPU or a MIG device that this process may open.  */
+bool softgpu_may_open (const struct softgpu_state *state, const char *devices, unsigned entry);
 
 /* Whether this process may use what is behind DEVICES/<NAME><MINOR>.  */
 bool softgpu_visible (const char *devices, const char *name, unsigned minor);

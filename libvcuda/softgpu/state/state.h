@@ -16,7 +16,8 @@
 #define SOFTGPU_VERSION 11
 
 #define SOFTGPU_MAX_GPUS 16
-#define SOFTGPU_MIG_DEVICES 7 /* of one GPU at most */
+#define SOFTGPU_MIG_DEVICES 7  /* of one GPU at most */
+#define SOFTGPU_MAX_ENTRIES 72 /* GPUs and MIG devices: eight GPUs may all be divided */
 #define SOFTGPU_MAX_SLOTS 512
 #define SOFTGPU_XIDS 16
 
@@ -198,8 +199,8 @@ struct softgpu_slot
   char command[16];
   /* By the index that a GPU of the process had at its cuInit: the index now, after restores onto
      other GPUs.  */
-  uint32_t place[SOFTGPU_MAX_GPUS];
-  struct softgpu_slot_gpu gpu[SOFTGPU_MAX_GPUS];
+  uint32_t place[SOFTGPU_MAX_ENTRIES];
+  struct softgpu_slot_gpu gpu[SOFTGPU_MAX_ENTRIES];
 };
 
 struct softgpu_gpu
@@ -210,11 +211,16 @@ struct softgpu_gpu
   uint32_t minor;
   uint32_t pci_bus;
   uint32_t divided; /* it is in MIG mode */
-  /* Of a MIG device, which is an entry of its own behind the GPUs.  */
+  uint32_t made;    /* MIG devices and instances that it has had: each UUID is new */
+  /* Of a GPU instance, which is an entry of its own behind the GPUs; without a UUID until it has a
+     compute instance, and is a MIG device.  */
   uint32_t parent; /* its GPU's index + 1; 0: it is none */
   uint32_t number; /* among its GPU's */
   uint32_t instance;
   uint32_t slices;
+  uint32_t profile; /* index of its shape: see mig/geometry.h */
+  uint32_t start;   /* the first memory slice */
+  uint32_t serial;  /* tells it from earlier ones in this entry */
   uint32_t padding;
 
   uint64_t clock_ns;  /* device time: everything before it is decided */
@@ -277,7 +283,7 @@ struct softgpu_state
   struct softgpu_limit limit[SOFTGPU_LIMITS];
   int32_t cuda_version;
   char driver_version[28];
-  struct softgpu_gpu gpu[SOFTGPU_MAX_GPUS];
+  struct softgpu_gpu gpu[SOFTGPU_MAX_ENTRIES];
   uint64_t ended_count; /* the nth is at n % SOFTGPU_ENDED */
   struct softgpu_ended ended[SOFTGPU_ENDED];
   struct softgpu_slot slot[SOFTGPU_MAX_SLOTS];

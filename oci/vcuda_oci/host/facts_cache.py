@@ -130,9 +130,11 @@ def _cached_gpu(**fields: Any) -> Gpu:
     return gpu
 
 
-def gpus_key(root: str, library: str) -> list[Any]:
+def gpus_key(root: str, library: str, instances: str = "") -> list[Any]:
     """The key of NVML's answer: of its library, the kernel driver, the GPUs and their MIG devices.
 
+    instances: the folder of records that change with each MIG device of a container: another may
+    have the same number, and its UUID is not in the kernel's files.
     Raises VcudaError: `library` does not exist.
     """
     gpus = sorted(device_nodes.listed(f"{root}/proc/driver/nvidia/gpus"))
@@ -149,4 +151,5 @@ def gpus_key(root: str, library: str) -> list[Any]:
             f"no NVML: {error.strerror}", library, "reinstall the whole driver"
         ) from error
     stamp = (status.st_ino, status.st_mtime_ns)
-    return [root, library, *stamp, _text(f"{root}/proc/driver/nvidia/version"), *gpus]
+    version = _text(f"{root}/proc/driver/nvidia/version")
+    return [root, library, *stamp, *_stamp(instances), version, *gpus]

@@ -10,7 +10,7 @@ import os
 
 from ..model.errors import VcudaError
 from ..model.gpu import Gpu
-from ..model.names import SOFTWARE_GPU_STATE
+from ..model.names import INSTANCES, SOFTWARE_GPU_STATE
 from . import device_nodes, driver_files, facts_cache
 from .device_nodes import DeviceNode
 
@@ -31,7 +31,8 @@ class Host:
     below /dev. gpu_nodes: names of a GPU's further nodes, by UUID. services: paths of sockets and
     of folders with sockets. cuda: the newest CUDA version that the driver supports, "13.0".
     distances: between the GPUs, see topology. silent: error of a GPU that does not answer, by
-    index; such a GPU is not in `gpus`. software_state: the software GPU's state file, or "".
+    index; such a GPU is not in `gpus`. library: NVML's path. software_state: the software GPU's
+    state file, or "".
     """
 
     def __init__(
@@ -45,12 +46,18 @@ class Host:
         self.nodes: dict[str, DeviceNode] = {}
         self.gpu_nodes: dict[str, list[str]] = {}
         self.services: list[str] = []
+        self.library = ""
         self.software_state = ""
         self.distances: list[list[int]] | None = None
         self.silent: dict[int, VcudaError] = {}
 
     def gpu(self, uuid: str) -> Gpu | None:
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
+
+    @property
+    def has_divided(self) -> bool:
+        """Whether a GPU is in MIG mode."""
+        return any(gpu.divided for gpu in self.gpus)
 
     def parts(self, gpu: Gpu) -> list[Gpu]:
         """The usable parts of a GPU: itself, or its MIG devices in MIG mode."""
@@ -74,7 +81,8 @@ def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
         found = driver_scan.find(root).as_json()
     library = f"{found['folder']}/libnvidia-ml.so.{found['version']}"
     library = found["libraries"].get("libnvidia-ml.so.1", library)
-    key = facts_cache.gpus_key(root, library)
+    instances = f"{os.path.dirname(cache)}/{INSTANCES}"
+    key = facts_cache.gpus_key(root, library, instances)
     answer = facts_cache.cached_answer(cached.get("nvml"), key)
     if answer is None:
         from . import nvml  # late: loads ctypes and the driver's NVML
@@ -84,6 +92,7 @@ def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
     if stale:
         facts_cache.write(cache, {"driver": found, "nvml": facts_cache.answer_as_json(answer, key)})
     host = Host(root, found["version"], found["folder"], answer.gpus, answer.cuda)
+    host.library = library
     host.distances, host.silent = answer.distances, answer.silent
     host.libraries, host.libraries_32_bit = found["libraries"], found["libraries_32_bit"]
     host.files = dict(found["files"])

@@ -78,7 +78,7 @@ def inventory(library: str) -> NvmlAnswer:
     A GPU that hangs or is lost is in `silent`. Raises VcudaError: the library cannot be loaded, or
     no GPU answers. Source: nvml.h.
     """
-    nvml = _Library(library)
+    nvml = Library(library)
     nvml.ask("nvmlInit_v2")
     try:
         version, cuda = ctypes.c_int(), ""
@@ -104,13 +104,13 @@ def inventory(library: str) -> NvmlAnswer:
 def why_silent(library: str, index: int) -> str:
     """Why a GPU does not answer all of `inventory`'s questions; "": it does. NVML must be open."""
     try:
-        _gpu_with_parts(_Library(library), index)
+        _gpu_with_parts(Library(library), index)
     except VcudaError as error:
         return error.what
     return ""
 
 
-class _Library:
+class Library:
     """NVML's functions by name. Raises VcudaError: the library cannot be loaded."""
 
     def __init__(self, path: str) -> None:
@@ -122,15 +122,19 @@ class _Library:
 
     def ask(self, function: str, *arguments: object) -> None:
         """Call a function. Raises VcudaError: it returns an error, or does not exist."""
-        try:
-            status = self._nvml[function](*arguments)
-        except AttributeError as error:
-            raise VcudaError(f"has no {function}", self._path, "reinstall the driver") from error
+        status = self.status(function, *arguments)
         if status != 0:
             self._nvml.nvmlErrorString.restype = ctypes.c_char_p
             reason = self._nvml.nvmlErrorString(status).decode()
             hint = "check the driver with nvidia-smi"
             raise VcudaError(f"{function}: {reason}", self._path, hint)
+
+    def status(self, function: str, *arguments: object) -> int:
+        """Call a function; its nvmlReturn_t. Raises VcudaError: it does not exist."""
+        try:
+            return int(self._nvml[function](*arguments))
+        except AttributeError as error:
+            raise VcudaError(f"has no {function}", self._path, "reinstall the driver") from error
 
     def supports(self, function: str, *arguments: object) -> bool:
         """Call a function that older drivers and some GPUs lack; return whether it succeeded."""
@@ -147,7 +151,7 @@ class _Query(threading.Thread):
     found: the GPU and its MIG devices, with their handles. error: why the GPU does not answer.
     """
 
-    def __init__(self, nvml: _Library, library: str, index: int) -> None:
+    def __init__(self, nvml: Library, library: str, index: int) -> None:
         super().__init__(daemon=True)
         self._nvml, self._library, self.index = nvml, library, index
         self.found: list[_Found] = []
@@ -175,7 +179,7 @@ class _Query(threading.Thread):
 _hanging: dict[tuple[str, int], _Query] = {}
 
 
-def _query_of(nvml: _Library, library: str, index: int) -> _Query:
+def _query_of(nvml: Library, library: str, index: int) -> _Query:
     """The hanging query of this GPU, or a new one."""
     query = _hanging.get((library, index))
     if query and query.is_alive():
@@ -186,13 +190,13 @@ def _query_of(nvml: _Library, library: str, index: int) -> _Query:
     return query
 
 
-def _gpu_with_parts(nvml: _Library, index: int) -> list[_Found]:
+def _gpu_with_parts(nvml: Library, index: int) -> list[_Found]:
     """The GPU and its MIG devices. Raises VcudaError: one does not answer."""
     gpu, handle = _gpu(nvml, index)
     return [(gpu, handle), *((mig, None) for mig in _mig_devices(nvml, gpu, handle))]
 
 
-def _gpu(nvml: _Library, index: int) -> tuple[Gpu, ctypes.c_void_p]:
+def _gpu(nvml: Library, index: int) -> tuple[Gpu, ctypes.c_void_p]:
     """The GPU and its handle. Raises VcudaError: it does not answer."""
     device = ctypes.c_void_p()
     uuid, name = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96)
@@ -218,7 +222,7 @@ def _gpu(nvml: _Library, index: int) -> tuple[Gpu, ctypes.c_void_p]:
     return gpu, device
 
 
-def _mig_devices(nvml: _Library, gpu: Gpu, device: ctypes.c_void_p) -> list[Gpu]:
+def _mig_devices(nvml: Library, gpu: Gpu, device: ctypes.c_void_p) -> list[Gpu]:
     """The MIG devices of a GPU; [] unless it is in MIG mode. Raises VcudaError."""
     found: list[Gpu] = []
     most = ctypes.c_uint()
@@ -260,7 +264,7 @@ def _bus_id(pci: _Pci) -> str:
 
 
 def _distances(
-    nvml: _Library, gpus: Sequence[Gpu], devices: Sequence[ctypes.c_void_p | None]
+    nvml: Library, gpus: Sequence[Gpu], devices: Sequence[ctypes.c_void_p | None]
 ) -> list[list[int]] | None:
     """See topology.distances. MIG devices have no handle and no links."""
     levels: list[list[int | None]] = []
@@ -286,7 +290,7 @@ def _distances(
     return topology.distances(links, levels)
 
 
-def _link_ends(nvml: _Library, device: ctypes.c_void_p) -> list[str | None]:
+def _link_ends(nvml: Library, device: ctypes.c_void_p) -> list[str | None]:
     """Where each active NVLink of the GPU ends: a bus id, or None for a switch."""
     ends: list[str | None] = []
     for link in range(topology.MOST_LINKS):

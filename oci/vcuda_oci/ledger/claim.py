@@ -8,13 +8,15 @@ from ..container.identity import Owner, pod_key
 from ..host.host import Host
 from ..model.allocation import Allocation, GpuShare
 from ..model.errors import VcudaError
+from ..model.policies import MIG
 from ..model.record import Record
 from ..model.request import Request
 from ..pages import limits
 from ..placement.choose import Chosen, Refused, choose
 from ..placement.free import no_room
 from ..system.settings_file import BINPACK
-from . import events, liveness, unhealthy
+from . import events, instance_records, liveness, unhealthy
+from .instance_records import Held
 from .ledger import Ledger, NoRoom, broken_record
 
 TYPE_CHECKING = False
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 _TRIES = 40
 # The search through the descriptors of all processes can take seconds.
 _SEARCH_EACH = 10
+
+
+class NoPlace(VcudaError):
+    """No GPU has room for the request."""
 
 
 class Rules(Record):
@@ -64,10 +70,11 @@ class Claim(Record):
     runtime: the low-level runtime's command line up to the verb. claimant: pid of the process that
     keeps the claim alive until the runtime knows the container. decided: the shares of a placement
     decision; the container gets exactly these GPUs or none. ended: containers of the pod that leave
-    their shares to the others when they have ended, as the kubelet counts init containers.
+    their shares to the others when they have ended, as the kubelet counts init containers. made:
+    the GPU instance that was created for the container, and all of its MIG device as a share.
     """
 
-    __slots__ = ("claimant", "decided", "ended", "owner", "request", "runtime")
+    __slots__ = ("claimant", "decided", "ended", "made", "owner", "request", "runtime")
 
     def __init__(
         self,
@@ -77,9 +84,10 @@ class Claim(Record):
         claimant: int,
         decided: Sequence[GpuShare] = (),
         ended: Sequence[str] = (),
+        made: tuple[Held, GpuShare] | None = None,
     ) -> None:
         self.owner, self.request, self.runtime = owner, request, runtime
-        self.claimant, self.decided, self.ended = claimant, decided, ended
+        self.claimant, self.decided, self.ended, self.made = claimant, decided, ended, made
 
 
 def claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[Allocation, bool]:
@@ -124,7 +132,7 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
                 "delete the pod if it stays so, and it is scheduled anew",
             )
         if isinstance(answer, Refused):
-            raise VcudaError(answer.reason, "placement", answer.hint)
+            raise NoPlace(answer.reason, "placement", answer.hint)
         allocation = Allocation(
             owner.key,
             answer.shares,
@@ -137,7 +145,10 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
             engine=owner.engine,
             suspension=_begins_off(ledger, host, answer.shares),
             idle_suspend=_idle_suspend(wanted, rules),
+            isolation=MIG if wanted.made else "",
         )
+        if wanted.made:
+            instance_records.write(ledger.state_dir, wanted.made[0])
         ledger.write(
             allocation, limits.page_of(allocation, rules.context_bytes, rules.meter_copies)
         )
@@ -213,10 +224,13 @@ def _is_same(known: Allocation, request: Request, of_pod: bool) -> bool:
 
 
 def _place(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Chosen | Refused:
+    if wanted.made:
+        return Chosen([wanted.made[1]])
     allocations, broken = ledger.read()
     if broken:
         raise broken_record(*broken[0])
     taken = [share for allocation in allocations for share in allocation.reserved]
+    taken += instance_records.taken(ledger.state_dir, host.gpus, taken)
     answer = choose(
         host.gpus,
         taken,

@@ -77,7 +77,13 @@ def about(
 
 def of(allocation: Allocation) -> str:
     """The allocation's shares, for the text of its events."""
-    return "; ".join(map(str, allocation.shares))
+    shares = "; ".join(map(str, allocation.shares))
+    if not allocation.isolation:
+        return shares
+    from ..model import fence  # only for a container with a GPU instance of its own
+
+    word, line = fence.of(allocation.isolation, 100, None)
+    return f"{shares}; {word}: {line}"
 
 
 def read(state_dir: str, allocation: str = "") -> Iterator[dict[str, Any]]:

@@ -87,12 +87,14 @@ class Allocation(Record):
     created: seconds since 1970. becoming: the shares of a change under way; what is held meanwhile
     is `shares` (resize.py). engine: where the engine keeps the container's name and image
     (engine_name.py). suspension: None: its processes use the GPUs. idle_suspend: seconds without
-    GPU work after which it is suspended; 0: never.
+    GPU work after which it is suspended; 0: never. isolation: "mig": its share is all of a MIG
+    device that was made for it (instances.py); else "".
     """
 
     __slots__ = (  # noqa: RUF023 - the order in a record's file
         "id", "shares", "request", "container_id", "runtime", "claimant",
         "created", "pod", "becoming", "engine", "suspension", "idle_suspend",
+        "isolation",
     )  # fmt: skip
 
     def __init__(
@@ -109,12 +111,13 @@ class Allocation(Record):
         engine: dict[str, str] | None = None,
         suspension: Suspension | None = None,
         idle_suspend: int = 0,
+        isolation: str = "",
     ) -> None:
         self.id, self.shares, self.request = id, shares, request
         self.container_id, self.runtime, self.claimant = container_id, runtime, claimant
         self.created, self.pod, self.becoming = created, pod, becoming
         self.engine, self.suspension = engine or {}, suspension
-        self.idle_suspend = idle_suspend
+        self.idle_suspend, self.isolation = idle_suspend, isolation
 
     @property
     def is_named_slice(self) -> bool:
@@ -153,7 +156,7 @@ class Allocation(Record):
             fields[key] = [share.as_json() for share in fields[key] or ()]
         if self.suspension:
             fields["suspension"] = self.suspension.as_json()
-        for key in ("becoming", "engine", "suspension", "idle_suspend"):
+        for key in ("becoming", "engine", "suspension", "idle_suspend", "isolation"):
             if not fields[key]:
                 del fields[key]
         return fields
@@ -228,6 +231,7 @@ def _check(allocation: Allocation) -> None:
         and isinstance(allocation.engine, dict)
         and all_are(str, list(allocation.engine.values()))
         and bool(allocation.shares)
+        and allocation.isolation in ("", policies.MIG)
         and type(allocation.idle_suspend) is int
         and 0 <= allocation.idle_suspend <= MOST_SECONDS
         and isinstance(allocation.created, (int, float))

@@ -15,7 +15,7 @@ ANNOTATION_PREFIX = "vcuda.io/"
 ENV_PREFIX = "VCUDA_"
 REQUEST_KEYS = (
     "core", "memory", "gpu", "placement",
-    "policy", "core-limit", "weight", "priority", "latency", "idle-suspend",
+    "policy", "core-limit", "weight", "priority", "latency", "idle-suspend", "isolation",
 )  # fmt: skip
 
 # Other keys with this prefix, on pods, nodes and engines.
@@ -43,6 +43,8 @@ ANNOTATION_DECISION = "vcuda.io/placement-decision"
 ANNOTATION_NODE_GPUS = "vcuda.io/node-gpus"
 # The folder of decision files: <state-dir>/decisions/<pod uid>.json.
 DECISIONS = "decisions"
+# The folder of records of GPU instances: <state-dir>/instances/<id>.json.
+INSTANCES = "instances"
 # The agent's socket for looking up one pod: <state-dir>/pods.sock.
 POD_LOOKUP = "pods.sock"
 

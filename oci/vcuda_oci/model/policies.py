@@ -1,5 +1,5 @@
 """A request's terms: which shares may use more of a GPU's time than they reserve, and how soon;
-after which idle time a container is suspended.
+after which idle time a container is suspended; what holds the share.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ CORE_LIMIT, WEIGHT, PRIORITY = "core-limit", "weight", "priority"
 LATENCY = "latency"
 NORMAL, LOW = "normal", "low"
 IDLE_SUSPEND = "idle-suspend"
+ISOLATION = "isolation"
+# auto: turns; a GPU instance where no share fits and a GPU is in MIG mode.
+AUTO, TURNS, MIG = "auto", "turns", "mig"
+ISOLATIONS = (AUTO, TURNS, MIG)
+_NOT_YET = ("shim", "mps")
 DEFAULT_WEIGHT = 100
 MOST_WEIGHT = 10_000
 MOST_PRIORITY = 1000
@@ -41,10 +46,13 @@ class Terms(Record):
     core_limit: percent of one GPU, the most that elastic gets. weight: 1..10000, of weighted.
     priority: 0..1000, the higher is served first. latency: LOW cuts into the turns of others.
     idle_suspend: seconds without GPU work after which the container is suspended; 0: never; None:
-    as the settings say.
+    as the settings say. isolation: one of ISOLATIONS; "": as the settings say.
     """
 
-    __slots__ = ("core_limit", "idle_suspend", "latency", "policy", "priority", "weight")
+    __slots__ = (
+        "core_limit", "idle_suspend", "isolation",
+        "latency", "policy", "priority", "weight",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -54,13 +62,15 @@ class Terms(Record):
         priority: int = 0,
         latency: str = NORMAL,
         idle_suspend: int | None = None,
+        isolation: str = "",
     ) -> None:
         self.policy, self.core_limit, self.idle_suspend = policy, core_limit, idle_suspend
         self.weight, self.priority, self.latency = weight, priority, latency
+        self.isolation = isolation
 
     def as_json(self) -> dict[str, object]:
         """The settings that the policy takes; none for fixed, as in records of version 0.1. The
-        latency, unless it is normal; the idle time, if the request names one.
+        latency, unless it is normal; the idle time and the isolation, if the request names one.
         """
         values = {CORE_LIMIT: self.core_limit, WEIGHT: self.weight, PRIORITY: self.priority}
         taken: dict[str, object] = {
@@ -70,6 +80,8 @@ class Terms(Record):
             taken[LATENCY] = self.latency
         if self.idle_suspend is not None:
             taken["idle_suspend"] = self.idle_suspend
+        if self.isolation:
+            taken[ISOLATION] = self.isolation
         return {"policy": self.policy, **taken}
 
 
@@ -99,7 +111,16 @@ def parse(words: Mapping[str, str], core: int, where: str) -> Terms:
         _number(words, PRIORITY, where, 0, MOST_PRIORITY, 0),
         _latency(words, where),
         parse_seconds(words[IDLE_SUSPEND], IDLE_SUSPEND, where) if IDLE_SUSPEND in words else None,
+        isolation_of(words[ISOLATION], where) if ISOLATION in words else "",
     )
+
+
+def isolation_of(text: str, where: str) -> str:
+    """Raises VcudaError: not one of ISOLATIONS."""
+    if text in ISOLATIONS:
+        return text
+    what = "is not offered yet" if text in _NOT_YET else "is not offered"
+    raise VcudaError(f"isolation '{text}' {what}", where, f"use {_listed(list(ISOLATIONS))}")
 
 
 def describe(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from ..guest import mount_points
-from ..ledger import events, liveness
+from ..ledger import events, left_over, liveness
 from ..ledger.ledger import Ledger
 from ..model import names
 from ..model.errors import VcudaError, with_id
@@ -36,3 +36,4 @@ def release(config_path: str, container_id: str) -> None:
             mount_points.remove(f"{ledger.containers}/{allocation.id}")
             ledger.remove(allocation.id)
             ledger.record_event(events.RELEASED, allocation, "its container is deleted")
+    left_over.destroy_released(ledger)

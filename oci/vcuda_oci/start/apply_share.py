@@ -13,9 +13,9 @@ from ..edits.edits import Edits
 from ..guest import mount_points
 from ..host import device_nodes, host, requirements
 from ..host.host import Host
-from ..ledger import claim, events
+from ..ledger import claim, events, left_over
 from ..ledger.ledger import Ledger
-from ..model import capabilities, names
+from ..model import capabilities, names, policies
 from ..model.allocation import Allocation
 from ..model.errors import NotKnownYetError, VcudaError
 from ..model.gpu import Gpu
@@ -73,6 +73,10 @@ class ClaimedShare:
             with self.ledger:  # no other claim meanwhile
                 if not creation.has_left():
                     self.ledger.remove(self.allocation.id)
+            try:
+                left_over.destroy_released(self.ledger)
+            except VcudaError:
+                pass  # the next sweep tries again; the caller has an error already
 
 
 def may_count(raw: request.RawRequest, container: Container) -> bool:
@@ -172,6 +176,8 @@ def claim_share(
     allocation, is_new = _claim(ledger, facts, wanted, raw, settings)
     claimed = ClaimedShare(ledger, allocation, is_new, edits.Edits(), facts.root)
     try:
+        if allocation.isolation and is_new:
+            facts = host_of(settings)  # with the new MIG device
         gpus = [gpu for share in allocation.shares if (gpu := facts.gpu(share.uuid))]
         requirements.check(container.environment, facts, gpus)
         folder = f"{ledger.containers}/{allocation.id}"
@@ -209,6 +215,7 @@ def _claim(
     ledger: Ledger, facts: Host, wanted: claim.Claim, raw: request.RawRequest, settings: Config
 ) -> tuple[Allocation, bool]:
     rules = rules_of(settings)
+    isolation = wanted.request.terms.isolation or settings.isolation
     if may_be_decided(wanted.owner, settings) or wanted.request.counted:
         # A restarted container retains its share, whatever was decided since.
         with ledger:
@@ -218,7 +225,16 @@ def _claim(
         from ..ledger import decision_file  # only for pods
 
         wanted = decision_file.as_decided(wanted, raw, settings)
-    return claim.claim(ledger, facts, wanted, rules)
+        isolation = wanted.request.terms.isolation or isolation
+    try:
+        if isolation != policies.MIG:
+            return claim.claim(ledger, facts, wanted, rules)
+    except claim.NoPlace:
+        if isolation != policies.AUTO or wanted.owner.is_pod or not facts.has_divided:
+            raise
+    from ..ledger import instance_claim  # late: it calls NVML
+
+    return instance_claim.claim_instance(ledger, facts, wanted, rules)
 
 
 def _refuse_beside_a_slice(container: Container, raw: request.RawRequest) -> None:

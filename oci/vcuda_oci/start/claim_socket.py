@@ -29,8 +29,9 @@ from ..container import bundle, hook_state
 from ..guest import page_file
 from ..guest import process as guest_process
 from ..host import nvml
-from ..ledger import decision_file, liveness
+from ..ledger import decision_file, instance_records, left_over, liveness
 from ..ledger.ledger import LOCK_SECONDS, Ledger
+from ..model import names
 from ..model.errors import NotKnownYetError, VcudaError
 from ..system import files, own_lock, settings_file
 from . import after_delete, apply_share, main, poststop
@@ -76,6 +77,8 @@ class ClaimServer:
         gc.freeze()  # the workers share today's objects unchanged
         self._workers: set[int] = set()
         self._keepers: dict[str, int] = {}  # pids
+        self._sweeper = 0  # pid
+        self._ledger = Ledger(state_dir, names.PROGRAM)
         self._keepers_due: dict[str, float] = {}
         try:
             self._fill_up()
@@ -94,11 +97,13 @@ class ClaimServer:
             if came and came.si_signo in (signal.SIGTERM, signal.SIGINT):
                 return
             self._fill_up()
+            self._run_sweeper()
         if not os.path.lexists(self.path):
             raise VcudaError("was removed", self.path, "run 'vcuda serve' again")
 
     def close(self) -> None:
         children = self._workers | set(self._keepers.values())
+        children |= {self._sweeper} if self._sweeper else set()
         for pid in children:
             os.kill(pid, signal.SIGTERM)
         for pid in children:
@@ -159,6 +164,20 @@ class ClaimServer:
             self._keepers[name] = _fork(work)
         except OSError:
             pass  # tried again at the next check
+
+    def _run_sweeper(self) -> None:
+        """Destroy GPU instances that a release has left over, in a process: NVML may hang."""
+        if self._sweeper and os.waitpid(self._sweeper, os.WNOHANG)[0]:
+            self._sweeper = 0
+        try:
+            if not self._sweeper and instance_records.stale(self._ledger):
+                self._sweeper = _fork(self._sweep)
+        except (OSError, VcudaError):
+            pass  # tried again at the next check
+
+    def _sweep(self, server: int) -> None:
+        self._socket.close()
+        left_over.destroy_released(self._ledger)
 
     def _keep_pages(self, server: int) -> None:
         from .page_keeper import PageKeeper  # late: a claim needs none of its imports

@@ -7,7 +7,7 @@ import os
 from ..container import hook_state
 from ..container.identity import claims_two_engines, owner_of
 from ..guest import mount_points
-from ..ledger import events
+from ..ledger import events, left_over
 from ..ledger.ledger import Ledger
 from ..model import names
 from ..model.errors import VcudaError
@@ -28,6 +28,7 @@ def release(settings: Config, allocation_id: str, state: hook_state.State) -> No
     try:
         with ledger:
             _release(ledger, id, state)
+        left_over.destroy_released(ledger)
     except VcudaError as error:
         error.allocation = id  # only the runtime's log shows it
         raise

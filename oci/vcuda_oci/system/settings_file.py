@@ -12,6 +12,7 @@ import os
 from ..model import capabilities, names
 from ..model.durations import NEVER, parse_seconds
 from ..model.errors import VcudaError
+from ..model.policies import isolation_of
 from ..model.sizes import LEAST_SHARE_BYTES, parse_bytes
 from . import files
 
@@ -54,6 +55,7 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "context-memory": "0",
     "meter-copies": NO,
     "idle-suspend": NEVER,
+    "isolation": AUTO,
     "suspend-memory": "0",
     "decisions": PREFERRED,
     "kubernetes": AUTO,
@@ -90,6 +92,7 @@ class Config:
     rotation_quantum: seconds; 0: by the measured copies. context_memory: bytes that each context
     charges to its container's share. *_resource: name of a Kubernetes resource; "": the node agent
     does not offer it. gpu_split: units of gpu_resource a GPU. idle_suspend: seconds; 0: never.
+    isolation: one of policies.ISOLATIONS.
     suspend_memory: bytes of the host's memory for suspended containers; 0: no bound. listen:
     address of the agent's HTTP server, unchecked; "": none. *_xids: numbers.
     by_dra: the node agent offers GPUs by DRA, not by its device plugin. stop_bypass: stop a
@@ -110,6 +113,7 @@ class Config:
         self.context_memory = parse_bytes(str(values["context-memory"])) or 0
         self.meter_copies = values["meter-copies"] == YES
         self.idle_suspend = parse_seconds(str(values["idle-suspend"]), "idle-suspend", path)
+        self.isolation = str(values["isolation"])
         self.suspend_memory = parse_bytes(str(values["suspend-memory"])) or 0
         self.decisions = str(values["decisions"])
         self.kubernetes = str(values["kubernetes"])
@@ -264,6 +268,8 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
         raise VcudaError(f"{key} cannot be '{item}'", where, hint)
     if key == "idle-suspend":
         parse_seconds(item, key, where)
+    if key == "isolation":
+        isolation_of(item, where)
     if key == "rotation-quantum":
         _quantum(item, where)
     size = parse_bytes(item) if key in _SIZES else 0

@@ -60,6 +60,9 @@ def resized(
         before = allocation.shares[at]
         if not liveness.is_alive(allocation):
             raise VcudaError("its container is gone", allocation.id, "see 'vcuda ps'")
+        if allocation.isolation:
+            what = "its share is a GPU instance of its own, which cannot grow or shrink"
+            raise VcudaError(what, allocation.id, "stop it, and create it with another share")
         after, crowded = resize.wanted(
             ledger, facts, allocation, at, words, settings.memory_overcommit
         )

@@ -168,3 +168,9 @@ def policy_options(parser: argparse.ArgumentParser, live: bool = False) -> None:
             help="time without GPU work after which the container is suspended, such as 10m, "
             "or never; default: the setting idle-suspend",
         )
+        add(
+            "--isolation",
+            metavar="NAME",
+            help="what holds the share: turns, mig (a GPU instance of its own), or auto; "
+            "default: the setting isolation",
+        )

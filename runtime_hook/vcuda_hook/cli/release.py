@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from vcuda_oci.ledger import events, liveness
+from vcuda_oci.ledger import events, left_over, liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import names
 from vcuda_oci.model.allocation import Allocation
@@ -38,6 +38,7 @@ def release(arguments: argparse.Namespace, settings: Config) -> int:
             released.append(id)
         if arguments.all_dead:
             released += ledger.sweep(liveness.is_alive)
+    left_over.destroy_released(ledger)
     if arguments.json:
         table.print_json(released)
     elif released:

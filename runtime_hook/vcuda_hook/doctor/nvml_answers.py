@@ -1,4 +1,4 @@
-"""Check whether NVML answers, and whether the driver stays loaded between programs."""
+"""Check whether NVML answers, whether the driver stays loaded between programs, and MIG mode."""
 
 from __future__ import annotations
 
@@ -7,38 +7,41 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vcuda_oci.host import driver_scan, nvml
+from vcuda_oci.model import policies
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
 from . import finding
 from .finding import ERROR, OK, UNKNOWN, WARNING, Finding
 
-ANSWERS, PERSISTENCE = "nvml", "persistence"
-CHECKS = (ANSWERS, PERSISTENCE)
+ANSWERS, PERSISTENCE, MIG_MODE = "nvml", "persistence", "mig-mode"
+CHECKS = (ANSWERS, PERSISTENCE, MIG_MODE)
 
 
 @dataclass
 class Gpu:
-    """persists: whether persistence mode is on; None: unknown."""
+    """persists: whether persistence mode is on; None: unknown. parts: MIG devices; None: not in MIG
+    mode."""
 
     index: int
     uuid: str
     persists: bool | None
+    parts: int | None = None
 
 
 def examine(settings: Config) -> list[Finding]:
     try:
         gpus = read_host(settings.driver_root.rstrip("/"))
     except VcudaError as error:
-        return [finding.of_error(ANSWERS, error), _not_examined()]
-    return [answers(gpus), *persistence(gpus)]
+        return [finding.of_error(ANSWERS, error), *_not_examined()]
+    return [answers(gpus), *persistence(gpus), mig_mode(gpus, settings.isolation)]
 
 
 def unanswered(reason: str) -> list[Finding]:
     """The findings if `examine` did not answer in time."""
     hint = "look for Xid and NVRM lines in 'dmesg'; reset the GPU, or reboot"
     found = Finding(ANSWERS, ERROR, reason, "libnvidia-ml.so.1", hint)
-    return [found, _not_examined()]
+    return [found, *_not_examined()]
 
 
 def read_host(root: str) -> list[Gpu]:
@@ -52,7 +55,16 @@ def read_host(root: str) -> list[Gpu]:
     library = ctypes.CDLL(path)
     library.nvmlInit_v2()
     gpus = [gpu for gpu in answer.gpus if gpu.mig is None]
-    return [Gpu(gpu.index, gpu.uuid, _persists(library, gpu.uuid)) for gpu in gpus]
+    parts = [gpu.parent for gpu in answer.gpus]
+    return [
+        Gpu(
+            gpu.index,
+            gpu.uuid,
+            _persists(library, gpu.uuid),
+            parts.count(gpu.uuid) if gpu.divided else None,
+        )
+        for gpu in gpus
+    ]
 
 
 def answers(gpus: Sequence[Gpu]) -> Finding:
@@ -76,9 +88,25 @@ def persistence(gpus: Sequence[Gpu]) -> list[Finding]:
     return [Finding(PERSISTENCE, OK, "on")]
 
 
-def _not_examined() -> Finding:
-    what = "not checked: NVML does not answer"
-    return Finding(PERSISTENCE, UNKNOWN, what, hint="fix that first")
+def mig_mode(gpus: Sequence[Gpu], isolation: str) -> Finding:
+    """isolation: the setting."""
+    divided = [gpu for gpu in gpus if gpu.parts is not None]
+    empty = [f"GPU {gpu.index} ({gpu.uuid})" for gpu in divided if not gpu.parts]
+    if empty and isolation == policies.TURNS:
+        what = "in MIG mode without MIG devices, and isolation is turns: no container can use it"
+        hint = "create MIG devices, set isolation to auto, or leave MIG mode by 'nvidia-smi -mig 0'"
+        return Finding(MIG_MODE, WARNING, what, ", ".join(empty), hint)
+    if isolation == policies.MIG and gpus and not divided:
+        what = "no GPU is in MIG mode, and isolation is mig: every share is refused"
+        return Finding(
+            MIG_MODE, ERROR, what, hint="set it by 'nvidia-smi -mig 1', or set isolation to auto"
+        )
+    return Finding(MIG_MODE, OK, f"{len(divided)} of {len(gpus)} GPUs; isolation is {isolation}")
+
+
+def _not_examined() -> list[Finding]:
+    what, hint = "not checked: NVML does not answer", "fix that first"
+    return [Finding(check, UNKNOWN, what, hint=hint) for check in (PERSISTENCE, MIG_MODE)]
 
 
 def _unknown(what: str) -> Finding:

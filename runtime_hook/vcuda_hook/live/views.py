@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vcuda_oci.model import policies
+from vcuda_oci.model import fence, policies
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.placement import free
@@ -104,10 +104,16 @@ def tenant_entries(
             "weight": share.weight,
             "priority": share.priority,
             "latency": share.latency,
+            **_isolation(allocation, share, gpus.get(share.uuid)),
             "created": allocation.created,
         }
         for share, use in zip(allocation.shares, used)
     ]
+
+
+def _isolation(allocation: Allocation, share: GpuShare, gpu: Gpu | None) -> dict[str, Any]:
+    word, line = fence.of(allocation.isolation, share.core_percent, gpu)
+    return {"isolation": word, "isolation_holds": line}
 
 
 def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:

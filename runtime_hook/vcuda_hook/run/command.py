@@ -29,6 +29,7 @@ from . import overlay, program, spec, watch
 REQUEST_WORDS = (
     "core", "memory", "placement",
     "policy", "core-limit", "weight", "priority", "latency", "idle-suspend",
+    "isolation",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from vcuda_oci.ledger import events, liveness
+from vcuda_oci.ledger import events, left_over, liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.system import kernel_tables
@@ -71,6 +71,7 @@ def clean_up_after(
         if os.path.isdir(f"{ledger.containers}/{container_id}"):
             with ledger:
                 ledger.sweep(lambda _: True)
+        left_over.destroy_released(ledger)
         return
     subprocess.run(  # ends the container; its poststop hook releases the share
         [*left.runtime, "delete", "--force", left.container_id],
@@ -94,6 +95,7 @@ def clean_up_after(
         if _claimed_by(ledger, claimant):
             ledger.remove(left.id)
             ledger.record_event(events.RELEASED, left, "its 'vcuda run' was killed")
+    left_over.destroy_released(ledger)
 
 
 def _close(fd: int) -> None:

@@ -65,6 +65,7 @@ _MEMORY = Field("Memory", "MEMORY", _memory)
 _CONTEXTS = Field("Contexts", "CONTEXTS", _contexts)
 _POLICY = Field("Policy", "POLICY", lambda entry: entry["policy"])
 _TERMS = Field("Terms", "POLICY", views.policy)
+_ISOLATION = Field("Isolation", "ISOLATION", lambda entry: entry["isolation"])
 _STATE = Field("State", "STATE", lambda entry: entry["status"])
 _AGE = Field("Age", "AGE", lambda entry: table.age(time.time() - entry["created"]))
 _IMAGE = Field("Image", "IMAGE", lambda entry: entry["image"] or "-")
@@ -73,7 +74,8 @@ COLUMNS = (_NAME, _GPU, _CORE, _USED, _MEMORY, _POLICY, _STATE, _AGE)
 # What a narrow terminal does not get, in this order.
 LEAST_NEEDED = (_POLICY, _AGE, _GPU)
 WIDE = (
-    _NAME, _GPU_WIDE, _CORE, _USED, _WAITS, _MEMORY, _CONTEXTS, _TERMS, _STATE, _AGE, _IMAGE,
+    _NAME, _GPU_WIDE, _CORE, _USED, _WAITS, _MEMORY, _CONTEXTS, _TERMS, _ISOLATION,
+    _STATE, _AGE, _IMAGE,
 )  # fmt: skip
 FIELDS = (
     Field("ID", "ID", lambda entry: entry["id"]),
@@ -94,6 +96,7 @@ FIELDS = (
     Field("MemoryLimit", "MEMORY LIMIT", lambda entry: table.size(entry["memory_bytes"])),
     _CONTEXTS,
     _TERMS._replace(name="Policy"),
+    _ISOLATION,
     _STATE,
     Field("Status", "STATUS", _STATE.text),  # Docker's word
     _AGE,

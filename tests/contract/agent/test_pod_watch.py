@@ -28,6 +28,7 @@ def test_each_requesting_pod_of_the_node_has_a_decision_file(
         "vcuda.io/placement": "spread",
         "vcuda.io/latency": "low",
         "vcuda.io/idle-suspend": "10m",
+        "vcuda.io/isolation": "turns",
     }
     full = pods.api.create("full", ASKS, init={"init": {CORE: 50}}, annotations=annotations)
     sidecar = {"proxy": {CORE: 10}}
@@ -51,6 +52,7 @@ def test_each_requesting_pod_of_the_node_has_a_decision_file(
                 "placement": "spread",
                 "latency": "low",
                 "idle-suspend": "10m",
+                "isolation": "turns",
             },
             "init": ["init"],
         },

@@ -202,7 +202,7 @@ def test_the_policys_options_become_request_parameters(monkeypatch: Any, tmp_pat
     seen: list[Any] = []
     monkeypatch.setattr(command, "run", lambda arguments, settings: seen.append(arguments) or 0)
     words = ["--policy", "elastic", "--core-limit", "60", "--weight", "", "--priority", "0"]
-    words += ["--latency", "low", "--idle-suspend", "10m"]
+    words += ["--latency", "low", "--idle-suspend", "10m", "--isolation", "mig"]
     line = ["--config", write(f"{tmp_path}/config.toml", ""), "run", "--core", "30", *words, "ls"]
     assert main.main(line) == 0
     assert command.request_words(seen[0]) == {
@@ -213,6 +213,7 @@ def test_the_policys_options_become_request_parameters(monkeypatch: Any, tmp_pat
         "priority": "0",
         "latency": "low",
         "idle-suspend": "10m",
+        "isolation": "mig",
     }
 
 

@@ -111,6 +111,7 @@ def test_ps_lists_the_shares_of_each_container(node: Node, capsys: Any) -> None:
         "GiB",
         "0",
         "fixed",
+        "turns",
         "running",
     ]
     assert lines[2].split()[1:-2] == [
@@ -129,6 +130,7 @@ def test_ps_lists_the_shares_of_each_container(node: Node, capsys: Any) -> None:
         "GiB",
         "0",
         "fixed",
+        "turns",
         "gone",
     ]
     assert "stopped" in lines[3]
@@ -145,7 +147,7 @@ def test_ps_and_inspect_show_the_policy(node: Node, capsys: Any) -> None:
         node.add_record(record(id, shares=[share]))
     assert node.vcuda("ps", "--wide") == 0
     lines = capsys.readouterr().out.splitlines()[1:]
-    assert [line.split("running")[0].split("  0  ")[-1].strip() for line in lines] == [
+    assert [line.split("turns")[0].split("  0  ")[-1].strip() for line in lines] == [
         "elastic to 60 %, priority 7",
         "weighted 500, low latency",
         "best-effort",

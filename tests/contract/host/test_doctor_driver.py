@@ -12,7 +12,8 @@ import pytest
 
 from support.driver_root import DriverRoot
 from support.files import ROOT, write
-from vcuda_hook.doctor import driver, report
+from support.mig_node import H100
+from vcuda_hook.doctor import driver, nvml_answers, report
 from vcuda_hook.doctor.finding import ERROR, OK, UNKNOWN, WARNING, Finding
 
 SOFTGPU = ROOT + "/build/softgpu/softgpu"
@@ -46,7 +47,12 @@ def examined(tmp_path: Any) -> Callable[..., list[Finding]]:
 
 
 DRIVER = driver.CHECKS
-NVML = ("nvml", "persistence")
+NVML = ("nvml", "persistence", "mig-mode")
+
+NOT_CHECKED = [
+    Finding(check, UNKNOWN, "not checked: NVML does not answer", "", "fix that first")
+    for check in ("persistence", "mig-mode")
+]
 
 
 def all_is_well(root: str, nodes: int = 5) -> list[Finding]:
@@ -62,6 +68,7 @@ def test_complete_driver_gives_no_finding(root: str, examined: Any) -> None:
         *all_is_well(root),
         Finding("nvml", OK, "counts 2 GPUs"),
         Finding("persistence", OK, "on"),
+        Finding("mig-mode", OK, "0 of 2 GPUs; isolation is auto"),
     ]
 
 
@@ -94,7 +101,7 @@ def test_a_host_without_a_driver_is_found(tmp_path: Any, examined: Any) -> None:
         Finding("driver-versions", UNKNOWN, *not_checked),
         Finding("device-nodes", UNKNOWN, *not_checked),
         Finding("nvml", ERROR, *reason),
-        Finding("persistence", UNKNOWN, "not checked: NVML does not answer", "", "fix that first"),
+        *NOT_CHECKED,
     ]
 
 
@@ -172,7 +179,7 @@ def test_an_nvml_that_answers_an_error_is_found(root: str, examined: Any) -> Non
     hint = "check the driver with nvidia-smi"
     assert examined(root, *NVML) == [
         Finding("nvml", ERROR, "nvmlDeviceGetCount_v2: GPU is lost", library, hint),
-        Finding("persistence", UNKNOWN, "not checked: NVML does not answer", "", "fix that first"),
+        *NOT_CHECKED,
     ]
     subprocess.run([SOFTGPU, "heal", root], check=True, capture_output=True)
     assert examined(root, "nvml") == [Finding("nvml", OK, "counts 2 GPUs")]
@@ -187,7 +194,7 @@ def test_an_nvml_that_hangs_is_found_and_holds_nothing_else_up(
     assert examined(root, *DRIVER, *NVML, seconds=10) == [
         *all_is_well(root, nodes=4),
         Finding("nvml", ERROR, "no answer in 10 s", "libnvidia-ml.so.1", LOOK_IN_DMESG),
-        Finding("persistence", UNKNOWN, "not checked: NVML does not answer", "", "fix that first"),
+        *NOT_CHECKED,
     ]
 
 
@@ -228,3 +235,22 @@ def test_persistence_is_judged_for_every_gpu(
 ) -> None:
     root = DriverRoot(f"{tmp_path}/root", count=2, persistence=answer).path
     assert examined(root, "persistence") == [found]
+
+
+@pytest.mark.parametrize(
+    ("mig", "isolation", "severity"),
+    [
+        (["--mig", "0="], "turns", WARNING),
+        (["--mig", "0=1g.10gb"], "turns", OK),
+        (["--mig", "0="], "auto", OK),
+        (["--mig", "0="], "mig", OK),
+        ([], "mig", ERROR),
+        ([], "turns", OK),
+    ],
+)
+def test_mig_mode_and_isolation_must_agree(
+    tmp_path: Any, mig: list[str], isolation: str, severity: str
+) -> None:
+    subprocess.run([SOFTGPU, "create", f"{tmp_path}/gpu", *H100, *mig], check=True)
+    gpus = nvml_answers.read_host(f"{tmp_path}/gpu")
+    assert nvml_answers.mig_mode(gpus, isolation).severity == severity

@@ -77,6 +77,7 @@ PAGES = {
     "docs/cli.md": Page((*HOST, "podman")),
     "docs/cluster-page.md": Page(),
     "docs/doctor.md": Page(HOST),
+    "docs/fences.md": Page(HOST),
     "docs/install.md": Page(elsewhere="tests/release/packages/test_install_page.py"),
     "docs/kubernetes.md": Page((*HOST, "images", "cluster")),
     "docs/migrate-from-gpu-manager.md": Page((*BARE, "cluster"), PACKAGES),
@@ -209,6 +210,7 @@ GROUPS = (
     "shares",
     "suspend",
     "advice",
+    "fences",
 )
 BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
 

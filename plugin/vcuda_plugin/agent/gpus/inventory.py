@@ -7,12 +7,13 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from vcuda_oci.host.nvml import HANGS
-from vcuda_oci.ledger import events, unhealthy
+from vcuda_oci.ledger import events, instance_records, unhealthy
+from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system.settings_file import Config
 
@@ -134,7 +135,8 @@ class _Watch:
         self._save(self._health.faults(now))
         sick = self._health.unhealthy(now)
         versions = (sample["driver"], sample["cuda"])
-        seen = _shared(Inventory(gpus, sample["numa"], sick, sample["distances"], *versions))
+        seen = Inventory(gpus, sample["numa"], sick, sample["distances"], *versions)
+        seen = _shared(seen, self._instances(gpus))
         # A GPU in MIG mode is not offered, but its own health is still reported.
         ailing = {**sick, **seen.unhealthy}
         for uuid in uuids:
@@ -150,6 +152,15 @@ class _Watch:
         if self._reported is None or _facts(seen) != _facts(self._reported):
             self._changed(seen)
         self._reported = seen
+
+    def _instances(self, gpus: list[Gpu]) -> set[str]:
+        """UUIDs of MIG devices that were created for one container, which no other may get."""
+        try:
+            own = instance_records.taken(self._settings.state_dir, gpus, [])
+        except VcudaError as error:
+            _log.warning("no MIG device is offered: %s", error)
+            return {gpu.uuid for gpu in gpus if gpu.mig}
+        return {share.uuid for share in own}
 
     def _reset_if_removed(self) -> None:
         """Reset all health if an administrator removed the file to declare the GPUs fit."""
@@ -170,9 +181,11 @@ class _Watch:
             _log.warning("%s: cannot be written: %s", path, error.strerror)
 
 
-def _shared(inventory: Inventory) -> Inventory:
-    """The inventory without GPUs in MIG mode; a GPU's fault makes its MIG devices unhealthy."""
-    at = [at for at, gpu in enumerate(inventory.gpus) if not gpu.divided]
+def _shared(inventory: Inventory, own: Collection[str]) -> Inventory:
+    """The inventory without GPUs in MIG mode and without `own`, the MIG devices of one container
+    each; a GPU's fault makes its MIG devices unhealthy."""
+    found = enumerate(inventory.gpus)
+    at = [at for at, gpu in found if not gpu.divided and gpu.uuid not in own]
     if len(at) == len(inventory.gpus):
         return inventory
     gpus, far = [inventory.gpus[one] for one in at], inventory.distances

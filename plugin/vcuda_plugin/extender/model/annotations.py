@@ -20,6 +20,7 @@ POLICY_WORDS = {
     "vcuda.io/priority": policies.PRIORITY,
     "vcuda.io/latency": policies.LATENCY,
     "vcuda.io/idle-suspend": policies.IDLE_SUSPEND,
+    "vcuda.io/isolation": policies.ISOLATION,
     "tencent.com/vcuda-core-limit": policies.CORE_LIMIT,
 }
 

@@ -1,0 +1,24 @@
+/* GPU instances and compute instances, as NVML's callers hold them.  */
+
+#ifndef SOFTGPU_INSTANCES_H
+#define SOFTGPU_INSTANCES_H
+
+#include "nvml/monitor.h"
+
+/* The shape with the driver's ID, on a GPU that can be divided.  */
+nvmlReturn_t softgpu_shape_of (nvmlDevice_t device, unsigned id, unsigned *shape);
+
+/* Whether this process may change the GPU's instances: root, and outside of a container.  */
+bool softgpu_may_change (nvmlDevice_t device);
+
+/* The driver root that holds the state file.  */
+const char *softgpu_root (void);
+
+/* The entry of the instance that a handle stands for; SOFTGPU_MAX_ENTRIES: it is stale, or
+   invalid. A handle is a number: the entry that it names may be another's by now.  */
+unsigned softgpu_part_of (const void *handle, bool compute);
+
+/* The handle of the instance in entry PART, or of its compute instance.  */
+void *softgpu_handle_of (unsigned part, bool compute);
+
+#endif

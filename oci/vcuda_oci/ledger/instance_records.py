@@ -1,0 +1,121 @@
+"""The records of GPU instances that containers hold; instances.py explains their life."""
+
+from __future__ import annotations
+
+import os
+
+from ..model import jsontree, names
+from ..model.allocation import GpuShare
+from ..model.errors import VcudaError
+from ..model.gpu import Gpu
+from ..model.record import Record
+from ..system import files
+from .ledger import Ledger
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FOLDER = names.INSTANCES
+SUFFIX = ".json"
+
+
+class Held(Record):
+    """The record of one instance.
+
+    gpu: UUID. profile, start, width: where it stands. before: UUIDs of the GPU's MIG devices before
+    it. library: path of NVML. uuid: of its MIG device; "": it is not known whether it exists.
+    ending: its compute instance may be destroyed.
+    """
+
+    __slots__ = (
+        "before", "ending", "gpu", "id",
+        "library", "profile", "start", "uuid", "width",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        id: str,
+        gpu: str,
+        profile: int,
+        start: int,
+        width: int,
+        before: Sequence[str],
+        library: str,
+        uuid: str = "",
+        ending: bool = False,
+    ) -> None:
+        self.id, self.gpu, self.library, self.uuid = id, gpu, library, uuid
+        self.profile, self.start, self.width, self.ending = profile, start, width, ending
+        self.before = tuple(before)
+
+
+def read(state_dir: str) -> list[Held]:
+    """Every record; [] where no container ever had an instance.
+
+    Raises VcudaError: a record is not whole, so it is not known what may be destroyed.
+    """
+    folder, found = f"{state_dir}/{FOLDER}", []
+    try:
+        found_names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    for name in found_names:
+        if not name.endswith(SUFFIX):
+            continue
+        try:
+            files.only_ours(f"{folder}/{name}")
+            fields = jsontree.loads(files.read(f"{folder}/{name}", 1 << 16).decode())
+            found.append(Held(id=name[: -len(SUFFIX)], **fields))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, TypeError) as error:
+            hint = "see 'nvidia-smi mig -lgi', destroy what is left over, and remove the file"
+            what = f"is not a whole record ({error})"
+            raise VcudaError(what, f"{folder}/{name}", hint) from error
+    return found
+
+
+def write(state_dir: str, held: Held) -> None:
+    """Raises VcudaError: the state folder cannot be written."""
+    path = f"{state_dir}/{FOLDER}/{held.id}{SUFFIX}"
+    fields = held.fields()
+    del fields["id"]
+    fields["before"] = list(held.before)
+    try:
+        files.replace(path, jsontree.dumps(fields).encode(), 0o600)
+    except OSError as error:
+        what = f"cannot be written: {error.strerror}"
+        raise VcudaError(what, path, "free space there, or set state-dir") from error
+
+
+def remove(state_dir: str, id: str) -> None:
+    files.remove(f"{state_dir}/{FOLDER}/{id}{SUFFIX}")
+
+
+def taken(state_dir: str, gpus: Sequence[Gpu], known: Sequence[GpuShare]) -> list[GpuShare]:
+    """The MIG devices that are about to be one container's alone, or were, as shares taken whole.
+
+    known: the shares of allocations.
+    """
+    own = {gpu.uuid for held in read(state_dir) for gpu in gpus if _is_of(gpu, held)}
+    own -= {share.uuid for share in known}
+    return [GpuShare(gpu.uuid, gpu.memory_bytes, 100) for gpu in gpus if gpu.uuid in own]
+
+
+def _is_of(gpu: Gpu, held: Held) -> bool:
+    if held.uuid:
+        return gpu.uuid == held.uuid
+    return gpu.parent == held.gpu and gpu.uuid not in held.before
+
+
+def stale(ledger: Ledger) -> list[Held]:
+    """The records without an allocation: released, or never written. Raises VcudaError.
+
+    Costs one look at a folder where no container has an instance.
+    """
+    return [
+        held
+        for held in read(ledger.state_dir)
+        if not os.path.exists(f"{ledger.allocations}/{held.id}{SUFFIX}")
+    ]

@@ -1,0 +1,155 @@
+"""GPU instances that containers hold: created for one container, destroyed after it.
+
+    <state>/instances/lock        held (flock) while one is created, and while some are destroyed
+    <state>/instances/<id>.json   of the allocation <id>: which instance is, or is about to be, its
+
+A record is written before its instance exists, with the place that it will have, and again with the
+UUID of its MIG device together with the allocation's record, under the ledger's lock. A release
+removes the allocation's record only. An instance without an allocation is stale: the sweep destroys
+it, the compute instance first, then removes its record. So a kill at any moment leaves a record of
+what must go. Instances of other programs have no record here, and are not touched.
+
+Ids are reused by the driver, UUIDs are not: once the UUID is recorded, only the instance with this
+UUID is destroyed. Before that, only one at the recorded place and of the recorded profile: the
+place was free when the record was written.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..host.host import Host
+from ..host.mig import Instance, InUse, Mig
+from ..model.allocation import GpuShare
+from ..model.errors import VcudaError
+from ..placement import mig as places
+from ..placement.eligible import Refused
+from ..system import own_lock
+from . import instance_records
+from .instance_records import FOLDER, Held
+from .ledger import Ledger
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Creation and destruction take some tenths of a second each, and others may be waiting too.
+_LOCK_SECONDS = 120.0
+# A killed process leaves its instance when the driver has cleaned up after it.
+_IN_USE_SECONDS = 3.0
+_PAUSE_SECONDS = 0.05
+
+
+class Lock:
+    """Held by the only process that creates or destroys instances. Raises VcudaError."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._path = f"{ledger.state_dir}/{FOLDER}/lock"
+
+    def __enter__(self) -> Lock:
+        try:
+            os.makedirs(os.path.dirname(self._path), 0o700, exist_ok=True)
+            self._fd = own_lock.acquire(self._path, _LOCK_SECONDS)
+        except OSError as error:
+            what = f"cannot be locked: {error.strerror or error}"
+            raise VcudaError(what, self._path, "find its holder with 'fuser'") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+
+def create(
+    ledger: Ledger, host: Host, id: str, core: int, memory_bytes: int, gpus: Sequence[str]
+) -> tuple[Held, GpuShare] | Refused:
+    """Create an instance that holds `core` percent of a GPU and the memory. Needs the lock.
+
+    id: of the allocation; it has no record here. gpus: UUIDs to choose from, in MIG mode. Returns
+    the record, to be written with the allocation, and the share: all of the MIG device. Raises
+    VcudaError: the driver refuses; nothing is left, or the record of it.
+    """
+    with Mig(host.library) as driver:
+        layouts = [driver.layout(uuid) for uuid in gpus]
+        answer = places.choose(layouts, core, memory_bytes)
+        if isinstance(answer, Refused):
+            return answer
+        profile = answer.profile
+        before = [gpu.uuid for gpu in host.gpus if gpu.parent == answer.uuid]
+        before += [one.uuid for one in driver.instances(answer.uuid) if one.uuid]
+        held = Held(id, answer.uuid, profile.id, answer.start, profile.width, before, host.library)
+        instance_records.write(ledger.state_dir, held)
+        try:
+            handle = driver.create(answer.uuid, profile, answer.start)
+            driver.add_compute(handle, profile)
+            made = [one for one in driver.instances(answer.uuid) if _is_at(one, held)]
+            if not made or not made[0].uuid:
+                raise VcudaError(
+                    f"{profile.name} of {answer.uuid} has no MIG device after its creation",
+                    host.library,
+                    "see 'nvidia-smi mig -lgi' and the kernel's log",
+                )
+        except BaseException:
+            _destroy(ledger, driver, held)
+            raise
+        return held.replaced(uuid=made[0].uuid), GpuShare(made[0].uuid, profile.memory_bytes, 100)
+
+
+def sweep(ledger: Ledger) -> list[str]:
+    """Destroy the instances of released allocations; return their ids. Needs the lock.
+
+    One in use, or one that the driver refuses to destroy, stays for the next sweep. Raises
+    VcudaError: NVML cannot be asked.
+    """
+    gone: list[str] = []
+    by_library: dict[str, list[Held]] = {}
+    for held in instance_records.stale(ledger):
+        by_library.setdefault(held.library, []).append(held)
+    for library, stale in by_library.items():
+        with Mig(library) as driver:
+            gone += [held.id for held in stale if _destroy(ledger, driver, held)]
+    return gone
+
+
+def release(ledger: Ledger) -> None:
+    """After a release of allocations, without the ledger's lock: destroy what belonged to them.
+
+    Raises VcudaError: NVML cannot be asked, or the lock is not free.
+    """
+    if instance_records.stale(ledger):
+        with Lock(ledger):
+            sweep(ledger)
+
+
+def _destroy(ledger: Ledger, driver: Mig, held: Held) -> bool:
+    """Whether the instance is gone, and its record with it."""
+    end = time.monotonic() + _IN_USE_SECONDS
+    while True:
+        mine = _mine(driver.instances(held.gpu), held)
+        try:
+            for instance in mine:
+                if held.uuid and not held.ending:
+                    held = held.replaced(ending=True)
+                    instance_records.write(ledger.state_dir, held)
+                driver.destroy(instance)
+            instance_records.remove(ledger.state_dir, held.id)
+            return True
+        except InUse:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_PAUSE_SECONDS)
+
+
+def _is_at(instance: Instance, held: Held) -> bool:
+    return (instance.profile, instance.start) == (held.profile, held.start)
+
+
+def _mine(found: Sequence[Instance], held: Held) -> list[Instance]:
+    """The instance that the record is of."""
+    if not held.uuid:
+        return [one for one in found if _is_at(one, held)]
+    by_uuid = [one for one in found if one.uuid == held.uuid]
+    if by_uuid or not held.ending:
+        return by_uuid
+    # Killed between the two destructions: its compute instance is gone, and with it the UUID.
+    return [one for one in found if _is_at(one, held) and not one.uuid]

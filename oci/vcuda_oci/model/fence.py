@@ -1,0 +1,31 @@
+"""What holds a container's share, in one line: memory, compute, and what a fault ends."""
+
+from __future__ import annotations
+
+from . import policies
+from .gpu import Gpu
+
+WHOLE = "whole"
+
+_LINES = {
+    policies.MIG: "memory and compute by hardware; a fault ends this container's work only, "
+    "unless it takes the GPU down",
+    WHOLE: "no other container has this GPU; a fault ends this container's work only",
+    policies.TURNS: "memory by the shim, compute by turns; a fault of a process ends that process, "
+    "a fault of the GPU the work of every container on it",
+}
+
+
+def of(isolation: str, core_percent: int, gpu: Gpu | None) -> tuple[str, str]:
+    """A word, "mig", "whole" or "turns", and the line.
+
+    isolation: as a record has it. gpu: that the share is of; None: not here any more.
+    """
+    is_part = gpu is not None and gpu.mig is not None
+    word = isolation or (WHOLE if core_percent == 100 and not is_part else policies.TURNS)
+    if is_part and core_percent == 100:
+        word = policies.MIG
+    line = _LINES[word]
+    if is_part and word == policies.TURNS:
+        line += "; all of it within a MIG device"
+    return word, line

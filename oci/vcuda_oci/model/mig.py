@@ -1,0 +1,58 @@
+"""What GPU instances a GPU in MIG mode can have, and has."""
+
+from __future__ import annotations
+
+from .record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Profile(Record):
+    """One kind of GPU instance of a model.
+
+    id: the driver's. slices: compute slices. starts: the first memory slice of each place. width:
+    memory slices. most: instances at a time.
+    """
+
+    __slots__ = ("id", "memory_bytes", "most", "name", "slices", "starts", "width")
+
+    def __init__(
+        self,
+        id: int,
+        name: str,
+        slices: int,
+        memory_bytes: int,
+        starts: Sequence[int],
+        width: int,
+        most: int,
+    ) -> None:
+        self.id, self.name, self.slices, self.memory_bytes = id, name, slices, memory_bytes
+        self.starts, self.width, self.most = tuple(starts), width, most
+
+    def bits(self, start: int) -> int:
+        """The memory slices of an instance at `start`, one bit each."""
+        return (1 << self.width) - 1 << start
+
+
+class Layout(Record):
+    """What a GPU in MIG mode can have, and has. taken: (profile id, start, width) of each instance,
+    also of one that is still being created."""
+
+    __slots__ = ("memory_bytes", "profiles", "taken", "uuid")
+
+    def __init__(
+        self,
+        uuid: str,
+        memory_bytes: int,
+        profiles: Sequence[Profile],
+        taken: Sequence[tuple[int, int, int]],
+    ) -> None:
+        self.uuid, self.memory_bytes = uuid, memory_bytes
+        self.profiles, self.taken = tuple(profiles), tuple(taken)
+
+    @property
+    def slices(self) -> int:
+        """All compute slices."""
+        return max([profile.slices for profile in self.profiles], default=0)

@@ -1,0 +1,116 @@
+"""Choose the MIG profile that holds a request, and its place on a GPU: pure.
+
+A GPU in MIG mode has memory slices, and a profile may stand at a few of their positions only. An
+instance cannot move, so the place decides what fits later: it is taken where it leaves room for the
+largest profiles.
+"""
+
+from __future__ import annotations
+
+from ..model.mig import Layout, Profile
+from ..model.record import Record
+from ..model.sizes import gib
+from .eligible import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_HINT = "ask for less, end a container with an instance, or use isolation turns"
+
+
+class Place(Record):
+    """Where an instance goes. uuid: of the GPU."""
+
+    __slots__ = ("profile", "start", "uuid")
+
+    def __init__(self, uuid: str, profile: Profile, start: int) -> None:
+        self.uuid, self.profile, self.start = uuid, profile, start
+
+
+def holding(layout: Layout, core: int, memory_bytes: int) -> list[Profile]:
+    """The profiles that hold `core` percent of the GPU and the memory, the smallest first."""
+    return sorted(
+        [
+            profile
+            for profile in layout.profiles
+            if profile.slices * 100 >= core * layout.slices and profile.memory_bytes >= memory_bytes
+        ],
+        key=lambda profile: (profile.width, profile.slices, profile.memory_bytes, profile.id),
+    )
+
+
+def choose(layouts: Sequence[Layout], core: int, memory_bytes: int) -> Place | Refused:
+    """The place for `core` percent and `memory_bytes` (0: whatever a profile with `core` has).
+
+    Of the smallest profiles that hold both and have room: the place that takes the fewest places
+    from the largest profile, then from the next; equal ones by the order of the GPUs.
+    """
+    best: tuple[tuple[int, ...], Place] | None = None
+    for layout in layouts:
+        for profile in holding(layout, core, memory_bytes):
+            places = _free_starts(layout, profile)
+            for start in places:
+                # A larger profile only where the smaller ones have no room on this GPU.
+                key = (profile.width, profile.slices, *_loss(layout, profile, start))
+                if best is None or key < best[0]:
+                    best = key, Place(layout.uuid, profile, start)
+            if places:
+                break
+    return best[1] if best else Refused(_why(layouts, core, memory_bytes), _HINT)
+
+
+def _loss(layout: Layout, profile: Profile, start: int) -> list[int]:
+    """How many instances of each profile no longer fit, of the largest profile first."""
+    after = layout.replaced(taken=(*layout.taken, (profile.id, start, profile.width)))
+    order = sorted(layout.profiles, key=lambda one: (-one.width, -one.slices, one.id))
+    return [room_for(layout, one) - room_for(after, one) for one in order]
+
+
+def room_for(layout: Layout, profile: Profile) -> int:
+    """How many more instances of the profile fit at once."""
+    used, count = _bits(layout), 0
+    for start in sorted(profile.starts):
+        if not used & profile.bits(start):
+            used |= profile.bits(start)
+            count += 1
+    return min(count, profile.most - _count(layout, profile))
+
+
+def _free_starts(layout: Layout, profile: Profile) -> list[int]:
+    if _count(layout, profile) >= profile.most:
+        return []
+    used = _bits(layout)
+    return [start for start in profile.starts if not used & profile.bits(start)]
+
+
+def _count(layout: Layout, profile: Profile) -> int:
+    return len([id for id, _, _ in layout.taken if id == profile.id])
+
+
+def _bits(layout: Layout) -> int:
+    bits = 0
+    for _, start, width in layout.taken:
+        bits |= (1 << width) - 1 << start
+    return bits
+
+
+def _why(layouts: Sequence[Layout], core: int, memory_bytes: int) -> str:
+    asked = f"{core} %" + (f" and {gib(memory_bytes)}" if memory_bytes else "")
+    if not layouts:
+        return "no GPU in MIG mode here"
+    wanted = _named(one for layout in layouts for one in holding(layout, core, memory_bytes)[:1])
+    if not wanted:
+        largest = _named(max(layout.profiles, key=_size) for layout in layouts if layout.profiles)
+        return f"no MIG profile holds {asked}; the largest is {largest or 'none'}"
+    fitting = [one for layout in layouts for one in layout.profiles if room_for(layout, one)]
+    left = max(fitting, key=_size).name if fitting else "none"
+    return f"no room for {wanted}, which holds {asked}; the largest that fits is {left}"
+
+
+def _size(profile: Profile) -> tuple[int, int, int]:
+    return profile.width, profile.slices, profile.memory_bytes
+
+
+def _named(profiles: Iterable[Profile]) -> str:
+    return " or ".join(dict.fromkeys([profile.name for profile in profiles]))
