@@ -17,6 +17,7 @@ from vcuda_hook.suspend.worker import Worker
 from vcuda_oci.ledger.liveness import start_time
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import RESUMING
+from vcuda_plugin.agent.bypass.held_containers import Held
 
 
 @pytest.fixture
@@ -64,3 +65,10 @@ def test_container_of_which_one_process_has_arrived_follows_it(killed: Kills) ->
     assert (killed.outcomes.stuck, killed.outcomes.lost) == ([], [])
     told = Path(f"{node.ledger.state_dir}/events.jsonl").read_text()
     assert "it may still open" in told
+
+
+def test_container_on_its_way_is_at_home_on_both_gpus(killed: Kills) -> None:
+    """Otherwise the watch from outside would report it, or stop it, amid a long copy."""
+    node = killed.node
+    held = Held(node.record("box"), f"{node.ledger.containers}/box")
+    assert sorted(held.holder().shares) == sorted(gpu.uuid for gpu in node.facts.gpus)

@@ -69,7 +69,8 @@ class Held:
                 share.core_percent == 100,
                 context.get(share.uuid, 0),
             )
-            for share in self.allocation.shares
+            # While it moves, it is on one of two GPUs.
+            for share in [*self.allocation.shares, *self.allocation.resident]
         }
         return Holder(_name(self.allocation), shares)
 
