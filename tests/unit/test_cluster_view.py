@@ -127,6 +127,30 @@ def test_many_nodes_come_in_parts_that_follow_each_other(monkeypatch: pytest.Mon
     assert seen == [["a", "b"], ["c", "d"], ["e"]]
 
 
+def test_reasons_that_take_too_long_are_left_out(
+    busy: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_view, "REASONS_SECONDS", 0)
+    view = cluster_view.view(busy, ALL)
+    assert [(each["judged"], each["of"], each["why"]) for each in view["waiting"]] == [
+        (0, 2, [])
+    ] * 5
+    text = ParsedPage(cluster_page.render(view)).text()
+    assert text.count("not looked for: too many pods wait") == 4
+    assert "whole GPUs and shares of GPUs at once" in text
+
+
+def test_pod_with_several_parts_is_judged_on_some_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_view, "MOST_NODES_ONE_BY_ONE", 3)
+    two = pod("two", container("a", core=90), container("b", core=90))
+    made = cluster(*[node(name, gpus_of(name, 16)) for name in "abcde"], two)
+    view = cluster_view.view(made, ALL)
+    (waits,) = view["waiting"]
+    assert (waits["judged"], waits["of"], waits["fits"]) == (3, 5, 0)
+    assert sum(group["nodes"] for group in waits["why"]) == 3
+    assert "3 of 5 nodes were looked at" in ParsedPage(cluster_page.render(view)).text()
+
+
 def test_page_says_in_words_what_the_view_has(busy: Cluster) -> None:
     text = ParsedPage(cluster_page.render(cluster_view.view(busy, TEAM))).text()
     assert "vcuda in namespace team" in text

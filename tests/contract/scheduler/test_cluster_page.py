@@ -184,6 +184,10 @@ def test_page_is_read_only_and_at_one_path(page: Page) -> None:
         (201, {"status": {}}),
         (201, {"status": {"allowed": "true", "authenticated": "true", "user": {"username": "x"}}}),
         (201, {"status": {"allowed": True, "denied": True, "authenticated": True, "user": {}}}),
+        (
+            201,
+            {"status": {"authenticated": False, "user": {"username": "r", "groups": ["admins"]}}},
+        ),
         (201, []),
         "drop",
     ],

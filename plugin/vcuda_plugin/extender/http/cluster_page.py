@@ -90,7 +90,14 @@ def _why(pod: _Entry) -> str:
     if pod["fits"]:
         what = "1 node has" if pod["fits"] == 1 else f"{pod['fits']} nodes have"
         return f"{what} room: something else holds it, see kubectl describe pod"
-    return "<br>".join(map(_reason, pod["why"])) or "no node has a GPU"
+    if not pod["of"]:
+        return "no node has a GPU"
+    if not pod["judged"]:
+        return "not looked for: too many pods wait; choose a namespace"
+    reasons = "<br>".join(map(_reason, pod["why"]))
+    if pod["judged"] < pod["of"]:
+        reasons += f"<br>{pod['judged']} of {pod['of']} nodes were looked at"
+    return reasons
 
 
 def _reason(group: _Entry) -> str:

@@ -1,6 +1,7 @@
 """What the cluster page shows: nodes, shares, waiting pods and why they wait.
 
-Pure but for the cluster's lock, which no step holds for long: kube-scheduler's calls wait for it.
+Pure but for the clock and the cluster's lock, which no step holds for long: kube-scheduler's calls
+wait for it.
 A viewer sees names of the namespaces that it may list pods of, and of no other. What other pods
 hold of a GPU is a sum without names, for a viewer that may list nodes; another viewer sees only the
 nodes and GPUs of its own pods.
@@ -8,6 +9,8 @@ nodes and GPUs of its own pods.
 
 from __future__ import annotations
 
+import bisect
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,8 +21,15 @@ from ..filter.fit import Verdict, described, fit
 from ..model.pod_request import PodAsk
 from . import inspect
 
-MOST_NODES = 100
+MOST_NODES = 50
 MOST_WAITING = 100
+# All reasons of a view together. Later pods are listed without one.
+REASONS_SECONDS = 0.3
+# Pods with several parts are placed node by node, which takes a fraction of a millisecond for each.
+MOST_NODES_ONE_BY_ONE = 200
+_NODES_AT_ONCE = 25
+# Between two holds of the lock: a thread that takes it again at once leaves it to no other.
+_PAUSE_SECONDS = 0.0005
 _MOST_REASONS = 5
 _MOST_NAMES = 3
 
@@ -38,11 +48,13 @@ def view(cluster: Cluster, sight: Sight, after: str = "") -> dict[str, Any]:
     priority; `waiting_count`: all of them.
     """
     with cluster.lock:
-        pods = [pod for pod in cluster.pods.values() if _sees(sight, pod.namespace)]
-        names = sorted(name for name, entry in cluster.nodes.items() if _has_gpus(entry))
-        waiting = [pod for pod in pods if not pod.node and pod.uid not in cluster.assumed]
-        quota, trouble = cluster.quota.report(), cluster.quota.trouble
-        shown, following = _some_nodes(cluster, sight, names, after)
+        pods, entries = list(cluster.pods.values()), list(cluster.nodes.items())
+        bound, trouble = set(cluster.assumed), cluster.quota.trouble
+        quota = cluster.quota.report()
+    names = sorted(name for name, entry in entries if _has_gpus(entry))
+    waiting = [pod for pod in pods if not pod.node and pod.uid not in bound]
+    waiting = [pod for pod in waiting if _sees(sight, pod.namespace)]
+    shown, following = _some_nodes(cluster, sight, names, after)
     waiting.sort(key=lambda pod: (-pod.priority, pod.namespace, pod.name))
     reasons = _Reasons(cluster, names, sight.nodes)
     return {
@@ -69,15 +81,15 @@ def _some_nodes(
     cluster: Cluster, sight: Sight, names: Sequence[str], after: str
 ) -> tuple[list[dict[str, Any]], str]:
     found: list[dict[str, Any]] = []
-    for name in names:
-        if name <= after:
-            continue
-        entry = cluster.nodes[name]
-        if not (sight.nodes or _own(cluster, entry, sight)):
-            continue
-        if len(found) == MOST_NODES:
-            return found, str(found[-1]["name"])
-        found.append(_node(cluster, entry, sight))
+    for name in names[bisect.bisect_right(names, after) :]:
+        with cluster.lock:
+            entry = cluster.nodes.get(name)
+            if entry is None or not (sight.nodes or _own(cluster, entry, sight)):
+                continue
+            if len(found) == MOST_NODES:
+                return found, str(found[-1]["name"])
+            found.append(_node(cluster, entry, sight))
+        time.sleep(_PAUSE_SECONDS)
     return found, ""
 
 
@@ -131,30 +143,45 @@ class _Reasons:
 
     def __init__(self, cluster: Cluster, names: Sequence[str], shows_nodes: bool) -> None:
         self._cluster, self._names, self._shows_nodes = cluster, names, shows_nodes
-        self._known: dict[tuple[str, int], Verdict] = {}
+        self._known: dict[tuple[str, int], tuple[int, Verdict]] = {}
+        self._until = time.monotonic() + REASONS_SECONDS
 
     def of(self, pod: PodFacts) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        """Describe a waiting pod. judged: on how many nodes of `of` the reasons were looked for."""
+        judged, verdict = self._verdict(pod.namespace, pod.ask) if pod.ask else (0, Verdict())
+        return {
             "namespace": pod.namespace,
             "pod": pod.name,
             "priority": pod.priority,
             "since": pod.created,
             "asked": described(pod.ask) if pod.ask else "",
             "invalid": pod.trouble,
-            "fits": 0,
-            "why": [],
+            "fits": len(verdict.fitting),
+            "why": self._grouped(verdict),
+            "judged": judged,
+            "of": len(self._names),
         }
-        if pod.ask:
-            verdict = self._verdict(pod.namespace, pod.ask)
-            found["fits"] = len(verdict.fitting)
-            found["why"] = self._grouped(verdict)
-        return found
 
-    def _verdict(self, namespace: str, ask: PodAsk) -> Verdict:
+    def _verdict(self, namespace: str, ask: PodAsk) -> tuple[int, Verdict]:
+        """Return on how many nodes it was judged, and the result for these."""
         key = namespace, self._cluster.number(ask)
         if key not in self._known:
-            self._known[key] = fit(self._cluster, ask, self._names)
+            self._known[key] = self._judge(ask)
         return self._known[key]
+
+    def _judge(self, ask: PodAsk) -> tuple[int, Verdict]:
+        whole, judged = Verdict(), 0
+        names, step = self._names, len(self._names)
+        if ask.single is None:
+            names, step = names[:MOST_NODES_ONE_BY_ONE], _NODES_AT_ONCE
+        while judged < len(names) and time.monotonic() < self._until:
+            part = fit(self._cluster, ask, names[judged : judged + step])
+            whole.fitting += part.fitting
+            whole.refused |= part.refused
+            whole.never |= part.never
+            judged += len(names[judged : judged + step])
+            time.sleep(_PAUSE_SECONDS)
+        return judged, whole
 
     def _grouped(self, verdict: Verdict) -> list[dict[str, Any]]:
         """Nodes by reason, the most frequent first; the rarer ones together.
