@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import time
 
+from ..host import facts_cache, host
 from ..host.host import Host
 from ..host.mig import Instance, InUse, Mig
 from ..model.allocation import GpuShare
@@ -61,7 +62,7 @@ class Lock:
 
 
 def create(
-    ledger: Ledger, host: Host, id: str, core: int, memory_bytes: int, gpus: Sequence[str]
+    ledger: Ledger, facts: Host, id: str, core: int, memory_bytes: int, gpus: Sequence[str]
 ) -> tuple[Held, GpuShare] | Refused:
     """Create an instance that holds `core` percent of a GPU and the memory. Needs the lock.
 
@@ -69,15 +70,15 @@ def create(
     the record, to be written with the allocation, and the share: all of the MIG device. Raises
     VcudaError: the driver refuses; nothing is left, or the record of it.
     """
-    with Mig(host.library) as driver:
+    with Mig(facts.library) as driver:
         layouts = [driver.layout(uuid) for uuid in gpus]
         answer = places.choose(layouts, core, memory_bytes)
         if isinstance(answer, Refused):
             return answer
         profile = answer.profile
-        before = [gpu.uuid for gpu in host.gpus if gpu.parent == answer.uuid]
+        before = [gpu.uuid for gpu in facts.gpus if gpu.parent == answer.uuid]
         before += [one.uuid for one in driver.instances(answer.uuid) if one.uuid]
-        held = Held(id, answer.uuid, profile.id, answer.start, profile.width, before, host.library)
+        held = Held(id, answer.uuid, profile.id, answer.start, profile.width, before, facts.library)
         instance_records.write(ledger.state_dir, held)
         try:
             handle = driver.create(answer.uuid, profile, answer.start)
@@ -86,7 +87,7 @@ def create(
             if not made or not made[0].uuid:
                 raise VcudaError(
                     f"{profile.name} of {answer.uuid} has no MIG device after its creation",
-                    host.library,
+                    facts.library,
                     "see 'nvidia-smi mig -lgi' and the kernel's log",
                 )
         except BaseException:
@@ -119,6 +120,18 @@ def release(ledger: Ledger) -> None:
     if instance_records.stale(ledger):
         with Lock(ledger):
             sweep(ledger)
+        _refresh(f"{ledger.state_dir}/host.json")
+
+
+def _refresh(cache: str) -> None:
+    """Ask NVML for the host's facts now, so that the next container's start need not."""
+    found = facts_cache.read(cache).get("nvml")
+    key = found.get("key") if isinstance(found, dict) else None
+    if isinstance(key, list) and key and isinstance(key[0], str):
+        try:
+            host.load(key[0], cache)
+        except VcudaError:
+            pass  # the next start reports it
 
 
 def _destroy(ledger: Ledger, driver: Mig, held: Held) -> bool:
