@@ -34,9 +34,11 @@ class Terminal:
             fcntl.ioctl(self.line, termios.TIOCSCTTY, 0)
             for standard in (0, 1, 2):
                 os.dup2(self.line, standard)
-            os.environ.update(TERM="xterm-256color")
-            os.environ.pop("COLUMNS", None)  # it would count in place of the terminal's width
-            os.execv(command[0], list(command))
+            # COLUMNS would count in place of the terminal's width. A library of the parent's, such
+            # as readline, may have set it behind os.environ.
+            environment = {**os.environ, "TERM": "xterm-256color"}
+            environment.pop("COLUMNS", None)
+            os.execve(command[0], list(command), environment)
 
     def resize(self, width: int, height: int) -> None:
         self._screen.resize(height, width)

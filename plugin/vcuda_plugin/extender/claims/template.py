@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.policies import ISOLATION
 from vcuda_oci.model.request import Part
 from vcuda_oci.model.sizes import LEAST_SHARE_BYTES
 from vcuda_oci.system.settings_file import Config
@@ -56,7 +57,8 @@ def words(settings: Config) -> dict[str, str]:
         "percent": gpus and gpus + pod_amounts.HAMI_MEMORY_PERCENT,
         "cores": gpus and gpus + pod_amounts.HAMI_CORES,
     }
-    terms = {word: annotation for annotation, word in POLICY_WORDS.items()}
+    # No GPU instance is created for a claim; the chart refuses a pod that asks for one.
+    terms = {word: annotation for annotation, word in POLICY_WORDS.items() if word != ISOLATION}
     return dict(sorted({**resources, **terms}.items(), key=lambda pair: -len(pair[0])))
 
 
