@@ -4,7 +4,6 @@
 #include "bells.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,7 +15,7 @@
 #define FUTEX_WAKE 1
 #define SIZE_U32 2
 #define POLL_NS 1000000ull
-/* Of a container that has the GPU's only bell.  */
+/* Of a GPU's only container.  */
 #define SOLE_POLL_NS 20000000ull
 
 /* struct futex_waitv.  */
@@ -68,7 +67,7 @@ bells_wait (const struct bells *bells, uint64_t until_ns)
       /* EFAULT: a page was cut; its container is found and left out at the next reading.  */
       missing = errno == ENOSYS;
     }
-  poll_instead (bells->count <= 2, until_ns);
+  poll_instead (bells->sole, until_ns);
   return -1;
 }
 

@@ -3,6 +3,7 @@
 #ifndef TURNS_BELLS_H
 #define TURNS_BELLS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define BELLS 128 /* of FUTEX_WAITV_MAX */
@@ -11,6 +12,7 @@
 struct bells
 {
   int count;
+  bool sole; /* the GPU has one container */
   const uint32_t *word[BELLS];
   uint32_t value[BELLS];
 };

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PPM_PER_PERCENT 10000u
@@ -131,6 +132,15 @@ container_is_current (const struct container *container, const char *state_dir)
          && is_at (state_dir, container->id, "usage", container->device, container->usage_inode);
 }
 
+/* Processor time of this thread.  */
+static uint64_t
+spent_ns (void)
+{
+  struct timespec spent;
+  clock_gettime (CLOCK_THREAD_CPUTIME_ID, &spent);
+  return (uint64_t) spent.tv_sec * 1000000000ull + (uint64_t) spent.tv_nsec;
+}
+
 /* A live process holds a lock on its slot's byte, which the kernel drops when it ends.  */
 static bool
 has_lock (const struct container *container, unsigned first, unsigned count)
@@ -143,9 +153,12 @@ has_lock (const struct container *container, unsigned first, unsigned count)
 }
 
 bool
-container_is_live (const struct container *container)
+container_is_live (const struct container *container, uint64_t *spent)
 {
-  return has_lock (container, 0, VCUDA_MAX_PROCESSES);
+  uint64_t began = spent_ns ();
+  bool live = has_lock (container, 0, VCUDA_MAX_PROCESSES);
+  *spent = spent_ns () - began;
+  return live;
 }
 
 bool
@@ -175,6 +188,7 @@ container_signals (const struct container *container, unsigned gpu, bool live,
                                .busy_ns = entry.busy_ns,
                                .turn_taken = entry.turn_taken,
                                .switch_ns = entry.switch_ns };
+  uint64_t began = live ? spent_ns () : 0;
   for (unsigned i = 0, queries = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
     {
       uint64_t marks;
@@ -189,6 +203,9 @@ container_signals (const struct container *container, unsigned gpu, bool live,
       /* A query walks all locks of the page: only for what changes the result.  */
       if (!fresh && !(clears && !signals->will_clear))
         continue;
+      /* The walks of one reading take little longer than one walk does.  */
+      if (live && queries && spent_ns () - began > LONG_QUERY_NS)
+        live = false;
       bool last = live && queries++ == MOST_QUERIES;
       if (last && !has_lock (container, i, VCUDA_MAX_PROCESSES - i))
         break;
@@ -198,6 +215,7 @@ container_signals (const struct container *container, unsigned gpu, bool live,
       signals->marks |= (uint32_t) marks;
       signals->will_clear |= clears;
     }
+  signals->spent_ns = began ? spent_ns () - began : 0;
   return true;
 }
 

@@ -29,6 +29,9 @@ struct container
   uint64_t noted_ns, ends_debt_ns;
 };
 
+/* Longer queries of a container's locks are made seldom.  */
+#define LONG_QUERY_NS 500000ull
+
 /* What a container's processes say of one GPU.  */
 struct signals
 {
@@ -40,6 +43,7 @@ struct signals
   bool will_clear;     /* a process that is BUSY has a thread that will clear the mark */
   uint32_t turn_taken; /* the OPEN word with the budget that its bucket took */
   uint32_t switch_ns;  /* how much longer the first work of a turn takes than later work */
+  uint64_t spent_ns;   /* processor time that queries of its locks took */
 };
 
 /* What the host has written of a container's share of a GPU.  */
@@ -59,8 +63,8 @@ void container_close (struct container *container);
 /* Whether the files at the pages' paths are still these, and name the same GPUs.  */
 bool container_is_current (const struct container *container, const char *state_dir);
 
-/* Whether one of its processes lives.  */
-bool container_is_live (const struct container *container);
+/* Whether one of its processes lives. SPENT: processor time that the query took.  */
+bool container_is_live (const struct container *container, uint64_t *spent);
 
 /* LIVE: leave out the marks of processes that have ended. False: the page cannot be read.  */
 bool container_signals (const struct container *container, unsigned gpu, bool live,

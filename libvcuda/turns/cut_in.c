@@ -4,7 +4,7 @@
    within DRAIN_NS. Where one takes longer, the word of the container that cuts in becomes HELD
    beside it, and the driver slices the two. Each container with work then pays an equal part of
    the time, since the keeper cannot see the slices. A container does so once in BESIDE_NS
-   at most, which bounds what one gets by it that hides its work.
+   at most: one that hides its work gains no more by it.
 
    Urgent time is what allows it: it grows by the container's rate while the container rests, is
    paid as the budget is, and does not grow while the container waits. So a container that always
@@ -25,7 +25,6 @@
 #define PRICE_NS (MS / 2)
 #define HOLDERS_NS (MS / 5)
 #define BESIDE_NS TURN_NS
-#define LEAST_NS (PRICE_NS + SHORTEST_TURN_NS)
 /* Shorter time beside a queue teaches nothing.  */
 #define LEARNED_NS (5 * MS)
 #define USELESS 3
@@ -105,9 +104,9 @@ cut_in_next (const struct gpu *gpu, uint64_t now)
   for (int i = 0; i < gpu->count; i++)
     {
       struct tenant *tenant = gpu->tenants[i];
-      if (tenant->low && tenant->claim.wants && tenant->claim.rate_ppm
-          && tenant->urgent_ns >= LEAST_NS && tenant->claim.budget_ns >= LEAST_NS
-          && now >= tenant->distrusted_until_ns
+      int64_t least = tenant == gpu->interrupter ? SHORTEST_TURN_NS : PRICE_NS + SHORTEST_TURN_NS;
+      if (tenant->low && tenant->claim.wants && tenant->claim.rate_ppm && tenant->urgent_ns >= least
+          && tenant->claim.budget_ns >= least && now >= tenant->distrusted_until_ns
           && (!next || tenant->claim.since_ns > next->claim.since_ns))
         next = tenant;
     }
@@ -160,10 +159,19 @@ cut_in_leave_to_drain (struct gpu *gpu)
   gpu->holder = NULL;
 }
 
-void
-cut_in_interrupt (struct gpu *gpu)
+/* Also where its wish ends before its turn begins.  */
+static void
+pay_price (struct tenant *tenant)
 {
-  gpu->interrupted = true;
+  tenant->claim.budget_ns -= PRICE_NS;
+  tenant->urgent_ns -= PRICE_NS;
+}
+
+void
+cut_in_interrupt (struct gpu *gpu, struct tenant *tenant)
+{
+  gpu->interrupter = tenant;
+  pay_price (tenant);
   /* Alone it pays for its work only.  */
   if (gpu->pays)
     gpu->holder->claim.budget_ns += HOLDERS_NS;
@@ -174,9 +182,8 @@ cut_in_begin (struct gpu *gpu, struct tenant *tenant, uint64_t now)
 {
   if (gpu->cut_in_ns && cut_in_is_on (gpu))
     note_success (gpu);
-  tenant->claim.budget_ns -= PRICE_NS;
-  tenant->urgent_ns -= PRICE_NS;
-  gpu->interrupted = false;
+  if (gpu->interrupter != tenant)
+    pay_price (tenant);
   for (int i = 0; i < gpu->count; i++)
     if (gpu->tenants[i]->busy && gpu->tenants[i] != tenant)
       gpu->tenants[i]->cut = true;

@@ -20,8 +20,8 @@ struct tenant *cut_in_due (const struct gpu *gpu, uint64_t now);
 /* When to poll for that; UINT64_MAX: no need.  */
 uint64_t cut_in_check_ns (const struct gpu *gpu, uint64_t now);
 
-/* The holder's turn ends early, because a container cuts in.  */
-void cut_in_interrupt (struct gpu *gpu);
+/* The holder's turn ends early, because TENANT cuts in, which pays for that at once.  */
+void cut_in_interrupt (struct gpu *gpu, struct tenant *tenant);
 
 /* The holder's queue drains beside another turn from now on: no container holds the GPU.  */
 void cut_in_leave_to_drain (struct gpu *gpu);

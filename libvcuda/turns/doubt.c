@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 
-#include "bells.h"
 #include "events.h"
 
 /* Others wait for a queue for PATIENCE_NS and twice its estimated rest, but no longer than the
@@ -27,7 +26,6 @@
 #define EXCUSED_LIES_NS (10 * MS)
 #define SHORTEST_DISTRUST_NS (5000 * MS)
 #define LONGEST_DISTRUST_NS (60000 * MS)
-#define LONG_QUERY_NS (MS / 2)
 
 static uint64_t
 patience_of (const struct tenant *tenant)
@@ -73,11 +71,10 @@ distrust_marks (struct tenant *tenant, uint64_t now, const char *what)
 /* A container can make queries of its locks slow, by taking thousands of them: they get a hundredth
    of the time.  */
 static void
-bound_queries (struct tenant *tenant, uint64_t began)
+bound_queries (struct tenant *tenant, uint64_t now, uint64_t spent)
 {
-  uint64_t now = bells_now (), took = now - began;
-  if (took > LONG_QUERY_NS)
-    tenant->live_due_ns = now + 100 * took;
+  if (spent > LONG_QUERY_NS)
+    tenant->live_due_ns = now + 100 * spent;
 }
 
 /* What it says while it has no turn, and was idle: that it uses the GPU, as a launch does for a
@@ -96,7 +93,7 @@ count_lies (struct tenant *tenant, const struct signals *before, uint64_t now)
   if (idle && risen && now >= tenant->live_due_ns)
     {
       container_signals (tenant->container, tenant->gpu, true, &again);
-      bound_queries (tenant, now);
+      bound_queries (tenant, now, again.spent_ns);
     }
   risen &= idle ? again.marks : 0;
   if (risen & VCUDA_TURN_BUSY)
@@ -173,10 +170,11 @@ doubt_read (struct tenant *tenant, uint64_t now, bool live)
     }
   else if (tenant->forged)
     tenant->signals.marks = before.marks;
+  uint64_t spent = tenant->readable ? tenant->signals.spent_ns : 0;
   if (tenant->forged && live)
-    tenant->signals.marks = container_is_live (tenant->container) ? VCUDA_TURN_WANTS : 0;
+    tenant->signals.marks = container_is_live (tenant->container, &spent) ? VCUDA_TURN_WANTS : 0;
   if (live)
-    bound_queries (tenant, now);
+    bound_queries (tenant, now, spent);
 }
 
 void

@@ -6,8 +6,8 @@
 #include "bells.h"
 #include "queue.h"
 
-/* Each end counts so much, and a process makes two: fifty processes a second, after a burst of as
-   many.  */
+/* Each end adds END_NS, and a process makes two: fifty processes a second, after a burst of fifty.
+ */
 #define END_NS (10 * MS)
 #define MOST_DEBT_NS (1000 * MS)
 

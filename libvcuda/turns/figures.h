@@ -4,7 +4,8 @@
      HELD_NS WAITED_FOR_TURN_NS WAITED_FOR_SHARE_NS LOST_NS FREE_NS ID     for each container
 
    AT_NS is the CLOCK_MONOTONIC of the figures. All others are totals since the keeper took the
-   container, or the GPU, over; tenant.h and gpu.c define them. ID is the rest of its line. A new
+   container, or the GPU, over, but HELD_NS contains what earlier keepers counted; tenant.h and
+   turns.h define them. ID is the rest of its line. A new
    file replaces the old one, so a reader gets a whole one.
 
    `runtime_hook/vcuda_hook/live/turn_figures.py` reads it.  */

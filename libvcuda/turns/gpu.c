@@ -18,7 +18,8 @@ static struct gpu *gpus;
 static void
 sleep_until (struct gpu *gpu, uint64_t until, uint32_t changes)
 {
-  struct bells bells = { .count = 1, .word = { &gpu->changes }, .value = { changes } };
+  struct bells bells
+      = { .count = 1, .sole = gpu->count == 1, .word = { &gpu->changes }, .value = { changes } };
   struct tenant *of[BELLS];
   for (int i = 0; i < gpu->count; i++)
     {
@@ -80,6 +81,13 @@ start_thread (struct gpu *gpu)
              gpu->uuid);
 }
 
+/* With the mutex held: its thread reads all containers before it uses what it knows of one.  */
+static void
+note_change (struct gpu *gpu)
+{
+  __atomic_fetch_add (&gpu->changes, 1, __ATOMIC_SEQ_CST);
+}
+
 static void
 notify_thread (struct gpu *gpu)
 {
@@ -133,6 +141,7 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
       tenant->may_hold_work = container_was_kept (container, index);
       tenant->suspensions = container_suspensions (container);
       container_totals (container, index, &tenant->held_ns, &tenant->waited_ns);
+      tenant->waited_before_ns = tenant->waited_ns;
       /* No word of an earlier keeper: each tells the container something new.  */
       tenant->word = (uint32_t) bells_now () << 2;
       gpu->tenants = tenants;
@@ -160,6 +169,9 @@ gpu_remove (struct gpu *gpu, const struct container *container)
           gpu->holder = NULL;
         /* Its processes may outlive its record.  */
         tenant_leave (gpu->tenants[i]);
+        if (gpu->interrupter == gpu->tenants[i])
+          gpu->interrupter = NULL;
+        note_change (gpu);
         free (gpu->tenants[i]);
         gpu->tenants[i] = gpu->tenants[--gpu->count];
         break;

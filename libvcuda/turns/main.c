@@ -29,7 +29,7 @@
 #define SUFFIX ".json"
 /* A page that is leased, or written anew, is tried again so soon.  */
 #define AGAIN_MS 50
-/* An earlier keeper ends within this time of its successor's start.  */
+/* A keeper that waits for the lock tries it so often.  */
 #define LOCK_MS 20
 
 static const char *state_dir;

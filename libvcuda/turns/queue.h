@@ -96,10 +96,12 @@ void queue_raise (struct claimant *const *claimants, int count, const struct cla
 /* Whether it may begin a turn.  */
 bool queue_is_ready (const struct claimant *claimant);
 
-/* Whether it may have the GPU alone.  */
-/* Whether its budget is half of what a turn begins with.  */
-bool queue_has_half (const struct claimant *claimant);
+/* Whether its budget lets it have the GPU alone.  */
 bool queue_may_be_alone (const struct claimant *claimant);
+
+/* Whether its budget is half of what a turn begins with: with less it soon waits for its budget, so
+   it need not be looked at for time alone.  */
+bool queue_has_half (const struct claimant *claimant);
 
 /* The index of the one that has the next turn; -1: none is ready.  */
 int queue_next (struct claimant *const *claimants, int count);

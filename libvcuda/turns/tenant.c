@@ -6,13 +6,14 @@
 #include "doubt.h"
 #include "ends.h"
 
-/* Of one with a turn, and of a queue for which others wait; and of both where ends are told.  */
+/* How often a page is read: the holder's, that of a queue for which others wait, and both where the
+   kernel tells of ends.  */
 #define HOLDER_CHECK_NS (9 * MS / 2)
 #define CHECK_NS (2 * MS)
 #define SELDOM_NS (50 * MS)
 /* So many turns long its queue ended with the turn, or with a ring.  */
 #define STEADY_TURNS 16
-/* After an end was told, until its locks are gone.  */
+/* The kernel tells of an end before it drops the locks.  */
 #define SETTLING_NS (5 * MS)
 #define SETTLING_CHECK_NS (MS / 2)
 /* A live holder ends its turn itself; check it this long after, or where it is expected to ring. */

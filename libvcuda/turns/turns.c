@@ -106,6 +106,7 @@ give_turn (struct gpu *gpu, struct tenant *tenant, int64_t ns, uint64_t now)
     account_begin_turn (tenant);
   gpu->holder = tenant;
   gpu->open = gpu->revoked = gpu->yields = false;
+  gpu->interrupter = NULL;
   gpu->pays = true;
   gpu->sole = ns > LONGEST_TURN_NS;
   gpu->began_ns = now;
@@ -161,17 +162,18 @@ judge_holder (struct gpu *gpu, uint64_t now)
     }
   if (wanted && gpu->sole && now < gpu->until_ns)
     gpu->until_ns = now;
-  /* Beside a queue that drains, each request asks anew, so that its time is divided.  */
-  /* One that has rung gives it on also where none waits: it pays for no gap of its own then.  */
+  /* One that has rung gives the turn on also where none waits, so that it pays for no gap. Beside a
+     queue that drains each request is a turn of its own, so that its time is divided.  */
   if ((wanted || cut_in_is_on (gpu) || holder->rang) && has_yielded (holder, now))
     {
       gpu->yields = true;
       revoke_turn (gpu);
       return;
     }
-  if (cut_in_next (gpu, now))
+  struct tenant *urgent = cut_in_next (gpu, now);
+  if (urgent)
     {
-      cut_in_interrupt (gpu);
+      cut_in_interrupt (gpu, urgent);
       revoke_turn (gpu);
       return;
     }
@@ -227,7 +229,7 @@ grant (struct gpu *gpu, uint64_t now)
     return;
   struct tenant *urgent = cut_in_next (gpu, now);
   int next = queue_next (claimants, gpu->count);
-  if (urgent && (gpu->interrupted || next < 0 || gpu->tenants[next] != urgent))
+  if (urgent && (gpu->interrupter == urgent || next < 0 || gpu->tenants[next] != urgent))
     cut_in (gpu, urgent, now);
   else if (next >= 0)
     {

@@ -26,7 +26,7 @@ struct gpu
   bool tried;                        /* a trial, which ends if that is no gain */
   uint64_t together_ns, checked_ns;  /* since when; when that was last checked */
   uint64_t apart_ns, apart_until_ns; /* how long not again; until when */
-  bool interrupted;                  /* the last turn ended for one that cuts in */
+  struct tenant *interrupter;        /* for which the last turn ended early, and which has paid */
   uint64_t cut_in_ns;                /* since when the holder's turn is beside another's queue */
   int64_t divided_ns;                /* what the holder has paid since then */
   bool cuts_known;                   /* cutting in has been of use */

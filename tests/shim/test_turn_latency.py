@@ -212,6 +212,25 @@ def test_a_container_that_cuts_in_for_nothing_takes_no_work_from_others() -> Non
     assert outcome.tenants[0].held <= 0.32
 
 
+# It takes its wish back before the turn begins for which it ended another.
+CUTS_AND_LEAVES = """
+claim(5)
+begun = 0
+while True:
+    begun += 20
+    put(GPU + at["usage_gpu.work_begun"], begun, 4); mark(5, 4); ring()
+    time.sleep(0.00005)
+    mark(5, 0); ring()
+    time.sleep(0.0001)
+"""
+
+
+def test_a_container_that_ends_turns_for_nothing_pays_for_each() -> None:
+    tenants = [Tenant(2, None, LOW), Tenant(49, loads.MS_1), Tenant(49, loads.MS_1)]
+    outcome = judge(MODELS["default"], tenants, scripts=[PAGE + CUTS_AND_LEAVES], window_s=4)
+    assert sum(got.work for got in outcome.tenants) >= 0.96
+
+
 @pytest.mark.parametrize("moment_s", ["4.0512", "4.1009", "4.2503"])
 def test_a_keeper_killed_while_a_request_cuts_in_leaves_no_container_stuck(
     moment_s: str,

@@ -85,7 +85,14 @@ def test_percents_after_a_rest_are_of_the_time_since_the_earlier_reading() -> No
     (old,) = reading(0, a=(0, 0, 0, 0)).values()
     before = {"GPU-0": old._replace(read_ns=START + 9200 * MS)}
     (a,), _ = shown(before, reading(10_000, a=(500, 0, 0, 0)), "a")
-    assert a["held_percent"] == 50
+    assert a["held_percent"] == 62.5
+
+
+def test_percents_while_turns_run_are_of_the_time_between_the_keepers_writes() -> None:
+    (old,) = reading(0, a=(0, 0, 0, 0)).values()
+    before = {"GPU-0": old._replace(read_ns=START + 450 * MS)}
+    (a,), _ = shown(before, reading(1000, a=(300, 0, 0, 0)), "a")
+    assert a["held_percent"] == 30
 
 
 def test_figures_of_a_new_keeper_that_counts_anew_are_not_negative() -> None:

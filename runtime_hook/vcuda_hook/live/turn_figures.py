@@ -21,8 +21,9 @@ TOTALS = ("held_seconds", "waited_for_turn_seconds", "waited_for_share_seconds",
 TURN, SHARE = "turn", "share"
 _BEING_WRITTEN = ".new"
 _MOST_BYTES = 1 << 20
-# The keeper writes so often while turns run.
-_WRITTEN_NS = 200_000_000
+# The keeper writes so often while turns run, and at once where they begin; FIGURES_NS of
+# libvcuda/turns/turns.c, and what a busy machine adds.
+_WRITTEN_NS = 600_000_000
 # A container that waits for less than this part of the time has no reason worth showing.
 _LEAST_WAIT = 0.1
 
@@ -126,11 +127,12 @@ def _parse(text: str) -> GpuTurns:
 def _span(before: GpuTurns | None, now: GpuTurns | None) -> int:
     """The time that the difference of both covers; 0: none.
 
-    An older reading of a GPU at rest was still valid when it was read.
+    Figures of a GPU at rest were still valid when they were read.
     """
     if not before or not now or now.at_ns <= before.at_ns or now.lost_ns < before.lost_ns:
         return 0
-    return now.at_ns - max(before.at_ns, min(before.read_ns, now.at_ns) - _WRITTEN_NS)
+    rested = before.read_ns - before.at_ns > _WRITTEN_NS and before.read_ns < now.at_ns
+    return now.at_ns - (before.read_ns if rested else before.at_ns)
 
 
 def _between(before: Turns | None, now: Turns) -> Turns:
