@@ -119,3 +119,8 @@ def test_container_is_alive_while_its_sandbox_is(
     held = record(runtime=runtime.words, container_id="c1", pod={"sandbox_id": "sandbox1"})
     assert liveness.is_alive(held) is expected
     assert liveness.container_lives(held) is DEAD
+
+
+def test_an_id_that_is_no_text_is_not_what_the_runtime_says_is_unknown() -> None:
+    """A record may hold any string of JSON."""
+    assert not liveness.says_unknown(b"open /run/crun/box/status: No such file", "\ud800")
