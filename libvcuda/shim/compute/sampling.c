@@ -27,8 +27,8 @@
 
 #define LONG_WORK_NS 20000000ull
 #define SHORT_NS 50000
-/* A launch into an empty queue takes less of its thread, unless that is kept off its CPU.  */
-#define MOST_IDLE_NS 10000ull
+/* The most that a launch into an empty queue takes of its thread, as far as it is believed.  */
+#define MOST_IDLE_NS 10000ll
 
 /* What other threads launched while a thread measured.  */
 static int64_t foreign_ns;
@@ -158,11 +158,19 @@ note_idle (struct vcuda_launch *launch)
   vcuda_own_calls_end (mode);
 }
 
+/* No more than the fastest launch took: a thread that is kept off its CPU after its launch delays
+   the kernel no longer.  */
 static int64_t
 idle_time (const struct vcuda_launch *launch)
 {
-  uint64_t ns = launch->idle_ns ? vcuda_now () - launch->idle_ns : 0;
-  return (int64_t) (ns < MOST_IDLE_NS ? ns : MOST_IDLE_NS);
+  static int64_t fastest_ns = MOST_IDLE_NS;
+  if (!launch->idle_ns)
+    return 0;
+  int64_t ns = (int64_t) (vcuda_now () - launch->idle_ns);
+  int64_t least = __atomic_load_n (&fastest_ns, __ATOMIC_RELAXED);
+  if (ns < least)
+    __atomic_store_n (&fastest_ns, ns, __ATOMIC_RELAXED);
+  return ns < least ? ns : least;
 }
 
 static void

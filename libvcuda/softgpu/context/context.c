@@ -16,6 +16,7 @@ begin_context (CUdevice device)
   uint64_t bytes = driver.tie.state->context_bytes;
   if (bytes && !softgpu_charge_locked (device, bytes))
     return false;
+  softgpu_touch_queue (driver.tie.state, gpu_index (device), driver.tie.slot);
   softgpu_own_slot (&driver.tie)->gpu[gpu_index (device)].contexts++;
   return true;
 }

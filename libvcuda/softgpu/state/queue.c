@@ -27,6 +27,17 @@ softgpu_append (struct softgpu_state *state, unsigned gpu, unsigned slot,
   return number;
 }
 
+void
+softgpu_touch_queue (struct softgpu_state *state, unsigned gpu, unsigned slot)
+{
+  for (unsigned number = 0; number < SOFTGPU_COMMANDS;
+       number += 4096 / sizeof (struct softgpu_command))
+    {
+      volatile uint8_t *kind = &softgpu_command_at (state, gpu, slot, number)->kind;
+      *kind = *kind;
+    }
+}
+
 bool
 softgpu_command_done (struct softgpu_state *state, unsigned gpu, unsigned slot, uint64_t number)
 {

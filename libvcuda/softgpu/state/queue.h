@@ -17,6 +17,10 @@ softgpu_queue (struct softgpu_state *state, unsigned gpu, unsigned slot)
   return &state->slot[slot].gpu[gpu];
 }
 
+/* Makes the memory of a process's commands present: on a file system on a disk the first write to a
+   page takes milliseconds, and a launch would seem to take them.  */
+void softgpu_touch_queue (struct softgpu_state *state, unsigned gpu, unsigned slot);
+
 static inline struct softgpu_command *
 softgpu_command_at (struct softgpu_state *state, unsigned gpu, unsigned slot, uint64_t number)
 {
