@@ -140,8 +140,8 @@ def says_unknown(complaint: bytes, container_id: str) -> bool:
     runc writes "does not exist", crun the path of its state file. "No such file" alone proves
     nothing: the dynamic loader writes it about a missing library.
     """
-    crun_says = f"/{container_id}/status".encode(errors="replace") in complaint and b"No such" in complaint
-    return b"does not exist" in complaint or crun_says
+    path = f"/{container_id}/status".encode(errors="replace")
+    return b"does not exist" in complaint or (path in complaint and b"No such" in complaint)
 
 
 def _run(command: list[str], out: int, errors: int) -> int:

@@ -49,7 +49,9 @@ def statuses(allocations: Sequence[Allocation]) -> list[Status]:
 def _status(allocation: Allocation, answer: str | tuple[bytes, bytes]) -> Status:
     if allocation.is_named_slice:
         return Status(NAMED)
-    output, complaint = (b"", answer.encode(errors="replace")) if isinstance(answer, str) else answer
+    if isinstance(answer, str):
+        answer = b"", answer.encode(errors="replace")
+    output, complaint = answer
     try:
         word = str(json.loads(output)["status"])
         is_up = word in ("created", "running")
