@@ -56,7 +56,7 @@ def test_next_agent_takes_over_without_an_unhealthy_device(node: AgentNode, kill
         assert ALONE in agent.log()
         assert node.kubelet.admit("b", "main", BOTH) == held
         # It registers once more, so that the kubelet notices its end.
-        until(lambda: node.kubelet.registrations.count(CORE) == 3)
+        until(lambda: all(node.kubelet.registrations.count(name) == 3 for name in BOTH))
         assert node.kubelet.unhealthy == 0
         assert (node.kubelet.devices(CORE), node.kubelet.admit("a", "main", BOTH)) == (before, held)
     finally:
