@@ -76,7 +76,7 @@ def test_a_container_whose_wish_stays_unseen_is_answered_and_waits_for_its_turn(
 
 
 # Where a switch costs 500 us, those between hidden kernels and others take a fifth of each slice;
-# in three minutes, as the bench has it, the neighbour gets 68.
+# in three minutes, as the bench has it, the neighbour gets 67.7.
 FLOORS = {"default": 68, "no preemption": 68, "switch 500 us": 65}
 
 
