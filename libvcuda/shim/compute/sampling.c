@@ -149,7 +149,6 @@ mark_start (struct vcuda_launch *launch)
 static void
 note_idle (struct vcuda_launch *launch)
 {
-  launch->idle_ns = 0;
   if (launch->contended || launch->charged_ns > SHORT_NS || launch->entry->overlaps)
     return;
   struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
@@ -291,6 +290,7 @@ vcuda_launch_begin (struct vcuda_launch *launch, const void *function, CUstream 
   if (!launch->entry)
     return false;
   note_foreign_launch (launch->charged_ns);
+  launch->idle_ns = 0;
   if (!mark_start (launch))
     launch->weight = 0; /* the charge stays */
   else

@@ -55,8 +55,7 @@ def test_harm_at_any_driver_call_leaves_no_process_locked(
     assert (kills.outcomes.stuck, kills.outcomes.lost) == ([], [])
 
 
-@pytest.mark.parametrize("verb", ["suspend", "resume"])
-def test_a_kill_at_any_write_leaves_a_whole_container(kills: Kills, verb: str) -> None:
+def kill_at_each_write(kills: Kills, verb: str) -> None:
     for at in range(1, MOST):
         suspended(kills, verb)
         killed = killed_at(at, lambda: kills.run(verb, kills.node.facts), WRITES)
@@ -65,6 +64,11 @@ def test_a_kill_at_any_write_leaves_a_whole_container(kills: Kills, verb: str) -
             break
     assert 10 < at < MOST - 1
     assert (kills.outcomes.stuck, kills.outcomes.lost) == ([], [])
+
+
+@pytest.mark.parametrize("verb", ["suspend", "resume"])
+def test_a_kill_at_any_write_leaves_a_whole_container(kills: Kills, verb: str) -> None:
+    kill_at_each_write(kills, verb)
 
 
 def test_kills_at_random_moments_lose_no_process_and_leave_none_locked(kills: Kills) -> None:
@@ -91,11 +95,4 @@ def test_harm_at_any_driver_call_of_a_move_leaves_the_container_on_one_gpu(
 
 @pytest.mark.parametrize("verb", ["move", "resume there"])
 def test_a_kill_at_any_write_of_a_move_leaves_the_ledger_right(two_gpus: Kills, verb: str) -> None:
-    for at in range(1, MOST):
-        suspended(two_gpus, verb)
-        killed = killed_at(at, lambda: two_gpus.run(verb, two_gpus.node.facts), WRITES)
-        two_gpus.judge(f"{verb}, killed at write {at}")
-        if not killed:
-            break
-    assert 10 < at < MOST - 1
-    assert (two_gpus.outcomes.stuck, two_gpus.outcomes.lost) == ([], [])
+    kill_at_each_write(two_gpus, verb)
