@@ -11,14 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "mapped.h"
+
 #define PPM_PER_PERCENT 10000u
 #define MILLION 1000000u
 /* Of locks in one reading, and one more for all other slots: a container may take thousands, and
    every query walks them.  */
 #define MOST_QUERIES 16
-#define GPU_AT(gpu)                                                                                \
-  (sizeof (struct vcuda_limits) - sizeof ((struct vcuda_limits *) 0)->gpu                          \
-   + (gpu) * sizeof (struct vcuda_limits_gpu))
 
 /* O_NONBLOCK: the container may have leased the page; then the open fails, and is tried again.  */
 static int
@@ -54,10 +53,10 @@ read_head (struct container *container)
   return true;
 }
 
-static const void *
-addresses (int fd, size_t size)
+static void *
+map (int fd, size_t size, int access)
 {
-  void *at = mmap (NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+  void *at = mmap (NULL, size, access, MAP_SHARED, fd, 0);
   return at == MAP_FAILED ? NULL : at;
 }
 
@@ -76,8 +75,9 @@ container_open (const char *state_dir, const char *id)
       = open_page (state_dir, id, "usage", O_RDONLY, sizeof (struct vcuda_usage), &usage);
   if (container->id && container->limits_fd >= 0 && container->usage_fd >= 0
       && read_head (container)
-      && (container->limits_at = addresses (container->limits_fd, sizeof (struct vcuda_limits)))
-      && (container->usage_at = addresses (container->usage_fd, sizeof (struct vcuda_usage))))
+      && (container->limits_at
+          = map (container->limits_fd, sizeof (struct vcuda_limits), PROT_READ | PROT_WRITE))
+      && (container->usage_at = map (container->usage_fd, sizeof (struct vcuda_usage), PROT_READ)))
     {
       container->device = limits.st_dev;
       container->limits_inode = limits.st_ino;
@@ -92,7 +92,7 @@ void
 container_close (struct container *container)
 {
   if (container->limits_at)
-    munmap ((void *) container->limits_at, sizeof (struct vcuda_limits));
+    munmap (container->limits_at, sizeof (struct vcuda_limits));
   if (container->usage_at)
     munmap ((void *) container->usage_at, sizeof (struct vcuda_usage));
   if (container->limits_fd >= 0)
@@ -165,21 +165,17 @@ bool
 container_signals (const struct container *container, unsigned gpu, bool live,
                    struct signals *signals)
 {
-  const off_t slots_at = (off_t) offsetof (struct vcuda_usage, slot);
-  struct
-  {
-    struct
-    {
-      VCUDA_USAGE_HEAD_FIELDS (VCUDA_SCALAR, VCUDA_ARRAY)
-    } head;
-    struct vcuda_usage_gpu gpu[VCUDA_MAX_GPUS];
-  } page;
-  const size_t wanted = offsetof (struct vcuda_usage, gpu) + (gpu + 1) * sizeof page.gpu[0];
-  /* The bell before the marks: a ring after this read wakes the keeper again.  */
-  if (pread (container->usage_fd, &page, wanted, 0) != (ssize_t) wanted)
+  const struct vcuda_usage *usage = container->usage_at;
+  struct vcuda_usage_gpu entry;
+  struct stat found;
+  uint32_t used;
+  /* What was cut off reads as zero up to the end of its memory page.  */
+  if (fstat (container->usage_fd, &found) != 0 || found.st_size < (off_t) sizeof *usage)
     return false;
-  const struct vcuda_usage_gpu entry = page.gpu[gpu];
-  const uint32_t used = page.head.slots_used;
+  /* The bell before the marks: a ring after this read wakes the keeper again.  */
+  if (!mapped_read (&entry, &usage->gpu[gpu], sizeof entry)
+      || !mapped_read (&used, &usage->slots_used, sizeof used))
+    return false;
   *signals = (struct signals){ .bell = entry.bell,
                                .work_begun = entry.work_begun,
                                .busy_until_ns = entry.busy_until_ns,
@@ -192,10 +188,7 @@ container_signals (const struct container *container, unsigned gpu, bool live,
   for (unsigned i = 0, queries = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
     {
       uint64_t marks;
-      off_t at = slots_at
-                 + (off_t) (i * sizeof (struct vcuda_usage_slot)
-                            + offsetof (struct vcuda_usage_slot, turn_marks));
-      if (pread (container->usage_fd, &marks, sizeof marks, at) != (ssize_t) sizeof marks)
+      if (!mapped_read (&marks, &usage->slot[i].turn_marks, sizeof marks))
         return false;
       marks = marks >> (gpu * VCUDA_TURN_MARK_BITS) & ((1 << VCUDA_TURN_MARK_BITS) - 1);
       uint32_t fresh = (uint32_t) marks & ~signals->marks;
@@ -263,49 +256,41 @@ container_totals (const struct container *container, unsigned gpu, uint64_t *hel
   *waited_ns = container->limits_at->gpu[gpu].turn_waited_ns;
 }
 
-static void
-put (const struct container *container, unsigned gpu, size_t field, const void *value, size_t size)
+void
+container_write_until (const struct container *container, unsigned gpu, uint64_t until_ns)
 {
-  /* A full file system cannot refuse it: the page's blocks are there.  */
-  if (pwrite (container->limits_fd, value, size, (off_t) (GPU_AT (gpu) + field)) != (ssize_t) size)
-    perror ("vcuda-turn-keeper: limits page");
+  __atomic_store_n (&container->limits_at->gpu[gpu].turn_until_ns, until_ns, __ATOMIC_RELAXED);
 }
 
 void
-container_put_u32 (const struct container *container, unsigned gpu, size_t field, uint32_t value)
+container_write_word (const struct container *container, unsigned gpu, uint32_t word)
 {
-  put (container, gpu, field, &value, sizeof value);
+  __atomic_store_n (&container->limits_at->gpu[gpu].turn, word, __ATOMIC_RELEASE);
 }
 
 void
-container_put_u64 (const struct container *container, unsigned gpu, size_t field, uint64_t value)
+container_renew_lease (const struct container *container, unsigned gpu, uint64_t until_ns)
 {
-  put (container, gpu, field, &value, sizeof value);
+  __atomic_store_n (&container->limits_at->gpu[gpu].turn_lease_ns, until_ns, __ATOMIC_RELAXED);
 }
 
 void
 container_put_totals (const struct container *container, unsigned gpu, uint64_t held_ns,
                       uint64_t waited_ns)
 {
-  const uint64_t totals[] = { held_ns, waited_ns };
-  const size_t field = offsetof (struct vcuda_limits_gpu, turn_held_ns);
-  _Static_assert (offsetof (struct vcuda_limits_gpu, turn_waited_ns)
-                      == offsetof (struct vcuda_limits_gpu, turn_held_ns) + sizeof totals[0],
-                  "one after the other");
-  put (container, gpu, field, totals, sizeof totals);
+  struct vcuda_limits_gpu *entry = &container->limits_at->gpu[gpu];
+  __atomic_store_n (&entry->turn_held_ns, held_ns, __ATOMIC_RELAXED);
+  __atomic_store_n (&entry->turn_waited_ns, waited_ns, __ATOMIC_RELAXED);
 }
 
 const uint32_t *
 container_turn_word (const struct container *container, unsigned gpu)
 {
-  return (const uint32_t *) ((const char *) container->limits_at + GPU_AT (gpu)
-                             + offsetof (struct vcuda_limits_gpu, turn));
+  return &container->limits_at->gpu[gpu].turn;
 }
 
 const uint32_t *
 container_bell (const struct container *container, unsigned gpu)
 {
-  return (const uint32_t *) ((const char *) container->usage_at + offsetof (struct vcuda_usage, gpu)
-                             + gpu * sizeof (struct vcuda_usage_gpu)
-                             + offsetof (struct vcuda_usage_gpu, bell));
+  return &container->usage_at->gpu[gpu].bell;
 }

@@ -1,8 +1,8 @@
 /* A container's pages, as the turn keeper uses them.
 
-   The container writes its usage page: it may hold anything, be cut or leased at any moment. So
-   that page is read through a descriptor, and mapped for the addresses of its futexes only. The
-   limits page is the host's alone.  */
+   The container writes its usage page: it may hold anything, and be cut at any moment, so it is
+   read with mapped.h alone. The limits page is the host's alone, its blocks are there, and no other
+   program writes the fields of the turns.  */
 
 #ifndef TURNS_CONTAINER_H
 #define TURNS_CONTAINER_H
@@ -19,8 +19,8 @@ struct container
   int limits_fd, usage_fd;
   dev_t device;
   ino_t limits_inode, usage_inode;
-  const struct vcuda_limits *limits_at;
-  const struct vcuda_usage *usage_at; /* addresses, never read */
+  struct vcuda_limits *limits_at;
+  const struct vcuda_usage *usage_at; /* never read directly */
   unsigned gpu_count;
   char uuid[VCUDA_MAX_GPUS][48];
   /* ends.h: its watch, or -1, and the number of ends, which all threads read.  */
@@ -83,11 +83,10 @@ bool container_was_kept (const struct container *container, unsigned gpu);
 void container_totals (const struct container *container, unsigned gpu, uint64_t *held_ns,
                        uint64_t *waited_ns);
 
-/* Writes a field of GPU's entry of the limits page.  */
-void container_put_u32 (const struct container *container, unsigned gpu, size_t field,
-                        uint32_t value);
-void container_put_u64 (const struct container *container, unsigned gpu, size_t field,
-                        uint64_t value);
+/* They write turn_until_ns, then turn, and turn_lease_ns.  */
+void container_write_until (const struct container *container, unsigned gpu, uint64_t until_ns);
+void container_write_word (const struct container *container, unsigned gpu, uint32_t word);
+void container_renew_lease (const struct container *container, unsigned gpu, uint64_t until_ns);
 
 /* Writes turn_held_ns and turn_waited_ns.  */
 void container_put_totals (const struct container *container, unsigned gpu, uint64_t held_ns,

@@ -67,9 +67,10 @@ start_thread (struct gpu *gpu)
   pthread_attr_init (&attributes);
   pthread_attr_setstacksize (&attributes, STACK_BYTES);
   pthread_attr_setdetachstate (&attributes, PTHREAD_CREATE_DETACHED);
-  /* Signals are the main thread's.  */
+  /* Signals are the main thread's, but for that of a read (mapped.h).  */
   sigset_t all, before;
   sigfillset (&all);
+  sigdelset (&all, SIGBUS);
   pthread_sigmask (SIG_SETMASK, &all, &before);
   gpu->has_thread = pthread_create (&thread, &attributes, keep_turns, gpu) == 0;
   pthread_sigmask (SIG_SETMASK, &before, NULL);

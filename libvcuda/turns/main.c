@@ -25,6 +25,7 @@
 #include "events.h"
 #include "figures.h"
 #include "gpu.h"
+#include "mapped.h"
 
 #define SUFFIX ".json"
 /* A page that is leased, or written anew, is tried again so soon.  */
@@ -236,6 +237,7 @@ main (int argc, char **argv)
   state_dir = argv[1];
   prctl (PR_SET_NAME, "turn_keeper");
   follow_parent (atoi (argv[2]));
+  mapped_begin ();
   take_lock ();
   figures_begin (state_dir);
   events_begin (state_dir);

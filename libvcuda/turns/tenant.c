@@ -26,8 +26,6 @@
 #define RING_NS (MS / 4)
 #define MOST_RING_DEBT_NS (20 * MS)
 
-#define FIELD(name) offsetof (struct vcuda_limits_gpu, name)
-
 static bool
 settles (const struct tenant *tenant, uint64_t now)
 {
@@ -175,9 +173,9 @@ tenant_write_word (struct tenant *tenant, uint32_t state, uint64_t until_ns)
   if (state == VCUDA_TURN_WAIT)
     doubt_excuse (tenant);
   else if (state != VCUDA_TURN_NONE)
-    container_put_u64 (tenant->container, tenant->gpu, FIELD (turn_until_ns), until_ns);
+    container_write_until (tenant->container, tenant->gpu, until_ns);
   tenant->word = ((tenant->word | VCUDA_TURN_STATE) + 1) | state;
-  container_put_u32 (tenant->container, tenant->gpu, FIELD (turn), tenant->word);
+  container_write_word (tenant->container, tenant->gpu, tenant->word);
   /* The shim marks BUSY and then reads the word; the keeper reads the marks after this.  */
   __atomic_thread_fence (__ATOMIC_SEQ_CST);
   if (state != VCUDA_TURN_WAIT || !tenant_has_stopped (tenant))
@@ -219,7 +217,7 @@ tenant_renew_lease (struct tenant *tenant, uint64_t now)
   if (tenant->lease_ns > now + LEASE_NS / 2)
     return;
   tenant->lease_ns = now + LEASE_NS;
-  container_put_u64 (tenant->container, tenant->gpu, FIELD (turn_lease_ns), tenant->lease_ns);
+  container_renew_lease (tenant->container, tenant->gpu, tenant->lease_ns);
 }
 
 void
