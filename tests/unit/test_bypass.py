@@ -24,30 +24,31 @@ class Node:
         self.watch, self.now = Watch(), 0.0
         self.holders = {"it": Holder("container it", {"GPU-0": share})}
 
-    def look(self, *processes: Process, uuid: str = "GPU-0") -> list[Finding]:
+    def look(self, *processes: Process, uuid: str = "GPU-0", part: float = 0.0) -> list[Finding]:
         self.now += PERIOD
-        seen = {("it", uuid): list(processes)} if processes else {}
-        return self.watch.update(self.now, self.holders, seen, {})
+        place = ("it", uuid)
+        seen = {place: list(processes)} if processes else {}
+        return self.watch.update(self.now, self.holders, seen, {place: part}, {})
 
     def look_for_hidden(self, hidden: Hidden) -> list[Finding]:
         self.now += PERIOD
         place = ("it", "GPU-0")
-        return self.watch.update(self.now, self.holders, {place: [process()]}, {place: hidden})
+        return self.watch.update(self.now, self.holders, {place: [process()]}, {}, {place: hidden})
 
-    def looks(self, count: int, *processes: Process, uuid: str = "GPU-0") -> list[str]:
+    def looks(
+        self, count: int, *processes: Process, uuid: str = "GPU-0", part: float = 0.0
+    ) -> list[str]:
         """The reasons of new findings, one poll after the other."""
         return [
             finding.why
             for _ in range(count)
-            for finding in self.look(*processes, uuid=uuid)
+            for finding in self.look(*processes, uuid=uuid, part=part)
             if finding.is_new
         ]
 
 
-def process(
-    held: int = 0, busy: int = 0, has_shim: bool = True, pid: int = 7, command: str = "train"
-) -> Process:
-    return Process(pid, command, held, busy, has_shim)
+def process(held: int = 0, has_shim: bool = True, pid: int = 7, command: str = "train") -> Process:
+    return Process(pid, command, held, has_shim)
 
 
 def test_memory_above_limit_and_contexts_is_reported_once() -> None:
@@ -109,15 +110,15 @@ def test_a_process_without_the_shim_is_found_where_others_share_the_gpu() -> Non
     (finding,) = node.look(process(GIB, pid=6), process(GIB, has_shim=False))
     assert (finding.pids, finding.used) == ((7,), GIB)
     whole = Share(80 * GIB, 100, True, 0)
-    assert Node(whole).looks(10, process(70 * GIB, busy=100, has_shim=False)) == []
+    assert Node(whole).looks(10, process(70 * GIB, has_shim=False), part=1.0) == []
 
 
 def test_time_beyond_the_ceiling_is_found_after_a_whole_window_and_only_reported() -> None:
     node = Node()
     looks = int(detection.WINDOW_SECONDS / PERIOD)
-    assert node.looks(looks, process(busy=60)) == []
-    assert node.looks(20, process(busy=60)) == ["time"]
-    (finding,) = node.look(process(busy=60))
+    assert node.looks(looks, process(), part=0.6) == []
+    assert node.looks(20, process(), part=0.6) == ["time"]
+    (finding,) = node.look(process(), part=0.6)
     assert (finding.used, finding.limit) == (60, 30)
     assert finding.text == (
         "container it used 60 % of GPU-0's time, its limit is 30 %: process 7 (train)"
@@ -129,29 +130,27 @@ def test_one_huge_kernel_that_is_paid_for_afterwards_is_no_bypass() -> None:
     """25 s at once, of a container that has 30 % of the time."""
     node = Node()
     for _ in range(4):
-        assert node.looks(13, process(busy=100)) == []
-        assert node.looks(30, process(busy=0)) == []
+        assert node.looks(13, process(), part=1.0) == []
+        assert node.looks(30, process(), part=0.0) == []
 
 
 @given(
     st.lists(
-        st.tuples(
-            st.lists(st.integers(0, 4 * GIB), min_size=1, max_size=6), st.integers(0, 30 + 20)
-        ),
+        st.tuples(st.lists(st.integers(0, 4 * GIB), min_size=1, max_size=6), st.floats(0, 0.5)),
         max_size=120,
     )
 )
 @settings(max_examples=60)
-def test_a_process_within_its_limit_is_never_reported(looks: list[tuple[list[int], int]]) -> None:
+def test_a_process_within_its_limit_is_never_reported(looks: list[tuple[list[int], float]]) -> None:
     node = Node()
-    for held, busy in looks:
+    for held, part in looks:
         # The shim limits the sum of allocations; each process has a context in addition.
         room, processes = SHARE.memory_bytes, []
         for pid, wish in enumerate(held):
             allocated = min(wish, room)
             room -= allocated
-            processes.append(process(allocated + GIB // 2, busy // len(held), pid=pid))
-        assert node.look(*processes) == []
+            processes.append(process(allocated + GIB // 2, pid=pid))
+        assert node.look(*processes, part=part) == []
 
 
 def test_removed_container_leaves_no_state() -> None:

@@ -81,6 +81,48 @@ def test_figures_that_add_up_to_more_than_the_gpu_charge_nothing() -> None:
     assert set(after([poll(0.3, 0.9, total=1.8)] * 20)) == {None}
 
 
+def several(held: Sequence[float], used: Sequence[float]) -> Poll:
+    """One second of several containers; NVML's figures may add up to more than the GPU."""
+    ids = list(map(str, range(len(held))))
+    parts = (dict(zip(ids, held)), dict(zip(ids, used)), dict.fromkeys(ids, 0))
+    return Poll(PERIOD, *parts, sum(used))
+
+
+def test_waiting_that_nvml_counts_as_work_shows_who_waits_on_the_gpu() -> None:
+    gpu = HiddenWork()
+    found = [gpu.add(several([0.3, 0.7], [1.0, 0.7])) for _ in range(POLLS + 3)]
+    part = 1.0 / 1.7
+    assert found[-1] == {"0": about((part - 0.3) * PERIOD, round(100 * part), 30)}
+
+
+@pytest.mark.parametrize(("free_ms", "found"), [(0, 0), (200, 0), (600, 1)])
+def test_a_neighbour_behind_hidden_work_shows_it_by_its_free_time(free_ms: int, found: int) -> None:
+    """Its own work waits beyond its turns; 0.9 of the second, as the hidden work itself."""
+    gpu, last = HiddenWork(), {}
+    for at in range(POLLS + 3):
+        free_ns = {"liar": 0, "other": round(at * free_ms * 1e6 * PERIOD)}
+        held = {"liar": 0.3, "other": 0.3}
+        last = gpu.add(Poll(PERIOD, held, {"liar": 0.9, "other": 0.9}, free_ns, 1.8))
+    assert len(last) == found
+
+
+def test_figures_that_differ_all_the_time_tell_containers_apart() -> None:
+    gpu = HiddenWork()
+    found = [gpu.add(several([0.3, 0.6], [0.5, 0.8])) for _ in range(POLLS + 3)]
+    assert list(found[-1]) == ["0"]
+
+
+@given(st.lists(st.floats(0.02, 1), min_size=2, max_size=16), SHARES)
+def test_figures_that_count_the_work_of_others_charge_nobody(
+    weights: list[float], load: float
+) -> None:
+    """As if NVML gave each busy process what the GPU worked in all."""
+    held = [load * weight / sum(weights) for weight in weights]
+    gpu = HiddenWork()
+    found = [gpu.add(several(held, [load] * len(held))) for _ in range(2 * POLLS)]
+    assert not any(map(len, found))
+
+
 def test_errors_of_single_seconds_cancel_out() -> None:
     used = [0.6, 0.4, 0.5, 0.5] * 10
     found = after([poll(0.0, part) for part in used])

@@ -136,6 +136,16 @@ run_slot (struct softgpu_state *state, unsigned gpu, unsigned slot, uint64_t ran
   return any;
 }
 
+/* SLOT's commands wait for RAN while another process's kernel runs. NVML takes that for work.  */
+static void
+wait_slot (struct softgpu_state *state, unsigned gpu, unsigned slot, uint64_t ran)
+{
+  struct softgpu_slot_gpu *queue = softgpu_queue (state, gpu, slot);
+  queue->waited_ns += ran;
+  if (state->clock == SOFTGPU_UNKIND && softgpu_has_work (state, gpu, slot))
+    softgpu_count_busy (queue->period, state->gpu[gpu].clock_ns, ran);
+}
+
 static void
 spend_slice (struct softgpu_state *state, unsigned gpu, uint64_t ran)
 {
@@ -163,7 +173,7 @@ pass (struct softgpu_state *state, unsigned gpu, uint64_t ran)
     {
       FOR_BACKLOGGED (slot, state, gpu)
         if (!softgpu_has_gpu (state, gpu, slot))
-          softgpu_queue (state, gpu, slot)->waited_ns += ran;
+          wait_slot (state, gpu, slot, ran);
       if (state->clock != SOFTGPU_MPS)
         spend_slice (state, gpu, ran);
       softgpu_count_busy (device->period, device->clock_ns, ran);

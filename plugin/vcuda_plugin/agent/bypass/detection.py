@@ -62,7 +62,6 @@ class Process(NamedTuple):
     pid: int
     command: str
     memory_bytes: int
-    busy_percent: int
     has_shim: bool
 
 
@@ -95,23 +94,27 @@ class Watch:
 
     def __init__(self) -> None:
         self._cases: dict[tuple[str, str, str], _Case] = {}
-        self._times: dict[tuple[str, str], deque[tuple[float, int]]] = {}
+        self._times: dict[tuple[str, str], deque[tuple[float, float]]] = {}
 
     def update(
         self,
         now: float,
         holders: Mapping[str, Holder],
         seen: Mapping[tuple[str, str], list[Process]],
+        parts: Mapping[tuple[str, str], float],
         hidden: Mapping[tuple[str, str], Hidden],
     ) -> list[Finding]:
         """Add one poll; return the current findings.
 
-        seen: processes by holder's key and GPU. hidden: work beside turns, likewise.
+        seen: processes by holder's key and GPU. parts: of the GPU's time, 0 to 1, and hidden: work
+        beside turns, likewise.
         """
         signs = {
             (key, uuid, why): (used, limit, culprits)
             for (key, uuid), processes in seen.items()
-            for why, used, limit, culprits in self._signs(now, key, uuid, holders[key], processes)
+            for why, used, limit, culprits in self._signs(
+                now, (key, uuid), holders[key], processes, parts.get((key, uuid), 0.0)
+            )
         } | {
             (key, uuid, TURNS): (one.used_percent, one.held_percent, seen[key, uuid])
             for (key, uuid), one in hidden.items()
@@ -146,11 +149,16 @@ class Watch:
         return False
 
     def _signs(
-        self, now: float, key: str, uuid: str, holder: Holder, processes: list[Process]
+        self,
+        now: float,
+        place: tuple[str, str],
+        holder: Holder,
+        processes: list[Process],
+        part: float,
     ) -> Iterator[tuple[str, int, int, list[Process]]]:
         """Yield (why, used, limit, processes) of each excess that this poll shows."""
         used = sum(process.memory_bytes for process in processes)
-        share = holder.shares.get(uuid)
+        share = holder.shares.get(place[1])
         if share is None:
             yield ELSEWHERE, used, 0, processes
             return
@@ -162,14 +170,14 @@ class Watch:
             yield UNKNOWN, sum(p.memory_bytes for p in unknown), share.memory_bytes, unknown
         most = share.ceiling_percent + MARGIN_PERCENT
         if most < 100:
-            percent = self._average(now, (key, uuid), sum(p.busy_percent for p in processes))
+            percent = self._average(now, place, part)
             if percent > most:
                 yield TIME, percent, share.ceiling_percent, processes
 
-    def _average(self, now: float, place: tuple[str, str], percent: int) -> int:
+    def _average(self, now: float, place: tuple[str, str], part: float) -> int:
         """Add a sample; return the mean of the last WINDOW_SECONDS, 0 before they have passed."""
         samples = self._times.setdefault(place, deque())
-        samples.append((now, min(percent, 100)))
+        samples.append((now, 100 * part))
         begin = now - WINDOW_SECONDS
         while len(samples) > 1 and samples[1][0] <= begin:
             samples.popleft()

@@ -10,16 +10,22 @@ then seems to use what it did not hold. So work counts as hidden only if, in POL
 
   the mean excess is far above its own spread,
   no second shows the opposite, a turn without work,
-  and all processes together use no more than the GPU has.
+  and NVML's figures can be believed.
 
 From then on the signed excess of these polls and of each later one is summed, and each new maximum
 of the sum is charged, until the mean no longer shows it.
+
+NVML may count a process's wait for the GPU as work, or the work of other processes. They are
+believed where no other process works, and where they show no excess of another container: it waits
+for its turns with nothing on the GPU, so they do not count the work of others as its own. If they
+add up to more than the GPU has, each one's part of the GPU is its part of their sum.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from math import sqrt
 from typing import NamedTuple
 
@@ -27,14 +33,13 @@ from typing import NamedTuple
 POLLS = 16
 # So many times its standard error must the mean exceed the margin.
 CERTAIN = 5.0
-# Not counted: what NVML rounds, and the ends of turns.
+# Not counted: what NVML rounds, and the ends of turns. A container that uses no more is idle.
 MARGIN = 0.03
 # A second in which a container held so much more than it used shows an honest one.
 IDLE = 0.1
+NEARLY_ALL = 0.8
 # Seconds that the limits page can hold.
 MOST_CHARGED = 60.0
-# NVML's figures may add up to this; above it they say nothing.
-MOST_USED = 1.1
 
 
 class Poll(NamedTuple):
@@ -42,7 +47,7 @@ class Poll(NamedTuple):
 
     seconds: since the poll before. held, used: parts of the second (0 to 1), by allocation; the
     keeper's and NVML's. free_ns: time in which the container could use the GPU without a turn,
-    counted until before the second. total: what NVML says of all processes.
+    counted until before the second. total: what all use together.
     """
 
     seconds: float
@@ -64,7 +69,10 @@ class Hidden(NamedTuple):
 
 
 class _Second(NamedTuple):
-    """What one container held and used of a second, and how much time the second stands for."""
+    """What one container held and used of a second, and how much time the second stands for.
+
+    part: of the GPU's time; used, where the figures add up to no more than the GPU has.
+    """
 
     seconds: float
     held: float
@@ -72,22 +80,47 @@ class _Second(NamedTuple):
     total: float
     free_ns: int
 
+    @property
+    def part(self) -> float:
+        return self.used / max(1.0, self.total)
+
+
+class _Look(NamedTuple):
+    """What one container held, could use without a turn, and used in a second."""
+
+    held: float
+    free: float
+    used: float
+
 
 class _Container:
-    """sum, charged: seconds of excess since its work counts as hidden, and the part charged."""
+    """What NVML and the keeper say of one container.
+
+    seconds: without time free of turns. looks: all seconds. sum, charged: seconds of excess since
+    its work counts as hidden, and the part charged.
+    """
 
     def __init__(self) -> None:
         self._seconds: deque[_Second] = deque(maxlen=POLLS)
+        self._looks: deque[_Look] = deque(maxlen=POLLS)
         self._next: _Second | None = None
         self._hides = False
         self._sum = self._charged = 0.0
 
-    def add(self, new: _Second) -> Hidden | None:
+    @property
+    def looks(self) -> list[_Look]:
+        """The last polls; none before there are POLLS."""
+        return list(self._looks) if len(self._looks) == POLLS else []
+
+    def add(self, new: _Second, is_believed: Callable[[], bool]) -> Hidden | None:
         """Add a poll; return what is hidden, None: nothing.
 
         Whether a second was free of time without turns shows in the poll after it.
         """
         last, self._next = self._next, new
+        if last is not None:
+            free = (new.free_ns - last.free_ns) / 1e9 / new.seconds
+            self._looks.append(_Look(last.held, free, last.used))
         if last is None or new.free_ns != last.free_ns:
             # Without turns, nothing shows that a container obeys which did not.
             if not self._hides:
@@ -97,30 +130,33 @@ class _Container:
         if not self._hides or max(last.used, last.held) > MARGIN:
             self._seconds.append(last)
         hid = self._hides
-        self._judge()
+        self._judge(is_believed)
         if not self._hides:
             self._sum = self._charged = 0.0
             return None
         for second in [last] if hid else self._seconds:
-            self._sum += second.seconds * (second.used - second.held)
+            self._sum += second.seconds * (second.part - second.held)
         charge = min(MOST_CHARGED, max(0.0, self._sum - self._charged))
         self._charged += charge
         used, held = (
             round(100 * _mean(values))
-            for values in ([one.used for one in self._seconds], [one.held for one in self._seconds])
+            for values in ([one.part for one in self._seconds], [one.held for one in self._seconds])
         )
         return Hidden(charge, used, held)
 
-    def _judge(self) -> None:
-        excesses = [one.used - one.held for one in self._seconds]
-        if not excesses or _mean(one.total for one in self._seconds) > MOST_USED:
-            self._hides = False
-        elif self._hides:
-            self._hides = _mean(excesses) > MARGIN
+    def _judge(self, is_believed: Callable[[], bool]) -> None:
+        if not self._seconds:
+            return
+        excesses = [one.part - one.held for one in self._seconds]
+        mean = _mean(excesses)
+        if self._hides:
+            # Believed once: while it pays, others may have the GPU without turns.
+            self._hides = mean > MARGIN
         elif len(excesses) == POLLS and min(excesses) >= -IDLE:
-            mean = _mean(excesses)
+            alone = _mean(one.total - one.used for one in self._seconds) <= MARGIN
             error = sqrt(_mean((one - mean) ** 2 for one in excesses) / POLLS)
-            self._hides = mean > MARGIN + CERTAIN * error
+            exceeds = mean > MARGIN + CERTAIN * error
+            self._hides = exceeds and (alone or is_believed())
 
 
 class HiddenWork:
@@ -136,10 +172,43 @@ class HiddenWork:
         for id, container in self._containers.items():
             used = min(1.0, poll.used.get(id, 0.0))
             second = _Second(poll.seconds, poll.held[id], used, poll.total, poll.free_ns[id])
-            hidden = container.add(second)
+            hidden = container.add(second, partial(self._tells_apart, id))
             if hidden:
                 found[id] = hidden
         return found
+
+    def _tells_apart(self, id: str) -> bool:
+        """Whether NVML's figures show that they tell the container ID from another one."""
+        own = self._containers[id].looks
+        all_looks = {at: one.looks for at, one in self._containers.items()}
+        total = sum(_mean(look.held for look in looks) for looks in all_looks.values() if looks)
+        return any(
+            _shows_no_others(looks, total) or _differ(own, looks)
+            for at, looks in all_looks.items()
+            if at != id and looks
+        )
+
+
+def _shows_no_others(looks: list[_Look], total: float) -> bool:
+    """Whether NVML shows nothing beside a container's turns and free time; TOTAL: all turns.
+
+    Did it count the work of others, the excess would be what they held.
+    """
+    own = _mean(look.held for look in looks)
+    might = _mean(look.held + look.free for look in looks)
+    excess = _mean(look.used for look in looks) - might
+    return min(might, total - own) > MARGIN and excess <= min(MARGIN, (total - own) / 3)
+
+
+def _differ(one: list[_Look], other: list[_Look]) -> bool:
+    """Whether one figure is the larger one by far, in nearly all seconds in which both can work."""
+    gaps = [
+        mine.used - others.used
+        for mine, others in zip(one, other)
+        if min(mine.held + mine.free, others.held + others.free) > IDLE
+    ]
+    larger = sum(gap > IDLE for gap in gaps), sum(gap < -IDLE for gap in gaps)
+    return len(gaps) > POLLS / 2 and max(larger) >= NEARLY_ALL * len(gaps)
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -11,6 +11,7 @@ import os
 import random
 import sys
 import time
+from collections import defaultdict
 
 from vcuda_oci.host import facts_cache, host
 from vcuda_oci.ledger import events
@@ -93,8 +94,16 @@ class OutsideWatch:
         lines = self._report_outsiders(outsiders, holders)
         if self.sets_limits:
             lines += self._set_limits(all_held, holders, seen)
-        hidden = self._find_hidden_work(processes, all_held, seen)
-        for finding in self._watch.update(time.monotonic(), holders, seen, hidden):
+        percents = {(one.pid, one.uuid): one.busy_percent for one in processes}
+        # NVML counts the work of processes that work at once for each of them.
+        used = {
+            (key, uuid): max(percents[one.pid, uuid] for one in those) / 100
+            for (key, uuid), those in seen.items()
+        }
+        totals = _totals(used, outsiders)
+        parts = {place: part / max(1.0, totals[place[1]]) for place, part in used.items()}
+        hidden = self._find_hidden_work(all_held, used, totals)
+        for finding in self._watch.update(time.monotonic(), holders, seen, parts, hidden):
             held = all_held[finding.key]
             stops = self.stops and _may_stop(held, finding)
             if finding.is_new:
@@ -132,7 +141,6 @@ class OutsideWatch:
                     process.pid,
                     command,
                     process.memory_bytes or 0,
-                    process.busy_percent,
                     has_shim,
                 )
                 seen.setdefault((held.key, process.uuid), []).append(one)
@@ -140,26 +148,16 @@ class OutsideWatch:
 
     def _find_hidden_work(
         self,
-        processes: list[OnGpu],
         all_held: dict[str, Held],
-        seen: dict[tuple[str, str], list[detection.Process]],
+        used: dict[tuple[str, str], float],
+        totals: dict[str, float],
     ) -> dict[tuple[str, str], Hidden]:
         """Return work beside turns, by holder's key and GPU; the keeper charges it."""
-        totals = {
-            uuid: sum(one.busy_percent for one in processes if one.uuid == uuid) / 100
-            for uuid in {process.uuid for process in processes}
-        }
-        used = {
-            (all_held[key].allocation.id, uuid): sum(one.busy_percent for one in those) / 100
-            for (key, uuid), those in seen.items()
-        }
+        ids = {(key, uuid): (all_held[key].allocation.id, uuid) for key, uuid in used}
         allocations = [held.allocation for held in all_held.values()]
-        found = self._audit.end(allocations, used, totals)
-        return {
-            (key, uuid): found[all_held[key].allocation.id, uuid]
-            for key, uuid in seen
-            if (all_held[key].allocation.id, uuid) in found
-        }
+        by_id = {ids[place]: part for place, part in used.items()}
+        found = self._audit.end(allocations, by_id, totals)
+        return {place: found[id] for place, id in ids.items() if id in found}
 
     def _record(self, held: Held, finding: detection.Finding, stops: bool) -> None:
         """Record the finding as an event. stops: whether the container is stopped next."""
@@ -212,6 +210,16 @@ class OutsideWatch:
         }
         line = self._limits.hold(wanted)
         return [line] if line else []
+
+
+def _totals(used: dict[tuple[str, str], float], outsiders: list[OnGpu]) -> defaultdict[str, float]:
+    """Return what all holders and all other processes use of each GPU."""
+    totals: defaultdict[str, float] = defaultdict(float)
+    for (_, uuid), part in used.items():
+        totals[uuid] += part
+    for process in outsiders:
+        totals[process.uuid] += process.busy_percent / 100
+    return totals
 
 
 def _may_stop(held: Held, finding: detection.Finding) -> bool:

@@ -57,7 +57,7 @@ class TurnAudit:
     ) -> dict[Place, Hidden]:
         """Return what is hidden where, and write what is new of it.
 
-        used: NVML's part of the last second, 0 to 1. totals: that of all processes, by GPU.
+        used: NVML's part of the last second, 0 to 1. totals: all use of it, by GPU.
         """
         began, self._began = self._began, None
         if began is None:
