@@ -68,6 +68,14 @@ def test_a_false_page_takes_no_work_from_a_neighbour_and_is_reported(
     assert 100 * outcome.tenants[0].work <= 30.5
 
 
+def test_doubt_lasts_twice_as_long_each_time() -> None:
+    """5 s, 10 s, 20 s and 40 s, each after a wait of 50 ms."""
+    tenants = [Tenant(30, None), Tenant(70, loads.MS_5)]
+    outcome = judge(MODELS["default"], tenants, scripts=[PAGE + BUSY_FOR_EVER], window_s=42)
+    assert outcome.errors == 4 * ENDLESS
+    assert 100 * outcome.tenants[1].work >= 66
+
+
 def test_a_container_whose_wish_stays_unseen_is_answered_and_waits_for_its_turn() -> None:
     """Else it takes the keeper for dead, and works by its bucket in the turns of its neighbour."""
     tenants = [Tenant(30, loads.AHEAD), Tenant(70, loads.AHEAD)]
