@@ -17,7 +17,7 @@ from support.softgpu_host import BUILT, PRELUDE
 from support.suspended import MIB, Node, answer_of, until
 from vcuda_hook.cli import main
 from vcuda_hook.suspend import control, drive, places
-from vcuda_oci.ledger import events
+from vcuda_oci.ledger import events, unhealthy
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 
@@ -384,6 +384,17 @@ def test_a_container_without_processes_on_the_gpu_only_gives_up_its_share(node: 
     finally:
         sleeper.kill()
         sleeper.communicate()
+
+
+@pytest.mark.parametrize("verb", ["drain 0 --yes", "undrain 0", "rebalance --core 50 --yes"])
+def test_only_root_drains_and_rebalances(
+    node: Node, verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert main.main(["--config", node.config, *verb.split()]) == 1
+    name = verb.split()[0]
+    assert capsys.readouterr().err == f"vcuda: vcuda {name}: needs root; run it as root\n"
+    assert not os.path.exists(unhealthy.drained_in(node.ledger.state_dir))
 
 
 @pytest.mark.parametrize("verb", ["suspend", "resume", "move --gpu 1"])
