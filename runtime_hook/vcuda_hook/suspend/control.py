@@ -68,10 +68,10 @@ def suspend(
                 mine.let_calls_wait(by)  # no call wakes it any more
                 mine.update(held.replaced(by=by))
             return Done(held.bytes, changed=False)
-        refuse_unfit(mine.record, facts)
+        refuse_unfit(mine.record, facts, by)
         with Worker(library_of(facts), mine.lock) as worker:
             worker.start()
-            targets = Targets(mine.record)
+            targets = Targets(mine.record, ledger.containers)
             worker.await_ready()
             needed = drive.held_now(targets, worker)
             refuse_without_host_room(mine, needed, targets, most_kept)
@@ -176,10 +176,10 @@ def move(
             relocation.leave_others(mine.record, facts)
             mine.write_nodes_left([])
             return Done({}, changed=False)
-        refuse_unfit(mine.record, facts)
+        refuse_unfit(mine.record, facts, BY_ORDER)
         with Worker(library_of(facts), mine.lock) as worker:
             worker.start()
-            targets = Targets(mine.record)
+            targets = Targets(mine.record, ledger.containers)
             worker.await_ready()
             needed = drive.held_now(targets, worker)
             refuse_without_host_room(mine, needed, targets, most_kept)

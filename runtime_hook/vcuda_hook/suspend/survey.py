@@ -10,6 +10,7 @@ from vcuda_oci.ledger import instance_records, liveness
 from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.suspension import BY_DRAIN
 from vcuda_oci.placement import eligible
 from vcuda_oci.placement.moves import Tenant
 
@@ -101,7 +102,7 @@ def _found(
 
 def _unfit(record: Allocation, facts: Host) -> Why | None:
     try:
-        targets.refuse_unfit(record, facts)
+        targets.refuse_unfit(record, facts, BY_DRAIN)
     except VcudaError as error:
         return error.what, error.hint
     return None
