@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
-from vcuda_oci.guest import page_file, process
+from vcuda_oci.guest import page_file
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import liveness
 from vcuda_oci.model.allocation import Allocation
@@ -69,15 +68,7 @@ class Targets:
     def _pids(self) -> Sequence[int]:
         if self._page is None:
             return container_processes.below(self._cgroups)
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        return [pid for pid in pids if _maps(pid, *self._page)]
-
-
-def _maps(pid: int, device: int, inode: int) -> bool:
-    try:
-        return process.maps(pid, device, inode)
-    except OSError:
-        return False  # it has ended
+        return container_processes.that_map(*self._page)
 
 
 def refuse_unfit(record: Allocation, facts: Host, by: str) -> None:
