@@ -79,6 +79,27 @@ def _asleep(records: list[dict[str, Any]]) -> list[str]:
     return [one["container_id"] for one in records if one.get("suspension")]
 
 
+def test_pod_stays_on_a_drained_gpu_with_the_reason(
+    start_engine: Callable[[str], Engine], product: Product, container: str
+) -> None:
+    engine = start_engine("containerd-cri")
+    with product.on(engine):
+        try:
+            start(engine, container, WORKING)
+            until(lambda: bool(cells(engine, container)))
+            (gpu,) = {one["gpu_name"] for one in answered(engine, product, "ps")}
+            drained = vcuda(engine, product, "drain", gpu, "--yes")
+            assert (drained.rc, "1 container on it" in drained.stdout) == (1, True)
+            assert f"belongs to pod default/{container}" in drained.stderr
+            assert "delete the pod" in drained.stderr
+            works(engine, container)
+            start(engine, f"{container}-2", ["sleep", "600"])
+            assert len({one["gpu_name"] for one in answered(engine, product, "ps")}) == 2
+        finally:
+            engine.delete(container)
+            engine.delete(f"{container}-2")
+
+
 def test_room_is_made_for_a_request_by_one_move(
     start_engine: Callable[[str], Engine], product: Product, container: str
 ) -> None:
