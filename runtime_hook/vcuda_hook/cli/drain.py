@@ -9,6 +9,7 @@ from typing import Any
 
 from vcuda_oci.container import request
 from vcuda_oci.host.host import Host
+from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import apply_share
@@ -36,7 +37,8 @@ def drain(arguments: argparse.Namespace, settings: Config) -> int:
         print(f"GPU {gpu.index}, {gpu.uuid}: {_count(plan)}")
         show.plan(plan)
     if not show.may_begin(f"Drain GPU {gpu.index}?"):
-        return show.answer(gpu.uuid, [Result(step) for step in plan], drained=False)
+        was = gpu.uuid in unhealthy.read_drained(ledger.state_dir)
+        return show.answer(gpu.uuid, [Result(step) for step in plan], drained=was)
     results = drains.drain(ledger, facts, gpu.uuid, arguments.timeout, show.begin, most)
     show.results(results)
     stay = [one for one in results if one.step.action == STAY]
@@ -118,7 +120,11 @@ class _Show:
         if self._arguments.yes:
             return True
         if sys.stdin.isatty() and sys.stdout.isatty() and not self._arguments.json:
-            return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+            try:
+                return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+            except (EOFError, KeyboardInterrupt):
+                print()
+                return False
         if needs_yes:
             what, hint = "nothing is changed", "add --yes to do it, or --dry-run to see the plan"
             raise VcudaError(what, f"vcuda {self._arguments.verb}", hint)

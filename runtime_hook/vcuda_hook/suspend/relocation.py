@@ -64,7 +64,7 @@ def refusal(record: Allocation, facts: Host, to: Gpu) -> tuple[str, str] | None:
     if len(record.shares) != 1:
         return "has shares of several GPUs", "move only containers of one GPU"
     if record.is_named_slice:
-        return "is a named slice or a claim, whose containers name its GPU", "suspend it"
+        return "is a named slice or a claim: its containers name its GPU", "suspend it"
     if record.pod:
         what = "belongs to a pod, which the scheduler has placed on its GPU"
         return what, "delete the pod, or suspend the container"

@@ -53,7 +53,7 @@ class Targets:
         return {pid: time for pid, time in started.items() if time}
 
     def cgroups(self) -> list[Mapping[str, str]]:
-        """The cgroups, by hierarchy, whose limits count for the processes."""
+        """The cgroups of the processes, by hierarchy: their memory limits count."""
         if self._page is None:
             return [self._cgroups]
         found: list[Mapping[str, str]] = []
