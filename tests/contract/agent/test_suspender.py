@@ -188,6 +188,17 @@ def test_container_of_a_drain_comes_back_once_its_gpu_is_used_again(node: Node) 
     assert node.calls == [("resume", "box")]
 
 
+def test_nothing_gives_way_to_a_container_that_a_drained_gpu_keeps_off(node: Node) -> None:
+    node.add_record("there", shares=ROTATES)
+    node.add_record("waits", shares=ROTATES)
+    node.off("waits", BY_ROTATION)
+    unhealthy.write_drained(node.state_dir, {"GPU-0": unhealthy.Drain(1.0, ended=True)})
+    node.pass_time(2)
+    node.asks("waits", 1)
+    node.pass_time(100)
+    assert {call[:2] for call in node.calls} == {("resume", "waits")}
+
+
 def test_container_that_waits_gets_the_room_of_one_whose_quantum_has_ended(node: Node) -> None:
     node.add_record("there", shares=ROTATES)
     node.add_record("waits", shares=ROTATES)

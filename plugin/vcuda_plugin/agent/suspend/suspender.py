@@ -156,6 +156,9 @@ class Suspender:
             for id, held in ((id, mine[id].suspension) for id in self._asks_since if id in mine)
             if held and held.step == WAITING
         ]
+        drained = unhealthy.read_drained(self._records.ledger.state_dir) if waiting else {}
+        # Nothing gives way to what a drained GPU keeps off.
+        waiting = [one for one in waiting if not drained.keys() & one.needs.keys()]
         if not waiting:
             return
         residents = [self._resident(one, now) for one in self._records.read()[0] if one.resident]
