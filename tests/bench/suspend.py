@@ -15,7 +15,7 @@ from support.suspended import Node
 from vcuda_hook.suspend import relocation
 
 ROUNDS = 1000
-_VERBS = ("suspend", "resume", "move", "resume there")
+_VERBS = ("suspend", "resume", "move", "resume there", "drain", "rebalance")
 _SEED = 18
 _LONGEST_SECONDS = 0.15  # as long as a program takes that nothing kills
 _MOST_CALLS = 6  # two for each of three processes
@@ -31,11 +31,10 @@ def kill_rounds(say: Callable[[str], None]) -> list[Figure]:
     chosen = random.Random(_SEED)
     with tempfile.TemporaryDirectory() as folder:
         node = Node(Path(folder), "--memory", "8GiB", "--gpus", "2")
-        # The processes are the host's, and have its device nodes.
-        nodes = mock.patch.object(relocation, "change_nodes")
+        kills = Kills(node, Path(folder))
+        nodes = mock.patch.object(relocation, "change_nodes", kills.nodes.change)
         nodes.start()
         try:
-            kills = Kills(node, Path(folder))
             for number in range(ROUNDS):
                 verb = chosen.choice(_VERBS)
                 if verb.startswith("resume"):

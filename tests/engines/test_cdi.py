@@ -13,6 +13,7 @@ import pytest
 
 from support.engines.base import IMAGE, Engine, Result, wait_until
 from support.engines.podman import Podman
+from support.notebook import cells, used
 from support.product import MIB, SOFTGPU, Product
 
 LIMIT = 1024 * MIB
@@ -113,6 +114,31 @@ def test_a_named_slice_holds_its_limits_in_every_container_together(host: Host) 
         "vcuda: train: a process uses it; end it, or use --force: another may then get the same "
         "share\n",
     )
+
+
+def test_containers_of_a_slice_leave_the_gpu_together_and_come_back(host: Host) -> None:
+    podman, product = host.podman, host.product
+    assert host.vcuda("cdi", "generate", "--slice", "train=core:30,memory:1GiB").rc == 0
+    works = ["vcuda-workload", "notebook", "--bytes=64MiB", "--seconds=600", "--every-ms=50"]
+    names = ["one", "two"]
+    try:
+        for name in names:
+            run = ["run", "--detach", f"--name={name}", *options(podman, "train"), IMAGE, *works]
+            assert podman.podman(*run).rc == 0
+        wait_until(lambda: all(map(podman.logs, names)), "both notebooks' cells")
+        gone = host.vcuda("suspend", "cdi@train")
+        assert (gone.rc, "128 MiB off" in gone.stdout) == (0, True), gone.stderr
+        assert used(podman, product) == 0
+        assert "suspended" in host.vcuda("ps").stdout
+        refused = host.vcuda("cdi", "remove", "train", "--force")
+        assert (refused.rc, "is suspended" in refused.stderr) == (1, True)
+        assert host.vcuda("resume", "cdi@train").rc == 0
+        seen = {name: len(cells(podman, name)) for name in names}
+        wait_until(lambda: all(len(cells(podman, n)) > seen[n] for n in names), "more cells")
+        assert all(cell["intact"] for name in names for cell in cells(podman, name))
+    finally:
+        for name in names:
+            podman.delete(name)
 
 
 def test_a_spec_of_nvidias_kind_gives_the_same_slice(host: Host) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from engines.test_container_names import vcuda
 from support.engines.base import Engine, Result
+from support.engines.cri import CONTAINER, Cri
 from support.engines.docker import Docker
 from support.fake_kubelet import until
 from support.notebook import NOTEBOOK, cells, state, used
@@ -58,21 +59,22 @@ def test_container_of_each_engine_leaves_the_gpu_and_comes_back_by_name(
     start_engine: Callable[[str], Engine], product: Product, container: str, kind: str
 ) -> None:
     engine = start_engine(kind)
+    name = f"default/{container}/{CONTAINER}" if isinstance(engine, Cri) else container
     with product.on(engine):
         try:
             start(engine, container, WORKING)
             until(lambda: bool(cells(engine, container)))
             assert used(engine, product) == HELD
-            assert "is suspended: 512 MiB off" in succeed(engine, product, "suspend", container)
+            assert "is suspended: 512 MiB off" in succeed(engine, product, "suspend", name)
             assert (state(engine, product), used(engine, product)) == (("suspended", "order"), 0)
-            assert "is suspended already" in succeed(engine, product, "suspend", container)
+            assert "is suspended already" in succeed(engine, product, "suspend", name)
             before = len(cells(engine, container))
             time.sleep(SOON)
             assert len(cells(engine, container)) == before
-            assert "is running: 512 MiB back" in succeed(engine, product, "resume", container)
+            assert "is running: 512 MiB back" in succeed(engine, product, "resume", name)
             assert (state(engine, product), used(engine, product)) == (("running", ""), HELD)
             works(engine, container)
-            succeed(engine, product, "suspend", container)
+            succeed(engine, product, "suspend", name)
         finally:
             engine.delete(container)
         succeed(engine, product, "release", "--all-dead")  # a pod's share waits for its sweep

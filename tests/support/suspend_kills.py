@@ -1,7 +1,8 @@
-"""Rounds in which a program that suspends or resumes, its worker or a target is killed.
+"""Rounds in which a program that suspends, moves or drains, its worker or a target is killed.
 
-After each round another program repairs, and every process of the container must be at work with
-its memory, or all must be off the GPU and come back with it.
+After each round the node agent repairs, then a verb of the command. Every process of the container
+must be at work with its memory, or all must be off the GPU and come back with it; the container may
+open the nodes of its own GPU only; and a drain that was cut short is ended, then undone.
 """
 
 from __future__ import annotations
@@ -11,18 +12,22 @@ import random
 import signal
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from support import compiled
 from support.suspended import Box, Node
-from vcuda_hook.suspend import control, driver_worker
-from vcuda_hook.suspend.places import library_of
+from vcuda_hook.suspend import control, drain, driver_worker, elsewhere, rebalance
+from vcuda_hook.suspend.places import library_of, quiet
 from vcuda_hook.suspend.worker import Worker
 from vcuda_oci.host.host import Host
+from vcuda_oci.ledger import unhealthy
+from vcuda_oci.ledger.claim import Rules
 from vcuda_oci.ledger.liveness import start_time
+from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Request
 
 # As in clients/faulty_driver.c, from 1 on.
 HARMS = (
@@ -45,6 +50,36 @@ class Outcomes:
     lost: list[str] = field(default_factory=list)
 
 
+class Nodes:
+    """A file for each GPU that a container may open; in the place of relocation.change_nodes, since
+    the processes are the host's.
+
+    may_enter: False: as in the node agent, which may not enter containers.
+    """
+
+    def __init__(self, folder: str, own: str) -> None:
+        os.makedirs(folder)
+        self.folder, self.may_enter = folder, True
+        self._allow(own)
+
+    def change(
+        self, record: Allocation, facts: Host, allowed: Sequence[str], denied: Sequence[str]
+    ) -> None:
+        if not self.may_enter:
+            raise VcudaError("may not enter", record.id, "")
+        for uuid in allowed:
+            self._allow(uuid)
+        for uuid in denied:
+            if os.path.exists(f"{self.folder}/{uuid}"):
+                os.unlink(f"{self.folder}/{uuid}")
+
+    def _allow(self, uuid: str) -> None:
+        os.close(os.open(f"{self.folder}/{uuid}", os.O_CREAT | os.O_WRONLY))
+
+    def open(self) -> set[str]:
+        return set(os.listdir(self.folder))
+
+
 class Kills:
     """A container on a node, and the driver that does harm."""
 
@@ -64,6 +99,7 @@ class Kills:
         self.faulty = Host(facts.root, facts.version, made, facts.gpus)
         os.environ.update(FAULTY_PLAN=self._plan, FAULTY_DRIVER=library_of(facts))
         self.outcomes = Outcomes()
+        self.nodes = Nodes(f"{folder}/nodes", facts.gpus[0].uuid)
 
     def program(self, verb: str, act: Callable[[], object] = lambda: None) -> int:
         """Start a program that suspends or resumes; the pid. act: called in it before."""
@@ -80,9 +116,17 @@ class Kills:
         return pid
 
     def run(self, verb: str, facts: Host) -> None:
-        """verb: suspend, resume, move, or "resume there": to the GPU that it was not on."""
+        """verb: suspend, resume, move, "resume there": to the GPU that it was not on, drain of the
+        container's GPU, or rebalance, which moves it.
+        """
         ledger = self.node.ledger
-        if verb == "suspend":
+        (now,) = self.node.record("box").shares
+        if verb == "drain":
+            drain.drain(ledger, facts, now.uuid, 20, lambda step: quiet)
+        elif verb == "rebalance":
+            wanted = Request.of(100 - now.core_percent + 10, gpus=(now.uuid,))
+            rebalance.rebalance(ledger, facts, wanted, Rules(), 20, lambda step: quiet)
+        elif verb == "suspend":
             control.suspend(ledger, facts, "box", seconds=20)
         elif verb == "move":
             control.move(ledger, facts, "box", self._other_gpu(), seconds=20)
@@ -143,25 +187,26 @@ class Kills:
         self.outcomes.killed += os.WIFSIGNALED(status)
 
     def judge(self, what: str) -> None:
-        """Repair, as another program does; then all must be off, or at work."""
+        """Repair, as the agent does; then all must be off, or at work."""
         ledger, facts = self.node.ledger, self.node.facts
         self._bury()
         try:
-            end = time.monotonic() + _SECONDS
-            while not control.repair(ledger, facts, "box") and time.monotonic() < end:
-                held = self.node.record("box").suspension
-                if held is None or held.step == "suspended":
-                    break  # a worker that still ends would have kept the lock otherwise
-                time.sleep(0.01)
+            self.nodes.may_enter = False
+            self._repair()
+            self.nodes.may_enter = True
+            elsewhere.settle_nodes(ledger, facts)
             step = self.node.step("box")
             places = self.places()
             if places - {2 if step else 0}:
                 self.outcomes.stuck.append(f"{what}: {step}, states {sorted(places)}")
-            if step:
+            self._end_drain(what)
+            if self.node.step("box"):
                 control.resume(ledger, facts, "box", 1, 5)
             (promised,) = self.node.record("box").shares
             if self._gpus_in_use() - {promised.uuid}:
                 self.outcomes.stuck.append(f"{what}: on a GPU that its record does not name")
+            if self.nodes.open() != {promised.uuid}:
+                self.outcomes.stuck.append(f"{what}: may open {sorted(self.nodes.open())}")
             first = facts.gpus[0].uuid
             if len(self.box.processes) < self.count and promised.uuid != first:
                 control.move(ledger, facts, "box", first)  # a new process begins there
@@ -175,6 +220,28 @@ class Kills:
                 self.outcomes.lost.append(f"{what}: {error}")
         while len(self.box.processes) < self.count:
             self.box.processes.append(self.box.start())
+
+    def _repair(self) -> None:
+        ledger, facts = self.node.ledger, self.node.facts
+        end = time.monotonic() + _SECONDS
+        while not control.repair(ledger, facts, "box") and time.monotonic() < end:
+            held = self.node.record("box").suspension
+            if held is None or held.step == "suspended":
+                break  # a worker that still ends would have kept the lock otherwise
+            time.sleep(0.01)
+
+    def _end_drain(self, what: str) -> None:
+        """Drain again, as a user does after a drain was killed; then use the GPU again."""
+        ledger, facts = self.node.ledger, self.node.facts
+        for uuid in unhealthy.read_drained(ledger.state_dir):
+            drain.drain(ledger, facts, uuid, 20, lambda step: quiet)
+            box = self.node.record("box")
+            left = [share for share in box.resident if share.uuid == uuid]
+            if left or not unhealthy.read_drained(ledger.state_dir)[uuid].ended:
+                self.outcomes.stuck.append(f"{what}: the GPU is not drained")
+            was, _ = drain.undrain(ledger, facts, uuid, 1, 5, lambda step: quiet)
+            if not was or unhealthy.read_drained(ledger.state_dir):
+                self.outcomes.stuck.append(f"{what}: the GPU stays drained")
 
     def places(self) -> set[int]:
         """The states of the container's processes, by the driver."""

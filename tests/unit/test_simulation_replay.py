@@ -65,6 +65,28 @@ def test_what_fits_nowhere_waits_for_an_end_and_the_higher_priority_waits_less()
     assert found["allocated_percent"] == {"most": 100, "mean": 88}
 
 
+@pytest.mark.parametrize(("rebalances", "placed"), [(False, 2), (True, 3)])
+def test_moves_on_a_node_make_room_for_a_whole_gpu(rebalances: bool, placed: int) -> None:
+    pods = [TracePod("a", 0, core=40), TracePod("b", 0, core=30), TracePod("whole", 1)]
+    found = Replay(
+        nodes.parse(["1x2:H100:80GiB"]),
+        policies(Mix(pods), 1)["spread"],
+        Mix(pods),
+        rebalances=rebalances,
+    )
+    outcome = found.run(pods)
+    figures = report.figures(pods, nodes.parse(["1x2:H100:80GiB"]), outcome)
+    assert figures["placed"] == placed
+    expected = (
+        {"count": 1, "bytes": 24 * GIB, "placed": 1}
+        if rebalances
+        else dict.fromkeys(("count", "bytes", "placed"), 0)
+    )
+    assert figures["moves"] == expected
+    if rebalances:
+        assert outcome.placed["a"] == outcome.placed["b"] != outcome.placed["whole"]
+
+
 def test_pods_go_to_the_model_and_the_memory_that_they_name() -> None:
     pods = [
         TracePod("t4", 0, core=10, model="t4"),

@@ -78,8 +78,9 @@ def test_the_page_shows_why_a_container_waits_and_what_turns_lose(tenants: Tenan
         (NodeGpus([]), "This node has no GPU."),
         (NodeGpus(gpus(16)), "It has no tenants."),
         (NodeGpus(gpus(16), unhealthy={"GPU-0": "Xid 79"}), "unhealthy: Xid 79"),
+        (NodeGpus(gpus(16), unhealthy={"GPU-0": "drained"}), " drained "),
     ],
-    ids=["just started", "no GPU", "no container", "unhealthy"],
+    ids=["just started", "no GPU", "no container", "unhealthy", "drained"],
 )
 def test_node_with_little_to_show_prints_a_reason(
     tenants: Tenants, known: NodeGpus | None, words: str

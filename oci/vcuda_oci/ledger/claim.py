@@ -21,7 +21,7 @@ from .ledger import Ledger, NoRoom, broken_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..model.suspension import Suspension
 
@@ -94,9 +94,9 @@ def claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[Allo
     """The owner's allocation, and whether this claim made it.
 
     A container that comes back (restart, second claim at the same moment) gets what it had, even on
-    an unhealthy GPU: its program must not damage the next GPU too. When nothing fits, the shares of
-    dead containers are released and the choice is made again. When the file system is full, space
-    is freed without the lock, and everything starts again.
+    an unhealthy GPU: its program must not damage the next GPU too. A drained GPU it loses. When
+    nothing fits, the shares of dead containers are released and the choice is made again. When the
+    file system is full, space is freed without the lock, and everything starts again.
 
     Raises VcudaError: refused, with what would fit; or a record is broken, so that the free amounts
     are unknown.
@@ -176,13 +176,21 @@ def reclaim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Allocati
             owner.key,
             f"stop it, or run 'vcuda release {owner.key}' if it is gone",
         )
-    if same:
+    if same and not _is_drained(ledger, host, known):
         if known.resident != known.shares and not known.rotates:
             _require_room(ledger, host, known, rules)
         return _take_over(ledger, known, wanted, rules)
     ledger.remove(known.id)
-    ledger.record_event(events.RELEASED, known, "it comes back asking for something else")
+    why = "and its GPU is drained" if same else "asking for something else"
+    ledger.record_event(events.RELEASED, known, f"it comes back {why}")
     return None
+
+
+def _is_drained(ledger: Ledger, host: Host, known: Allocation) -> bool:
+    """Whether an ended container had a share of a GPU that is drained: it begins on another one."""
+    drained = unhealthy.read_drained(ledger.state_dir)
+    gpus = [host.gpu(share.uuid) for share in known.shares] if drained else []
+    return any(gpu and (gpu.uuid in drained or gpu.parent in drained) for gpu in gpus)
 
 
 def _require_room(ledger: Ledger, host: Host, known: Allocation, rules: Rules) -> None:
@@ -231,15 +239,28 @@ def _place(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Chosen | 
         raise broken_record(*broken[0])
     taken = [share for allocation in allocations for share in allocation.reserved]
     taken += instance_records.taken(ledger.state_dir, host.gpus, taken)
+    sick = unhealthy.reasons(ledger.state_dir)
+    return place(host, taken, wanted.request, rules, sick, wanted.decided)
+
+
+def place(
+    host: Host,
+    taken: Sequence[GpuShare],
+    request: Request,
+    rules: Rules,
+    sick: Mapping[str, str],
+    decided: Sequence[GpuShare] = (),
+) -> Chosen | Refused:
+    """The shares that a new container gets beside `taken`. sick: as unhealthy.reasons. Pure."""
     answer = choose(
         host.gpus,
         taken,
-        wanted.request,
+        request,
         rules.placement,
         rules.overcommit,
         host.distances,
-        unhealthy.reasons(ledger.state_dir),
-        wanted.decided,
+        sick,
+        decided,
     )
     if isinstance(answer, Chosen) and rules.rotates:
         from . import rotation  # only where containers rotate
@@ -278,6 +299,7 @@ def _take_over(ledger: Ledger, known: Allocation, wanted: Claim, rules: Rules) -
         shares=known.becoming or known.shares,
         becoming=None,
         suspension=_begins_off_again(known),
+        nodes_left=[],
     )
     # Fresh pages: the usage of the last instance's processes has ended with them.
     ledger.write(taken, limits.page_of(taken, rules.context_bytes, rules.meter_copies))

@@ -34,6 +34,7 @@ THROTTLED, OUT_OF_MEMORY, BYPASS_FOUND = "throttled", "out-of-memory", "bypass-f
 TURN_OVERRUN = "turn-overrun"  # libvcuda/turns/doubt.c writes it
 AGENT_STARTED, AGENT_ENDED = "agent-started", "agent-ended"
 GPU_UNHEALTHY, GPU_HEALTHY = "gpu-unhealthy", "gpu-healthy"
+GPU_DRAINED, GPU_UNDRAINED = "gpu-drained", "gpu-undrained"
 NO_GPUS, UNCLAIMED = "no-gpus", "unclaimed"
 
 

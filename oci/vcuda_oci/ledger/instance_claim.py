@@ -7,7 +7,7 @@ from ..model.allocation import Allocation, GpuShare
 from ..model.errors import VcudaError
 from ..model.gpu import Gpu
 from ..model.request import Request
-from ..placement.eligible import Refused, begun_by
+from ..placement.eligible import Refused, begun_by, closed, refusal
 from . import claim, instance_records, instances, liveness, unhealthy
 from .claim import Claim, NoPlace, Rules
 from .instance_records import Held
@@ -86,7 +86,7 @@ def _usable(ledger: Ledger, host: Host, request: Request) -> list[Gpu] | Refused
     healthy = [gpu for gpu in divided if gpu.uuid not in sick]
     if divided and not healthy:
         uuid = divided[0].uuid
-        return Refused(f"{uuid} is unhealthy: {sick[uuid]}", "reset the GPU, or name another")
+        return Refused(*refusal({uuid: closed(uuid, sick[uuid])}))
     if not healthy:
         among = f" among {', '.join(request.gpus)}" if request.gpus else ""
         hint = "see 'vcuda gpus'; set MIG mode by 'nvidia-smi -mig 1', or use isolation turns"

@@ -1,8 +1,12 @@
-"""The list of unhealthy GPUs, which get no new containers. The agent writes it, claims read it.
+"""The GPUs that get no new containers: unhealthy ones, and drained ones.
 
-``<state-dir>/unhealthy.json``: ``{"boot": "…", "gpus": {"GPU-…": {"reason", "xid", "until"}}}``. No
-file means no unhealthy GPU. An entry is valid until the agent finds the GPU healthy again, until
-its `until`, or until the next boot, also while no agent runs. An operator may remove the file.
+``<state-dir>/unhealthy.json``: ``{"boot": "…", "gpus": {"GPU-…": {"reason", "xid", "until"}}}``.
+The agent writes it, claims read it. No file means no unhealthy GPU. An entry is valid until the
+agent finds the GPU healthy again, until its `until`, or until the next boot, also while no agent
+runs. An operator may remove the file.
+
+``<state-dir>/drained.json``: ``{"GPU-…": {"since": 1.5, "ended": true}}``. `vcuda drain` writes it
+with the ledger's lock before it moves the first container, `vcuda undrain` takes entries out.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import os
 import time
 
 from ..model import jsontree
+from ..placement.eligible import DRAINED
 from ..system import files
 
 TYPE_CHECKING = False
@@ -45,15 +50,55 @@ class GpuFault:
         return f"Xid {self.xid}" if self.xid and (self.until is None or now < self.until) else ""
 
 
+class Drain:
+    """A drained GPU. since: seconds since 1970. ended: False: its drain works, or was killed."""
+
+    def __init__(self, since: float, *, ended: bool) -> None:
+        self.since, self.ended = since, ended
+
+
 def path_in(state_dir: str) -> str:
     return state_dir + "/unhealthy.json"
 
 
+def drained_in(state_dir: str) -> str:
+    return state_dir + "/drained.json"
+
+
 def reasons(state_dir: str) -> dict[str, str]:
-    """The reason for each GPU that is unhealthy now, by UUID."""
+    """The reason for each GPU that gets no new containers now, by UUID."""
     found = read(state_dir)
     now = time.monotonic() if found else 0
-    return {uuid: why for uuid, fault in found.items() if (why := fault.why(now))}
+    sick = {uuid: why for uuid, fault in found.items() if (why := fault.why(now))}
+    return with_drained(sick, state_dir)
+
+
+def with_drained(sick: dict[str, str], state_dir: str) -> dict[str, str]:
+    """`sick` with the drained GPUs; a GPU that is both has both reasons."""
+    drained = read_drained(state_dir)
+    more = {uuid: f"{sick[uuid]}, {DRAINED}" if uuid in sick else DRAINED for uuid in drained}
+    return {**sick, **more}
+
+
+def read_drained(state_dir: str) -> dict[str, Drain]:
+    """The drained GPUs by UUID. A file that others may write, or that is not whole, is ignored."""
+    path = drained_in(state_dir)
+    try:
+        files.only_ours(path)
+        tree = jsontree.loads(files.read(path, _MOST_BYTES).decode())
+        return {uuid: _drain(**fields) for uuid, fields in tree.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def write_drained(state_dir: str, drained: Mapping[str, Drain]) -> None:
+    """Replace the list of drained GPUs; the caller holds the ledger's lock. Raises OSError."""
+    path = drained_in(state_dir)
+    if not drained:
+        files.remove(path)
+        return
+    tree: dict[str, Any] = {uuid: drain.__dict__ for uuid, drain in drained.items()}
+    files.replace(path, jsontree.dumps(tree).encode() + b"\n", 0o644)
 
 
 def read(state_dir: str) -> dict[str, GpuFault]:
@@ -91,6 +136,13 @@ def _fault(reason: str, xid: int, until: float | None) -> GpuFault:
     if not (isinstance(reason, str) and type(xid) is int and is_time):
         raise TypeError("not a GPU's fault")
     return GpuFault(reason, xid, until)
+
+
+def _drain(since: float, ended: bool) -> Drain:
+    """A drained GPU from the file. Raises TypeError: a field has a wrong type."""
+    if type(since) not in (float, int) or type(ended) is not bool:
+        raise TypeError("not a drained GPU")
+    return Drain(since, ended=ended)
 
 
 def _boot() -> str:

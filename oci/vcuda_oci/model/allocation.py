@@ -88,13 +88,15 @@ class Allocation(Record):
     is `shares` (resize.py). engine: where the engine keeps the container's name and image
     (engine_name.py). suspension: None: its processes use the GPUs. idle_suspend: seconds without
     GPU work after which it is suspended; 0: never. isolation: "mig": its share is all of a MIG
-    device that was made for it (instances.py); else "".
+    device that was made for it (instances.py); else "". nodes_left: UUIDs of GPUs that it has no
+    share of, but may still open since a move was killed: the next verb that moves containers takes
+    their nodes away.
     """
 
     __slots__ = (  # noqa: RUF023 - the order in a record's file
         "id", "shares", "request", "container_id", "runtime", "claimant",
         "created", "pod", "becoming", "engine", "suspension", "idle_suspend",
-        "isolation",
+        "isolation", "nodes_left",
     )  # fmt: skip
 
     def __init__(
@@ -112,12 +114,14 @@ class Allocation(Record):
         suspension: Suspension | None = None,
         idle_suspend: int = 0,
         isolation: str = "",
+        nodes_left: list[str] | None = None,
     ) -> None:
         self.id, self.shares, self.request = id, shares, request
         self.container_id, self.runtime, self.claimant = container_id, runtime, claimant
         self.created, self.pod, self.becoming = created, pod, becoming
         self.engine, self.suspension = engine or {}, suspension
         self.idle_suspend, self.isolation = idle_suspend, isolation
+        self.nodes_left = nodes_left or []
 
     @property
     def is_named_slice(self) -> bool:
@@ -156,7 +160,7 @@ class Allocation(Record):
             fields[key] = [share.as_json() for share in fields[key] or ()]
         if self.suspension:
             fields["suspension"] = self.suspension.as_json()
-        for key in ("becoming", "engine", "suspension", "idle_suspend", "isolation"):
+        for key in ("becoming", "engine", "suspension", "idle_suspend", "isolation", "nodes_left"):
             if not fields[key]:
                 del fields[key]
         return fields
@@ -231,6 +235,7 @@ def _check(allocation: Allocation) -> None:
         and isinstance(allocation.engine, dict)
         and all_are(str, list(allocation.engine.values()))
         and bool(allocation.shares)
+        and all_are(str, allocation.nodes_left)
         and allocation.isolation in ("", policies.MIG)
         and type(allocation.idle_suspend) is int
         and 0 <= allocation.idle_suspend <= MOST_SECONDS

@@ -13,9 +13,11 @@ SUSPENDING, SUSPENDED, WAITING, RESUMING = "suspending", "suspended", "waiting",
 _OFF = (SUSPENDED, WAITING)
 _STEPS = (SUSPENDING, *_OFF, RESUMING)
 
-# Reasons: `vcuda suspend`; no calls for a time; others take their turn on the GPU.
-BY_ORDER, BY_IDLENESS, BY_ROTATION = "order", "idle", "rotation"
-_REASONS = (BY_ORDER, BY_IDLENESS, BY_ROTATION)
+# Reasons: `vcuda suspend`; no calls for a time; others take their turn on the GPU; `vcuda drain`.
+BY_ORDER, BY_IDLENESS, BY_ROTATION, BY_DRAIN = "order", "idle", "rotation", "drain"
+_REASONS = (BY_ORDER, BY_IDLENESS, BY_ROTATION, BY_DRAIN)
+# Those that end by the container's next call.
+UNTIL_CALL = (BY_IDLENESS, BY_ROTATION)
 _END_OF_TIME = 1 << 40
 _MOST_BYTES = 1 << 64
 

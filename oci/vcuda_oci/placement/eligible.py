@@ -9,8 +9,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+# The reason of a GPU that `vcuda drain` has closed.
+DRAINED = "drained"
 _KINDS_OF_UUID = ("GPU-", "MIG-")
 _HINTS = {
+    "is drained": "name another GPU, ask for less, or run 'vcuda undrain'",
     "is unhealthy": "reset the GPU, or ask for less or another",
     "is in MIG mode": "name MIG devices of it, or ask for less or another",
 }
@@ -77,13 +80,18 @@ def barred(
     for gpu in gpus:
         sick = next((uuid for uuid in (gpu.uuid, gpu.parent) if uuid in unhealthy), "")
         if sick:
-            found[gpu.uuid] = f"{sick} is unhealthy: {unhealthy[sick]}"
+            found[gpu.uuid] = closed(sick, unhealthy[sick])
         elif gpu.divided:
             found[gpu.uuid] = f"{gpu.uuid} is in MIG mode and has no MIG devices"
         # CUDA uses one MIG device, and no GPU beside it.
         elif gpu.mig is not None and core > 100 and not names:
             found[gpu.uuid] = f"{gpu.parent} is in MIG mode"
     return found
+
+
+def closed(uuid: str, reason: str) -> str:
+    """That a GPU gets no new containers. reason: as ledger.unhealthy has it."""
+    return f"{uuid} is {DRAINED if reason == DRAINED else f'unhealthy: {reason}'}"
 
 
 def refusal(barred: Mapping[str, str]) -> tuple[str, str]:

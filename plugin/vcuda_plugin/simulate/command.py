@@ -90,6 +90,11 @@ def _parser() -> argparse.ArgumentParser:
         default=1,
         help="seed of --generate: the same seed gives the same result; default 1",
     )
+    add(
+        "--rebalance",
+        action="store_true",
+        help="also replay with moves on a node for each pod that fits nowhere",
+    )
     add("--save", metavar="FILE", help="also write the pods to FILE, as JSON lines")
     add("--json", action="store_true", help="answer in JSON")
     return parser

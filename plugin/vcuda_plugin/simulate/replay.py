@@ -26,6 +26,7 @@ from ..extender.filter.score import free_of
 from ..extender.model.pod_request import PodAsk
 from ..extender.quota.quota_limits import Limit
 from ..extender.quota.quota_usage import EXCEEDED
+from . import rebalancing
 from .fragmentation import Mix
 from .policies import Policy
 from .trace_pod import SETTINGS, TracePod
@@ -41,7 +42,8 @@ class Outcome:
     allocated, fragmented: in GPUs, after each arrival. took: seconds of each filter, choice and
     bind. never: pods that fit no node even once all others have ended. forbidden: pods that once
     had room on a node but were refused by quota alone. used: the most that was counted of each
-    quota, in percent of one GPU, by namespace and model.
+    quota, in percent of one GPU, by namespace and model. moved: bytes of each move. by_moves: pods
+    that moves made room for.
     """
 
     waited: list[float] = field(default_factory=list)
@@ -52,10 +54,14 @@ class Outcome:
     never: set[str] = field(default_factory=set)
     forbidden: set[str] = field(default_factory=set)
     used: dict[tuple[str, str], int] = field(default_factory=dict)
+    moved: list[int] = field(default_factory=list)
+    by_moves: set[str] = field(default_factory=set)
 
 
 class Replay:
-    """limits: the quota of each namespace. say: called now and then with how many came and wait."""
+    """limits: the quota of each namespace. progress: called now and then with how many came and
+    wait. rebalances: whether pods are moved on a node for one that fits nowhere.
+    """
 
     def __init__(
         self,
@@ -64,7 +70,10 @@ class Replay:
         mix: Mix,
         limits: Mapping[str, Limit] = MappingProxyType({}),
         progress: Callable[[int, int], None] = lambda come, waiting: None,
+        *,
+        rebalances: bool = False,
     ) -> None:
+        self._rebalances = rebalances
         self._policy, self._mix, self._names = policy, mix, [node.name for node in nodes]
         self._progress, self._reported_at, self._come = progress, time.monotonic(), 0
         self._cluster = Cluster(policy.order)
@@ -121,6 +130,8 @@ class Replay:
         node = ""
         if not verdict.fitting and self._only_quota_forbids(facts.ask, verdict):
             self.outcome.forbidden.add(pod.name)
+        if not verdict.fitting and self._rebalances:
+            verdict = self._after_moves(pod, facts.ask, verdict)
         if verdict.fitting:
             node, ask = self._policy.pick(cluster, facts.ask, verdict.fitting)
             facts = replace(facts, ask=ask)
@@ -143,6 +154,18 @@ class Replay:
         if pod.duration is not None:
             heapq.heappush(self._ends, (now + pod.duration, facts.uid))
         return True
+
+    def _after_moves(self, pod: TracePod, ask: PodAsk, before: Verdict) -> Verdict:
+        """The verdict once pods have been moved; the one before if no moves help."""
+        open_to = [name for name, why in before.refused.items() if not why.startswith(EXCEEDED)]
+        made = rebalancing.make_room(self._cluster, ask, open_to)
+        if made is None:
+            return before
+        for move in made.moves:
+            self.outcome.placed[move.id] = (move.target,)
+            self.outcome.moved.append(move.bytes)
+        self.outcome.by_moves.add(pod.name)
+        return fit(self._cluster, ask, [made.node])
 
     def _only_quota_forbids(self, ask: PodAsk, verdict: Verdict) -> bool:
         whys = (*verdict.refused.values(), *verdict.never.values())

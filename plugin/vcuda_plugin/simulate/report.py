@@ -53,6 +53,7 @@ def figures(
         },
         "linked_percent": _linked(nodes, outcome),
         "quota": _quota(outcome, limits) if limits else None,
+        "moves": _moves(outcome),
         "latency_ms": _quantiles(outcome.took, 1e3),
     }
 
@@ -89,6 +90,24 @@ def quota_lines(found: dict[str, dict[str, Any]]) -> list[str]:
         for policy, each in found.items()
         for row in (each["quota"] or {"used": ()})["used"]
     ]
+
+
+def move_lines(found: dict[str, dict[str, Any]]) -> list[str]:
+    """Return one line for each replay with moves."""
+    return [
+        f"{policy}: {each['moves']['count']} moves, of at most "
+        f"{each['moves']['bytes'] / 2**30:.0f} GiB, placed {each['moves']['placed']} pods"
+        for policy, each in found.items()
+        if each["moves"]["count"]
+    ]
+
+
+def _moves(outcome: Outcome) -> dict[str, int]:
+    return {
+        "count": len(outcome.moved),
+        "bytes": sum(outcome.moved),
+        "placed": len(outcome.by_moves),
+    }
 
 
 def _quota(outcome: Outcome, limits: Mapping[str, Limit]) -> dict[str, Any]:

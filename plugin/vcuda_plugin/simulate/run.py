@@ -43,8 +43,11 @@ def simulate(arguments: argparse.Namespace) -> int:
             line = f"{name}: {come} of {len(pods)} pods came, {waiting} wait"
             print(f"{_PROGRAM}: {line}", file=sys.stderr, flush=True)
 
-        replay = Replay(described, policies(mix, arguments.seed)[name], mix, limits, say)
-        found[name] = report.figures(pods, described, replay.run(pods), limits)
+        for rebalances in (False, True) if arguments.rebalance else (False,):
+            policy = policies(mix, arguments.seed)[name]
+            replay = Replay(described, policy, mix, limits, say, rebalances=rebalances)
+            shown = f"{name}, moves" if rebalances else name
+            found[shown] = report.figures(pods, described, replay.run(pods), limits)
     asked = round(sum(pod.gpus for pod in pods), 2)
     if arguments.json:
         cluster = {"nodes": len(described), "gpus": gpus}
@@ -55,7 +58,8 @@ def simulate(arguments: argparse.Namespace) -> int:
     print(f"{len(pods)} pods ask for {asked:g} GPUs; there are {gpus} on {len(described)} nodes")
     if without_gpu:
         print(f"{without_gpu} more pods ask for no GPU and are left out")
-    print("\n".join([*report.table(found), *report.quota_lines(found)]))
+    lines = [*report.table(found), *report.quota_lines(found), *report.move_lines(found)]
+    print("\n".join(lines))
     return 0
 
 

@@ -72,6 +72,9 @@ def remove(arguments: argparse.Namespace, settings: Config) -> int:
         for name in arguments.name:
             if name not in known:
                 raise VcudaError("no slice of this name", name, "see 'vcuda ps'")
+            if known[name].suspension:
+                hint = f"run 'vcuda resume {known[name].id}' first"
+                raise VcudaError("is suspended", name, hint)
             if not arguments.force and slices.is_in_use(ledger, known[name]):
                 hint = "end it, or use --force: another may then get the same share"
                 raise VcudaError("a process uses it", name, hint)

@@ -99,6 +99,38 @@ def suspend_options(
     verb.add_argument("--timeout", metavar="SECONDS", type=_timeout, default=300, help=timeout)
 
 
+def drain_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("gpu", metavar="GPU", help="UUID or index")
+    plan_options(verb)
+
+
+def undrain_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("gpu", metavar="GPU", help="UUID or index")
+    _add_timeout(verb, "how long each container may wait for room")
+
+
+def rebalance_options(verb: argparse.ArgumentParser) -> None:
+    add = verb.add_argument
+    add("--core", metavar="PERCENT", required=True, help="percent of one GPU's time, as for run")
+    add("--memory", metavar="SIZE", help="such as 4GiB; default: the same part as --core")
+    gpu = "make room on one of these GPUs only; may be repeated"
+    add("--gpu", metavar="UUID|INDEX", action="append", default=[], help=gpu)
+    add("--placement", metavar="NAME", help="as for run; default: the setting placement")
+    plan_options(verb)
+
+
+def plan_options(verb: argparse.ArgumentParser) -> None:
+    add = verb.add_argument
+    add("--dry-run", action="store_true", help="show the plan, and change nothing")
+    add("--yes", action="store_true", help="do it without a question")
+    _add_timeout(verb, "how long the driver may take to copy each container off")
+
+
+def _add_timeout(verb: argparse.ArgumentParser, what: str) -> None:
+    help = f"{what}, in seconds; default %(default)s"
+    verb.add_argument("--timeout", metavar="SECONDS", type=_timeout, default=300, help=help)
+
+
 def _timeout(text: str) -> float:
     try:
         seconds = float(text)

@@ -117,6 +117,10 @@ def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int
         from . import suspend
 
         return {"suspend": suspend.suspend, "resume": suspend.resume, "move": suspend.move}[name]
+    if name in ("drain", "undrain", "rebalance"):
+        from . import drain
+
+        return {"drain": drain.drain, "undrain": drain.undrain, "rebalance": drain.rebalance}[name]
     if name == "top":
         from ..show.top import top
 
@@ -236,6 +240,19 @@ def build_parser() -> argparse.ArgumentParser:
         "how long the driver may take to copy off, in seconds; default %(default)s",
         "the GPU to go to, by UUID or index",
         needs_gpu=True,
+    )
+    live_options.drain_options(
+        verb("drain", "move or suspend what runs on a GPU, and keep it empty", "drain 0 --dry-run")
+    )
+    live_options.undrain_options(
+        verb("undrain", "use a drained GPU again; resume what the drain suspended", "undrain 0")
+    )
+    live_options.rebalance_options(
+        verb(
+            "rebalance",
+            "move containers so that a request fits",
+            "rebalance --core 50 --memory 8GiB",
+        )
     )
     live_options.events_options(
         verb("events", "show events of containers and GPUs", "events --since 10m --follow")

@@ -18,7 +18,7 @@ from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, table
-from ..suspend import control
+from ..suspend import control, elsewhere
 from ..suspend.places import Done
 
 _WORDS = {
@@ -30,13 +30,13 @@ _WORDS = {
 }
 _NOTHING = Done({}, changed=False)
 # One container, with what shows its progress.
-_Verb = Callable[[Ledger, Host, str, "_Progress"], Done]
+_Verb = Callable[[Ledger, Host, str, "Progress"], Done]
 
 
 def suspend(arguments: argparse.Namespace, settings: Config) -> int:
     """Take the containers off their GPUs. Raises VcudaError: not root, or no such container."""
 
-    def one(ledger: Ledger, facts: Host, id: str, progress: _Progress) -> Done:
+    def one(ledger: Ledger, facts: Host, id: str, progress: Progress) -> Done:
         timeout = arguments.timeout
         most = settings.suspend_memory
         return control.suspend(
@@ -49,7 +49,7 @@ def suspend(arguments: argparse.Namespace, settings: Config) -> int:
 def resume(arguments: argparse.Namespace, settings: Config) -> int:
     """Bring the containers back, each as soon as there is room. Raises VcudaError as `suspend`."""
 
-    def one(ledger: Ledger, facts: Host, id: str, progress: _Progress) -> Done:
+    def one(ledger: Ledger, facts: Host, id: str, progress: Progress) -> Done:
         return control.resume(
             ledger,
             facts,
@@ -67,7 +67,7 @@ def resume(arguments: argparse.Namespace, settings: Config) -> int:
 def move(arguments: argparse.Namespace, settings: Config) -> int:
     """Bring the containers to another GPU. Raises VcudaError as `suspend`."""
 
-    def one(ledger: Ledger, facts: Host, id: str, progress: _Progress) -> Done:
+    def one(ledger: Ledger, facts: Host, id: str, progress: Progress) -> Done:
         most = settings.suspend_memory
         return control.move(
             ledger, facts, id, arguments.gpu, arguments.timeout, progress.show, most
@@ -78,13 +78,11 @@ def move(arguments: argparse.Namespace, settings: Config) -> int:
 
 def _each(arguments: argparse.Namespace, settings: Config, verb: _Verb, now: str) -> int:
     """Call `verb` for each container, one after the other; 1: one of them failed."""
-    if os.geteuid() != 0:
-        raise VcudaError("needs root", f"vcuda {arguments.verb}", "run it as root")
-    facts, ledger = apply_share.host_of(settings), Ledger(settings.state_dir)
+    facts, ledger = opened(arguments, settings)
     ids = dict.fromkeys(container_names.find_record(ledger, word).id for word in arguments.id)
     answers: list[dict[str, Any]] = []
     for id in ids:
-        progress = _Progress(id)
+        progress = Progress(id)
         try:
             done = verb(ledger, facts, id, progress)
         except VcudaError as error:
@@ -103,6 +101,15 @@ def _each(arguments: argparse.Namespace, settings: Config, verb: _Verb, now: str
     return 1 if any(each["error"] or each["lost"] for each in answers) else 0
 
 
+def opened(arguments: argparse.Namespace, settings: Config) -> tuple[Host, Ledger]:
+    """The host and its ledger, for a verb that changes containers. Raises VcudaError: not root."""
+    if os.geteuid() != 0:
+        raise VcudaError("needs root", f"vcuda {arguments.verb}", "run it as root")
+    facts, ledger = apply_share.host_of(settings), Ledger(settings.state_dir)
+    elsewhere.settle_nodes(ledger, facts)
+    return facts, ledger
+
+
 def _figures(done: Done) -> dict[str, Any]:
     return {"bytes": done.bytes, "seconds": round(done.seconds, 3), "lost": list(done.lost)}
 
@@ -117,8 +124,10 @@ def _line(id: str, done: Done, now: str) -> str:
     return f"{id} is {now}: {held} {where} the GPU in {done.seconds:.1f} s"
 
 
-class _Progress:
-    """One line on stderr, if it is a terminal, that is written over again and again."""
+class Progress:
+    """What the driver does with a container: a line on stderr that is written over again and again,
+    if that is a terminal.
+    """
 
     def __init__(self, id: str) -> None:
         self._id, self._begun, self._is_shown = id, time.monotonic(), False

@@ -25,6 +25,7 @@ from . import (
     engines,
     finding,
     installation,
+    moves,
     nvml_answers,
     state,
 )
@@ -44,6 +45,7 @@ GROUPS: tuple[Any, ...] = (
     cgroups,
     denials,
     containers,
+    moves,
 )
 CHECKS = (SETTINGS, *(name for group in GROUPS for name in group.CHECKS))
 _WIDTH = max(map(len, CHECKS))

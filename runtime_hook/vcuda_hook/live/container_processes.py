@@ -77,6 +77,17 @@ def below(folders: Mapping[str, str], proc: str = "/proc") -> list[int]:
     return sorted(found)
 
 
+def that_map(device: int, inode: int, proc: str = "/proc") -> list[int]:
+    """The pids of the processes that have this file mapped."""
+    found = []
+    for pid in map(int, filter(str.isdigit, os.listdir(proc))):
+        try:
+            found += [pid] if process.maps(pid, device, inode) else []
+        except OSError:
+            continue  # it has ended
+    return found
+
+
 def examine(pid: int, proc: str = "/proc") -> Process:
     """Examine a process. Raises OSError: it has ended, or may not be examined."""
     foreign = ""

@@ -23,8 +23,8 @@ class Status(NamedTuple):
 def statuses(allocations: Sequence[Allocation]) -> list[Status]:
     """created, running, paused or stopped: the runtime's answer; suspending, suspended, waiting or
     resuming in the place of the first two: the record's. claiming or gone: the runtime does
-    not know the container. named: a named slice. unknown: the runtime does not answer. All runtimes
-    are asked at once.
+    not know the container. named: a named slice that is not suspended. unknown: the runtime does
+    not answer. All runtimes are asked at once.
     """
     asked: list[subprocess.Popen[bytes] | str] = []
     for allocation in allocations:
@@ -48,7 +48,7 @@ def statuses(allocations: Sequence[Allocation]) -> list[Status]:
 
 def _status(allocation: Allocation, answer: str | tuple[bytes, bytes]) -> Status:
     if allocation.is_named_slice:
-        return Status(NAMED)
+        return Status(allocation.suspension.step if allocation.suspension else NAMED)
     if isinstance(answer, str):
         answer = b"", answer.encode(errors="replace")
     output, complaint = answer

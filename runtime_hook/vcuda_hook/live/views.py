@@ -13,6 +13,7 @@ from vcuda_oci.model import fence, policies
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.placement import free
+from vcuda_oci.placement.eligible import DRAINED
 
 from . import table
 from .engine_files import Described
@@ -52,6 +53,16 @@ def gpu_entry(
         "mig_mode": gpu.divided,
         "mig_parent": gpu.parent or None,
     }
+
+
+def condition(entry: Mapping[str, Any]) -> str:
+    """Why a GPU gets no new containers: "drained", "unhealthy: Xid 79"; "": it gets some."""
+    sick = str(entry["unhealthy"] or "")
+    return f"unhealthy: {sick}" if sick not in ("", DRAINED) else sick
+
+
+def is_drained(entry: Mapping[str, Any]) -> bool:
+    return str(entry["unhealthy"] or "").endswith(DRAINED)
 
 
 def gpu_entries(

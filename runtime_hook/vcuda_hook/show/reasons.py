@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from vcuda_oci.ledger import events
 from vcuda_oci.model.suspension import (
+    BY_DRAIN,
     BY_IDLENESS,
     BY_ORDER,
     BY_ROTATION,
@@ -43,6 +44,10 @@ _SUSPENDED = {
         "'vcuda resume' resumes it",
     ),
     BY_IDLENESS: ("it is suspended, since it was idle", "its next CUDA call resumes it"),
+    BY_DRAIN: (
+        "it is suspended, since its GPU is drained: its calls wait until it is resumed",
+        "'vcuda undrain' resumes it there, 'vcuda resume --gpu' on another GPU",
+    ),
     BY_ROTATION: ("it is suspended, for others that rotate", "its next CUDA call resumes it"),
 }
 
@@ -75,8 +80,8 @@ def of_share(name: str, entry: Entry, before: Entry | None, gpu: Entry | None) -
     where = f"GPU {entry['gpu_name'] or entry['gpu_uuid']}"
     if gpu is None:
         yield Reason("gpu", f"{entry['gpu_uuid']} is not seen on this host", "see 'vcuda gpus'")
-    elif gpu["unhealthy"]:
-        yield Reason("gpu", f"{where} is unhealthy: {gpu['unhealthy']}", "see 'vcuda gpus'")
+    elif condition := views.condition(gpu):
+        yield Reason("gpu", f"{where} is {condition}", "see 'vcuda gpus'")
     if entry["usage"] == views.IMPOSSIBLE:
         yield Reason("figures", "its usage page has figures that cannot be true")
     elif entry["usage"] == views.UNREADABLE:

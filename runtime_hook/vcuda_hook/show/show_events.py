@@ -28,6 +28,8 @@ _COLOURS = {
     events.LOST: "red",
     events.CLAIMED: "green",
     events.GPU_HEALTHY: "green",
+    events.GPU_DRAINED: "yellow",
+    events.GPU_UNDRAINED: "green",
     events.LIMIT_CHANGED: "yellow",
     events.SUSPENDED: "yellow",
     events.RESUMED: "green",

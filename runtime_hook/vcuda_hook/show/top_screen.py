@@ -128,8 +128,9 @@ def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int, more: More) -> list
     sensors = more.sensors(gpu["uuid"])
     if sensors:
         head.append((f"  {sensors}", ""))
-    if gpu["unhealthy"] is not None:
-        head.append((f"  UNHEALTHY: {_seen(gpu['unhealthy'])}", _BAD))
+    if condition := views.condition(gpu):
+        word, colon, why = condition.partition(":")
+        head.append((f"  {word.upper()}{colon}{_seen(why)}", _BAD))
     unread = any(entry["usage"] == views.UNREADABLE for entry in tenants)
     busy = [(e["core_used_percent"] or 0, e["core_percent"]) for e in tenants]
     held = [(e["memory_used_bytes"] or 0, e["memory_bytes"]) for e in tenants]

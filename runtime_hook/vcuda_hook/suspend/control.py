@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from vcuda_oci.host.host import Host
-from vcuda_oci.ledger import events
+from vcuda_oci.ledger import events, unhealthy
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
@@ -68,10 +68,10 @@ def suspend(
                 mine.let_calls_wait(by)  # no call wakes it any more
                 mine.update(held.replaced(by=by))
             return Done(held.bytes, changed=False)
-        refuse_unfit(mine.record, facts)
+        refuse_unfit(mine.record, facts, by)
         with Worker(library_of(facts), mine.lock) as worker:
             worker.start()
-            targets = Targets(mine.record)
+            targets = Targets(mine.record, ledger.containers)
             worker.await_ready()
             needed = drive.held_now(targets, worker)
             refuse_without_host_room(mine, needed, targets, most_kept)
@@ -120,7 +120,8 @@ def resume(
         held = mine.record.suspension
         if not held:
             return Done({}, changed=False)
-        moves = relocation.moves_to(mine.record, facts, gpu) if gpu else {}
+        sick = unhealthy.reasons(ledger.state_dir) if gpu else {}
+        moves = relocation.moves_to(mine.record, facts, gpu, sick) if gpu else {}
         with Worker(library_of(facts), mine.lock) as worker:
             try:
                 room_wait.take(mine, facts, overcommit, end, waiting, worker, moves)
@@ -167,17 +168,18 @@ def move(
     """
     with Operation(ledger, id, TURN_SECONDS) as mine:
         _settle(mine, facts)
-        moves = relocation.moves_to(mine.record, facts, gpu)
+        moves = relocation.moves_to(mine.record, facts, gpu, unhealthy.reasons(ledger.state_dir))
         if mine.record.suspension:
             hint = f"run 'vcuda resume {id} --gpu {gpu}'"
             raise VcudaError("is suspended", id, hint)
         if not moves:
             relocation.leave_others(mine.record, facts)
+            mine.write_nodes_left([])
             return Done({}, changed=False)
-        refuse_unfit(mine.record, facts)
+        refuse_unfit(mine.record, facts, BY_ORDER)
         with Worker(library_of(facts), mine.lock) as worker:
             worker.start()
-            targets = Targets(mine.record)
+            targets = Targets(mine.record, ledger.containers)
             worker.await_ready()
             needed = drive.held_now(targets, worker)
             refuse_without_host_room(mine, needed, targets, most_kept)

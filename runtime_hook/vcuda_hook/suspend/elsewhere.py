@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import events, liveness
-from vcuda_oci.ledger.ledger import broken_record
+from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
 from vcuda_oci.model.suspension import BY_ORDER, SUSPENDED, SUSPENDING
@@ -61,15 +61,32 @@ def _change_nodes(
     mine: Operation, facts: Host, allowed: Sequence[str], denied: Sequence[str]
 ) -> VcudaError | None:
     """As relocation.change_nodes; why it failed, also as an event. The node agent may not enter a
-    container: what it completes has to be ended by `vcuda move` to the GPU where the container is.
+    container: what it completes leaves the other GPU in the record, and the next verb that moves
+    containers takes that one's node away.
     """
+    left = {*mine.record.nodes_left, *(mine.nodes_left or ())} - {*allowed}
     try:
         relocation.change_nodes(mine.record, facts, allowed, denied)
     except VcudaError as error:
-        text = f"it may still open {', '.join(denied)}: run 'vcuda move' to its own GPU; {error}"
+        mine.nodes_left = sorted({*left, *denied})
+        text = f"it may still open {', '.join(denied)}, until the next verb that moves; {error}"
         mine.ledger.record_event(events.SUSPEND_FAILED, mine.record, text)
         return error
+    mine.nodes_left = sorted(left - {*denied})
     return None
+
+
+def settle_nodes(ledger: Ledger, facts: Host) -> None:
+    """Take the nodes away that interrupted moves have left to containers; none is waited for."""
+    for one in ledger.read()[0]:
+        if not one.nodes_left or (one.suspension and one.suspension.moves):
+            continue
+        try:
+            with Operation(ledger, one.id, 0) as mine:
+                relocation.leave_others(mine.record, facts)
+                mine.write_nodes_left([])
+        except VcudaError:
+            pass  # it has ended, another verb works on it, or the next one tries again
 
 
 def arrive(

@@ -56,6 +56,13 @@ def kept_by(records: Sequence[Allocation], but: str) -> int:
     return sum(sum((one.needed or one.bytes).values()) for one in held)
 
 
+def left(records: Sequence[Allocation], most: int) -> int:
+    """Bytes that suspended containers may still keep in the host's memory. most: as `refusal`."""
+    available = _host_available()
+    free = _NO_LIMIT if available is None else max(0, available - _SPARE_BYTES)
+    return min(free, max(0, most - kept_by(records, ""))) if most else free
+
+
 def limits_of(cgroups: Mapping[str, str]) -> list[Limit]:
     """The limits that count for processes in these cgroups (by hierarchy), and the host's."""
     found: list[Limit] = []

@@ -23,7 +23,7 @@ from vcuda_oci.ledger.ledger import Ledger, unwritable
 from vcuda_oci.ledger.resize import TURN_SECONDS
 from vcuda_oci.model.allocation import Allocation, moved
 from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.model.suspension import BY_ORDER, SUSPENDED, Suspension
+from vcuda_oci.model.suspension import SUSPENDED, UNTIL_CALL, Suspension
 from vcuda_oci.pages import layout, suspended_word
 from vcuda_oci.pages.limits_in_place import Turn, rename_gpus
 from vcuda_oci.system import own_lock
@@ -46,9 +46,13 @@ class Ended(VcudaError):
 
 
 class Operation:
-    """A context manager that holds the lock. record: the container's, as last read or written."""
+    """A context manager that holds the lock. record: the container's, as last read or written.
+
+    nodes_left: as Allocation has it, for the next write of the record; None: as it is.
+    """
 
     record: Allocation
+    nodes_left: list[str] | None = None
 
     def __init__(self, ledger: Ledger, id: str, seconds: float) -> None:
         """seconds: how long to wait for the lock."""
@@ -87,8 +91,8 @@ class Operation:
         self.lock = self._page = -1
 
     def let_calls_wait(self, by: str) -> None:
-        """Have calls of the container wait; unless it is by order, each asks to be resumed."""
-        self._write_word(layout.SUSPENDED if by == BY_ORDER else layout.UNTIL_CALL)
+        """Have calls of the container wait; where a call ends it, each asks to be resumed."""
+        self._write_word(layout.UNTIL_CALL if by in UNTIL_CALL else layout.SUSPENDED)
 
     def let_calls_go_on(self) -> None:
         self._write_word(layout.AWAKE)
@@ -122,11 +126,19 @@ class Operation:
         if now is None or _instance(now) != _instance(self.record):
             raise self._ended()
         changed = change(now)
+        if self.nodes_left is not None:
+            changed = changed.replaced(nodes_left=self.nodes_left)
         try:
             self.ledger.record(changed)
         except OSError as error:
             raise unwritable(self.ledger.allocations, error) from error
         self.record = changed
+
+    def write_nodes_left(self, uuids: list[str]) -> None:
+        """Write nodes_left alone. Raises Ended; VcudaError."""
+        self.nodes_left = uuids
+        with self.ledger:
+            self._change(lambda now: now)
 
     def step(self, step: str, wanted: float = 0) -> Suspension:
         """The record's suspension in another step. Raises Ended: there is none."""

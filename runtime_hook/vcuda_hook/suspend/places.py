@@ -41,7 +41,7 @@ def refuse_without_host_room(
 ) -> None:
     """Raises VcudaError: the host's memory has no room for what the container holds."""
     kept = host_room.kept_by(mine.ledger.read()[0], mine.id)
-    limits = host_room.limits_of(targets.cgroups)
+    limits = [limit for each in targets.cgroups() for limit in host_room.limits_of(each)]
     refused = host_room.refusal(sum(held.values()), limits, kept, most_kept)
     if refused:
         raise VcudaError(refused[0], mine.id, refused[1])
@@ -82,7 +82,7 @@ def bring_either(
 def targets_of(mine: Operation) -> Targets | None:
     """The container's processes; None: it has ended. Raises VcudaError as Targets does."""
     try:
-        return Targets(mine.record)
+        return Targets(mine.record, mine.ledger.containers)
     except VcudaError:
         if liveness.container_lives(mine.record):
             raise

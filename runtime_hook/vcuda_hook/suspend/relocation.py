@@ -14,7 +14,7 @@ from vcuda_oci.host.host import Host
 from vcuda_oci.model.allocation import Allocation, GpuShare, moved
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
-from vcuda_oci.placement import free
+from vcuda_oci.placement import eligible, free
 from vcuda_oci.placement.eligible import Refused
 
 from ..live import container_processes
@@ -29,19 +29,32 @@ sys.exit(main(sys.argv[1]))
 _SECONDS = 30.0
 
 
-def moves_to(record: Allocation, facts: Host, word: str) -> dict[str, str]:
+def gpu_of(facts: Host, word: str) -> Gpu:
+    """The GPU of this UUID or index, no MIG device. Raises VcudaError: there is none."""
+    for gpu in facts.gpus:
+        if word in (gpu.uuid, str(gpu.index)) and gpu.mig is None:
+            return gpu
+    raise VcudaError("is not in this machine", word, "see 'vcuda gpus'")
+
+
+def moves_to(
+    record: Allocation, facts: Host, word: str, sick: Mapping[str, str] = {}
+) -> dict[str, str]:
     """The moves that bring the container to the GPU of this UUID or index; {}: it is there.
 
-    Raises VcudaError: there is no such GPU, or the container cannot be moved to it.
+    sick: as ledger.unhealthy.reasons. Raises VcudaError: there is no such GPU, or the container
+    cannot be moved to it.
     """
-    found = [gpu for gpu in facts.gpus if word in (gpu.uuid, str(gpu.index)) and gpu.mig is None]
-    if not found:
-        raise VcudaError("is not in this machine", word, "see 'vcuda gpus'")
-    refused = refusal(record, facts, found[0])
+    to = gpu_of(facts, word)
+    refused = refusal(record, facts, to)
     if refused:
         raise VcudaError(refused[0], record.id, refused[1])
     (share,) = record.shares
-    return {} if share.uuid == found[0].uuid else {share.uuid: found[0].uuid}
+    if share.uuid == to.uuid:
+        return {}
+    if to.uuid in sick:
+        raise VcudaError(eligible.closed(to.uuid, sick[to.uuid]), record.id, "name another GPU")
+    return {share.uuid: to.uuid}
 
 
 def refusal(record: Allocation, facts: Host, to: Gpu) -> tuple[str, str] | None:
@@ -51,8 +64,7 @@ def refusal(record: Allocation, facts: Host, to: Gpu) -> tuple[str, str] | None:
     if len(record.shares) != 1:
         return "has shares of several GPUs", "move only containers of one GPU"
     if record.is_named_slice:
-        hint = "ask for the share by the wrapper or the hook"
-        return "is a named slice or a claim: its containers are unknown", hint
+        return "is a named slice or a claim: its containers name its GPU", "suspend it"
     if record.pod:
         what = "belongs to a pod, which the scheduler has placed on its GPU"
         return what, "delete the pod, or suspend the container"

@@ -17,8 +17,9 @@ def refusal(
     gpus: Sequence[Gpu],
     overcommit: float,
     waiters: Collection[str],
+    closed: Collection[str] = (),
 ) -> Refused | None:
-    """Why `mine` cannot come back now; None: it can.
+    """Why `mine` cannot come back now; None: it can. closed: UUIDs of the drained GPUs.
 
     Those that began to wait earlier come first: their shares count as taken. waiters: ids of the
     records of which a program still waits for room; a killed program's record holds up no other.
@@ -26,6 +27,10 @@ def refusal(
     others = [other for other in records if other.id != mine.id]
     taken = [share for other in others for share in other.resident]
     wanted = _wanted(mine)
+    for share in wanted:
+        if share.uuid in closed:
+            hint = "run 'vcuda undrain', or resume it with --gpu on another GPU"
+            return Refused(f"{share.uuid} is drained", hint)
     refused = free.no_room(wanted, gpus, taken, overcommit)
     if refused:
         return refused

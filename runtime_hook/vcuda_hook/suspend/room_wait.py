@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from vcuda_oci.host.host import Host
-from vcuda_oci.ledger import liveness
+from vcuda_oci.ledger import liveness, unhealthy
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import RESUMING, WAITING, Suspension
 from vcuda_oci.placement.eligible import Refused
@@ -79,7 +79,8 @@ def _ask(
         path, reason = broken[0]
         raise VcudaError(f"is not a whole record ({reason})", path, "see 'vcuda ps'")
     as_waiter = mine.record.replaced(suspension=waits)
-    refused = room.refusal(as_waiter, records, facts.gpus, overcommit, waiters)
+    drained = unhealthy.read_drained(mine.ledger.state_dir)
+    refused = room.refusal(as_waiter, records, facts.gpus, overcommit, waiters, drained)
     before = [one for one in room.earlier(as_waiter, records) if one.id in waiters]
     return _Answer(refused, not before)
 

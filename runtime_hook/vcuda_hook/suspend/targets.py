@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from vcuda_oci.guest import page_file
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import liveness
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.suspension import UNTIL_CALL
 
 from ..live import container_processes
 
@@ -20,36 +22,61 @@ class Targets:
     """Finds the processes in a container's cgroups, and in those below, each time it is called.
 
     Another process cannot leave them, and one that a process of the container starts is in them.
+    A named slice or a claim has no container of its own: its processes are those that have its
+    usage page mapped, as every program with the shim.
     """
 
-    def __init__(self, record: Allocation) -> None:
-        """Raises VcudaError: its container is gone; Unreachable: it is paused, or has no cgroup of
-        its own.
+    def __init__(self, record: Allocation, containers: str) -> None:
+        """containers: the ledger's folder of pages. Raises VcudaError: its container is gone;
+        Unreachable: it is paused, or has no cgroup of its own.
         """
+        self._page: tuple[int, int] | None = None
+        self._cgroups: Mapping[str, str] = {}
         try:
+            if record.is_named_slice:
+                self._page = page_file.identity(f"{containers}/{record.id}/usage")
+                return
             status, init = container_processes.state_of(record.runtime, record.container_id)
-            folders = container_processes.cgroups(init)
+            self._cgroups = container_processes.cgroups(init)
         except (OSError, ValueError, KeyError, TypeError):
             raise VcudaError("its container is gone", record.id, "see 'vcuda ps'") from None
         if status == "paused":
             # The driver has threads in the processes that it locks; they must run.
             raise Unreachable("its container is paused", record.id, "unpause it first")
-        if folders == container_processes.cgroups("self"):
+        if self._cgroups == container_processes.cgroups("self"):
             what = "its processes are in this program's cgroup and cannot be told from others"
             raise Unreachable(what, record.id, "start the container with a cgroup of its own")
-        self.cgroups = folders
 
     def __call__(self) -> Mapping[int, int]:
         """The start time of each process (clock ticks since boot), by pid."""
-        started = {pid: liveness.start_time(pid) for pid in container_processes.below(self.cgroups)}
+        started = {pid: liveness.start_time(pid) for pid in self._pids()}
         return {pid: time for pid, time in started.items() if time}
 
+    def cgroups(self) -> list[Mapping[str, str]]:
+        """The cgroups of the processes, by hierarchy: their memory limits count."""
+        if self._page is None:
+            return [self._cgroups]
+        found: list[Mapping[str, str]] = []
+        for pid in self._pids():
+            try:
+                mine = container_processes.cgroups(pid)
+            except OSError:
+                continue  # it has ended
+            found += [mine] if mine not in found else []
+        return found
 
-def refuse_unfit(record: Allocation, facts: Host) -> None:
-    """Refuse what the driver would refuse later. Raises VcudaError."""
-    if record.is_named_slice:
-        what = "is a named slice or a claim: its containers are unknown"
-        raise VcudaError(what, record.id, "ask for the share by the wrapper or the hook")
+    def _pids(self) -> Sequence[int]:
+        if self._page is None:
+            return container_processes.below(self._cgroups)
+        return container_processes.that_map(*self._page)
+
+
+def refuse_unfit(record: Allocation, facts: Host, by: str) -> None:
+    """Refuse what the driver would refuse later. by: the reason. Raises VcudaError."""
+    if record.is_named_slice and by in UNTIL_CALL:
+        # Each user of a slice can write its page, and so have it taken for idle.
+        what = "is a named slice or a claim, which several containers may share"
+        raise VcudaError(what, record.id, "suspend it by 'vcuda suspend'")
     for share in record.shares:
         if share.managed:
             what = f"its memory of {share.uuid} is managed, which the driver cannot take off"

@@ -14,10 +14,12 @@ from support.tenants import Tenants
 from vcuda_hook.suspend import control
 from vcuda_hook.suspend.operation import NotIdle
 from vcuda_hook.suspend.places import Done
+from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import (
+    BY_DRAIN,
     BY_IDLENESS,
     BY_ORDER,
     BY_ROTATION,
@@ -172,6 +174,29 @@ def test_container_suspended_by_order_is_not_woken_by_calls(node: Node) -> None:
         node.asks("box", asked)
         node.look(1.0)
     assert node.calls == []
+
+
+def test_container_of_a_drain_comes_back_once_its_gpu_is_used_again(node: Node) -> None:
+    node.add_record("box")
+    node.off("box", BY_DRAIN)
+    unhealthy.write_drained(node.state_dir, {"GPU-0": unhealthy.Drain(1.0, ended=True)})
+    node.asks("box", 1)
+    node.pass_time(2)
+    assert node.calls == []
+    unhealthy.write_drained(node.state_dir, {})
+    node.look(1.0)
+    assert node.calls == [("resume", "box")]
+
+
+def test_nothing_gives_way_to_a_container_that_a_drained_gpu_keeps_off(node: Node) -> None:
+    node.add_record("there", shares=ROTATES)
+    node.add_record("waits", shares=ROTATES)
+    node.off("waits", BY_ROTATION)
+    unhealthy.write_drained(node.state_dir, {"GPU-0": unhealthy.Drain(1.0, ended=True)})
+    node.pass_time(2)
+    node.asks("waits", 1)
+    node.pass_time(100)
+    assert {call[:2] for call in node.calls} == {("resume", "waits")}
 
 
 def test_container_that_waits_gets_the_room_of_one_whose_quantum_has_ended(node: Node) -> None:

@@ -28,7 +28,7 @@ class Host:
         root: Any = SimpleNamespace(path=str(self.gpu.root))
         self.node = Node(Installed(f"{folder}/prefix"), root, folder)
         self.file = self.node.ledger.state_dir + "/unhealthy.json"
-        self._program = prefix + "/bin/vcuda-node-agent"
+        self._program, self._command = prefix + "/bin/vcuda-node-agent", prefix + "/bin/vcuda"
         self.agents: list[Agent] = []
 
     def agent(self) -> Agent:
@@ -41,6 +41,11 @@ class Host:
 
     def order(self, command: str, *arguments: str) -> None:
         subprocess.run([BUILT / "softgpu", command, self.gpu.root, *arguments], check=True)
+
+    def vcuda(self, *words: str) -> None:
+        """Raises CalledProcessError: it failed."""
+        program = [self._command, "--config", self.node.installed.settings, *words]
+        subprocess.run(program, check=True)
 
     def gets(self, id: str, core: int = 30, **words: str) -> str:
         """The GPUs that a new container gets, or its error without the id."""
@@ -64,6 +69,26 @@ def host(agent_prefix: str, tmp_path: Path) -> Iterator[Host]:
 
 def logged(agent: Agent, words: str) -> Callable[[], bool]:
     return lambda: any(words in line for line in agent.log())
+
+
+def test_drained_gpu_is_withdrawn_until_undrained_whatever_restarts(host: Host) -> None:
+    hint = "name another GPU, ask for less, or run 'vcuda undrain'"
+    why = f"placement: {host.first} is drained; {hint}"
+    agent = host.agent()
+    until(logged(agent, "2 GPUs, 0 unhealthy"))
+    host.vcuda("drain", "0", "--yes")
+    until(logged(agent, "2 GPUs, 1 unhealthy"))
+    assert not any("is unhealthy" in line for line in agent.log())
+    assert (host.gets("named", gpu="0"), host.gets("free")) == (why, host.second)
+    agent.kill()
+    assert host.gets("named", gpu="0") == why
+    agent.end()
+    agent = host.agent()
+    until(logged(agent, "2 GPUs, 1 unhealthy"))
+    host.vcuda("undrain", "0")
+    until(logged(agent, "2 GPUs, 0 unhealthy"))
+    assert host.gets("named", gpu="0") == host.first
+    agent.end()
 
 
 def test_a_gpu_with_a_lasting_xid_gets_no_container_until_it_is_healthy(

@@ -40,7 +40,7 @@ def test_vcuda_prints_its_own(capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("line", "answers"),
     [
-        ("vcuda r", ["run", "resume", "release"]),
+        ("vcuda r", ["run", "resume", "rebalance", "release"]),
         ("vcuda release --a", ["--all-dead"]),
         ("vcuda doctor --", ["--help", "--json", "--bundle", "--dry-run"]),
         (

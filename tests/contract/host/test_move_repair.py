@@ -15,7 +15,6 @@ from vcuda_hook.suspend import control, relocation
 from vcuda_hook.suspend.places import library_of
 from vcuda_hook.suspend.worker import Worker
 from vcuda_oci.ledger.liveness import start_time
-from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import RESUMING
 from vcuda_plugin.agent.bypass.held_containers import Held
 
@@ -23,13 +22,10 @@ from vcuda_plugin.agent.bypass.held_containers import Held
 @pytest.fixture
 def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kills]:
     """A container that was on its way to GPU 1; none of its processes is there yet."""
-
-    def refused(*_: object) -> None:
-        raise VcudaError("may not enter", "box", "")
-
-    monkeypatch.setattr(relocation, "change_nodes", refused)
     node = Node(tmp_path, "--memory", "8GiB", "--gpus", "2")
     found = Kills(node, tmp_path, processes=2)
+    monkeypatch.setattr(relocation, "change_nodes", found.nodes.change)
+    found.nodes.may_enter = False
     found.run("suspend", node.facts)
     (old, new), mine = (gpu.uuid for gpu in node.facts.gpus), node.record("box")
     assert mine.suspension
@@ -61,8 +57,11 @@ def test_container_of_which_one_process_has_arrived_follows_it(killed: Kills) ->
     assert control.repair(node.ledger, node.facts, "box")
     assert (node.step("box"), killed.places()) == (None, {0})
     assert [share.uuid for share in node.record("box").shares] == [node.facts.gpus[1].uuid]
+    assert node.record("box").nodes_left == [node.facts.gpus[0].uuid]
     killed.judge("repair")
+    assert node.record("box").nodes_left == []
     assert (killed.outcomes.stuck, killed.outcomes.lost) == ([], [])
+    assert killed.nodes.open() == {node.facts.gpus[1].uuid}
     told = Path(f"{node.ledger.state_dir}/events.jsonl").read_text()
     assert "it may still open" in told
 

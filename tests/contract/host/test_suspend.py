@@ -14,10 +14,10 @@ import pytest
 
 from support.samples import GIB
 from support.softgpu_host import BUILT, PRELUDE
-from support.suspended import MIB, Node, answer_of, until
+from support.suspended import CLIENT, MIB, Node, answer_of, until
 from vcuda_hook.cli import main
 from vcuda_hook.suspend import control, drive, places
-from vcuda_oci.ledger import events
+from vcuda_oci.ledger import events, unhealthy
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 
@@ -384,6 +384,38 @@ def test_a_container_without_processes_on_the_gpu_only_gives_up_its_share(node: 
     finally:
         sleeper.kill()
         sleeper.communicate()
+
+
+def test_claim_is_suspended_by_order_with_all_that_map_its_page(node: Node) -> None:
+    node.box("claim@1", 1)
+    mine = node.record("claim@1")
+    with node.ledger:
+        node.ledger.record(mine.replaced(runtime=[], container_id="", pod={"name": "p"}))
+    before = node.used()
+    page = f"{node.ledger.containers}/claim@1/usage"
+    maps = "import mmap\npage = mmap.mmap(os.open(sys.argv[2], os.O_RDWR), 4096)\n"
+    program = [sys.executable, "-c", PRELUDE + maps + CLIENT, str(64 * MIB), page]
+    user = node.boxes[0].start_program(program)
+    node.boxes[0].processes.append(user)
+    answer_of(user)
+    with pytest.raises(VcudaError, match="which several containers may share"):
+        control.suspend(node.ledger, node.facts, "claim@1", "idle")
+    assert node.used() > before
+    assert node.vcuda("suspend", "claim@1").returncode == 0
+    assert (node.used(), node.step("claim@1")) == (before, "suspended")
+    assert node.vcuda("resume", "claim@1").returncode == 0
+    assert node.boxes[0].works(user)
+
+
+@pytest.mark.parametrize("verb", ["drain 0 --yes", "undrain 0", "rebalance --core 50 --yes"])
+def test_only_root_drains_and_rebalances(
+    node: Node, verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert main.main(["--config", node.config, *verb.split()]) == 1
+    name = verb.split()[0]
+    assert capsys.readouterr().err == f"vcuda: vcuda {name}: needs root; run it as root\n"
+    assert not os.path.exists(unhealthy.drained_in(node.ledger.state_dir))
 
 
 @pytest.mark.parametrize("verb", ["suspend", "resume", "move --gpu 1"])

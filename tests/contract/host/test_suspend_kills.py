@@ -27,10 +27,10 @@ def kills(tmp_path: Path) -> Iterator[Kills]:
 
 @pytest.fixture
 def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kills]:
-    """The container's processes are the host's, and have its device nodes."""
-    monkeypatch.setattr(relocation, "change_nodes", lambda *_: None)
     node = Node(tmp_path, "--memory", "8GiB", "--gpus", "2")
-    yield Kills(node, tmp_path, processes=2)
+    made = Kills(node, tmp_path, processes=2)
+    monkeypatch.setattr(relocation, "change_nodes", made.nodes.change)
+    yield made
     node.end()
 
 
@@ -66,7 +66,7 @@ def kill_at_each_write(kills: Kills, verb: str) -> None:
     assert (kills.outcomes.stuck, kills.outcomes.lost) == ([], [])
 
 
-@pytest.mark.parametrize("verb", ["suspend", "resume"])
+@pytest.mark.parametrize("verb", ["suspend", "resume", "drain"])
 def test_a_kill_at_any_write_leaves_a_whole_container(kills: Kills, verb: str) -> None:
     kill_at_each_write(kills, verb)
 
@@ -93,6 +93,6 @@ def test_harm_at_any_driver_call_of_a_move_leaves_the_container_on_one_gpu(
     assert (two_gpus.outcomes.stuck, two_gpus.outcomes.lost) == ([], [])
 
 
-@pytest.mark.parametrize("verb", ["move", "resume there"])
+@pytest.mark.parametrize("verb", ["move", "resume there", "drain", "rebalance"])
 def test_a_kill_at_any_write_of_a_move_leaves_the_ledger_right(two_gpus: Kills, verb: str) -> None:
     kill_at_each_write(two_gpus, verb)

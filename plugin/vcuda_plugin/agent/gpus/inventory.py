@@ -135,10 +135,13 @@ class _Watch:
         self._save(self._health.faults(now))
         sick = self._health.unhealthy(now)
         versions = (sample["driver"], sample["cuda"])
-        seen = Inventory(gpus, sample["numa"], sick, sample["distances"], *versions)
+        # A drained GPU is withdrawn like an unhealthy one; `vcuda drain` records its own event.
+        closed = unhealthy.with_drained(sick, self._settings.state_dir)
+        seen = Inventory(gpus, sample["numa"], closed, sample["distances"], *versions)
         seen = _shared(seen, self._instances(gpus))
         # A GPU in MIG mode is not offered, but its own health is still reported.
-        ailing = {**sick, **seen.unhealthy}
+        parts = {one.uuid: sick[one.parent] for one in seen.gpus if one.parent in sick}
+        ailing = {**parts, **sick}
         for uuid in uuids:
             before, after = self._ailing.get(uuid), ailing.get(uuid)
             if before != after:

@@ -25,6 +25,7 @@ _WORD = re.compile(r"[a-z][a-z-]{0,31}")
 # Text in placement's refusals, and the reason that each is counted under.
 REASONS = (
     ("unhealthy", "unhealthy"),
+    ("is drained", "drained"),
     ("wholly free", "whole-gpus"),
     ("largest free share", "share"),
     ("is left beside the whole ones", "share"),
@@ -39,6 +40,7 @@ KNOWN_KINDS = dict.fromkeys(
         events.BYPASS_FOUND, events.TURN_OVERRUN, events.AGENT_STARTED, events.AGENT_ENDED,
         events.GPU_UNHEALTHY, events.GPU_HEALTHY, events.NO_GPUS, events.UNCLAIMED,
         events.SUSPENDED, events.RESUMED, events.SUSPEND_FAILED, events.LOST,
+        events.GPU_DRAINED, events.GPU_UNDRAINED,
     ],
     0,
 )  # fmt: skip

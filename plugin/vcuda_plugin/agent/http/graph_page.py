@@ -94,12 +94,12 @@ def _groups(gpus: Sequence[_Entry]) -> list[_Group]:
 
 
 def _gpu(gpu: _Entry, tenants: Sequence[_Entry], x: int, y: int) -> str:
-    sick = gpu["unhealthy"]
+    sick = views.condition(gpu)
     used = sum(entry["core_used_percent"] or 0 for entry in tenants)
     usage = f"{used:.0f} % used, {100 - gpu['free_core_percent']} % reserved"
-    kind, third = ("small bad", f"unhealthy: {sick}") if sick is not None else ("small", usage)
+    kind, third = ("small bad", sick) if sick else ("small", usage)
     parts = [
-        f'<rect class="gpu{" sick" if sick is not None else ""}" x="{x}" y="{y}" '
+        f'<rect class="gpu{" sick" if sick else ""}" x="{x}" y="{y}" '
         f'width="{_COLUMN}" height="{_GPU_HEIGHT}" rx="10"><title>{escape(gpu["uuid"])}</title>'
         "</rect>",
         _text("", x + 12, y + 20, f"GPU {gpu['name']}"),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from vcuda_hook.live import turn_figures, views
 from vcuda_oci.model.suspension import SUSPENDED, WAITING
+from vcuda_oci.placement.eligible import DRAINED
 
 _Value = Callable[[Mapping[str, Any]], float | None]
 
@@ -80,8 +81,17 @@ def _sensor(key: str) -> _Value:
     return value
 
 
+def _is_healthy(gpu: Mapping[str, Any]) -> float:
+    return float(views.condition(gpu) in ("", DRAINED))
+
+
 GPU_METRICS = (
-    _of_gpu("healthy", "0 while it is unhealthy.", lambda gpu: float(gpu["unhealthy"] is None)),
+    _of_gpu("healthy", "0 while it is unhealthy.", _is_healthy),
+    _of_gpu(
+        "drained",
+        "1 while it is drained: it gets no new containers.",
+        lambda gpu: float(views.is_drained(gpu)),
+    ),
     _of_gpu("memory_bytes", "Memory that it has.", _figure("memory_bytes")),
     _of_gpu(
         "memory_promised_bytes", "Its tenants' limits, summed.", _figure("promised_memory_bytes")

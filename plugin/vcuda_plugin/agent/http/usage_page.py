@@ -59,8 +59,8 @@ def _tenants_of(view: View, uuid: str) -> _Entries:
 
 
 def _gpu(gpu: Mapping[str, Any], tenants: _Entries, past: Mapping[str, _Points]) -> str:
-    sick = gpu["unhealthy"]
-    state = f'<span class="state bad">unhealthy: {escape(sick)}</span>' if sick is not None else ""
+    sick = views.condition(gpu)
+    state = f'<span class="state bad">{escape(sick)}</span>' if sick else ""
     return (
         f'<section class="card"><h2>GPU {gpu["name"]} · {escape(gpu["model"])}'
         f'<span class="soft">{escape(gpu["uuid"])}</span>'

@@ -15,10 +15,18 @@ from vcuda_hook.suspend import control
 from vcuda_hook.suspend.operation import NotIdle
 from vcuda_hook.suspend.places import Done
 from vcuda_oci.host.host import Host
+from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.model.suspension import BY_IDLENESS, BY_ORDER, BY_ROTATION, SUSPENDED, WAITING
+from vcuda_oci.model.suspension import (
+    BY_DRAIN,
+    BY_IDLENESS,
+    BY_ROTATION,
+    SUSPENDED,
+    UNTIL_CALL,
+    WAITING,
+)
 
 from ..ledger.records import Records
 from .idleness import Idleness, Sample
@@ -84,6 +92,7 @@ class Suspender:
                 del known[key]
         off = {id for id, one in mine.items() if one.suspension and one.suspension.is_off}
         self._look_at_calls(mine, off, now)
+        self._look_at_drains(mine, off, now)
         self._note_residence(mine, off, now)
         # While a container waits for the GPU, an idle one has to be found soon.
         if now - self._work_at >= (_WORK_SECONDS if self._asks_since else SLOW_SECONDS):
@@ -103,11 +112,19 @@ class Suspender:
         for id in off:
             held = mine[id].suspension
             asked = self._usage.asked(id)
-            if not held or held.by == BY_ORDER or asked is None:
+            if not held or held.by not in UNTIL_CALL or asked is None:
                 continue
             if asked != self._asked.setdefault(id, asked):
                 self._asks_since.setdefault(id, now)
             if id in self._asks_since:
+                self._start(id, "resume", functools.partial(self._resume, mine[id]), now)
+
+    def _look_at_drains(self, mine: Mapping[str, Allocation], off: set[str], now: float) -> None:
+        """Resume those that a drain has suspended, once none of their GPUs is drained any more."""
+        by_drain = [id for id in off if (held := mine[id].suspension) and held.by == BY_DRAIN]
+        drained = unhealthy.read_drained(self._records.ledger.state_dir) if by_drain else {}
+        for id in by_drain:
+            if not any(share.uuid in drained for share in mine[id].shares):
                 self._start(id, "resume", functools.partial(self._resume, mine[id]), now)
 
     def _note_residence(self, mine: Mapping[str, Allocation], off: set[str], now: float) -> None:
@@ -139,6 +156,9 @@ class Suspender:
             for id, held in ((id, mine[id].suspension) for id in self._asks_since if id in mine)
             if held and held.step == WAITING
         ]
+        drained = unhealthy.read_drained(self._records.ledger.state_dir) if waiting else {}
+        # Nothing gives way to what a drained GPU keeps off.
+        waiting = [one for one in waiting if not drained.keys() & one.needs.keys()]
         if not waiting:
             return
         residents = [self._resident(one, now) for one in self._records.read()[0] if one.resident]

@@ -183,6 +183,13 @@ class Cluster:
                     break
                 self.undo(uid, node)
 
+    def hold(self, uid: str, shares: list[GpuShare]) -> None:
+        """Replace what a bound pod holds, as after a move on its node."""
+        with self.lock:
+            entry = self.nodes[self.pods[uid].node]
+            entry.hold(uid, shares)
+            self._settle(entry)
+
     def find(self, entry: Entry, ask: PodAsk, removed: Collection[str] = ()) -> Placed | Refused:
         """Place the pod on this node exactly, as if the pods with the UIDs `removed` had ended."""
         taken = entry.taken if not removed else entry.taken_without(removed)

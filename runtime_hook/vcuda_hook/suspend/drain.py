@@ -1,0 +1,270 @@
+"""Empty a GPU, and keep it empty: what runs there is moved, or else suspended.
+
+The order of writes, of which any program may be killed between any two:
+
+    drain:   the GPU is in drained.json (no new containers), each container's move or suspend, ended
+    undrain: the GPU is out of drained.json, each suspended container's resume
+
+Each move and suspend is whole by itself (control.py). A drain that was killed leaves the GPU
+closed, and the containers that it has not reached at work: the next `vcuda drain` goes on, `vcuda
+undrain` undoes it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger import events, unhealthy
+from vcuda_oci.ledger.ledger import Ledger, unwritable
+from vcuda_oci.ledger.unhealthy import Drain
+from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.suspension import BY_DRAIN, SUSPENDED
+from vcuda_oci.placement.rearrange import emptying
+from vcuda_oci.system import own_lock
+
+from . import control, elsewhere, host_room, survey
+from .drive import Progress
+from .places import Done
+from .survey import Survey, Why
+
+LOCK = "drain.lock"
+MOVE, SUSPEND, STAY, ASLEEP = "move", "suspend", "stay", "suspended"
+
+
+class Step(NamedTuple):
+    """What happens to one container. action: of the four above. bytes: what it holds.
+
+    target: UUID of the GPU that it is moved to, or "". reason, hint: why it is not moved, or stays.
+    """
+
+    id: str
+    action: str
+    bytes: int
+    target: str = ""
+    reason: str = ""
+    hint: str = ""
+
+
+class Result(NamedTuple):
+    """done: None: it failed, or there was nothing to do. error: why it failed, or ""."""
+
+    step: Step
+    done: Done | None = None
+    error: str = ""
+
+
+# Called before a step is taken; the answer is called with what the driver does.
+Begin = Callable[[Step], Progress]
+
+
+def plan(
+    facts: Host, uuid: str, seen: Survey, host_bytes: int, failed: Mapping[tuple[str, str], Why]
+) -> list[Step]:
+    """What a drain does with each container on the GPU: pure.
+
+    host_bytes: what suspended containers may still keep in the host's memory. failed: what has
+    been tried, by id and action.
+    """
+    parts = {gpu.uuid for gpu in facts.gpus if uuid in (gpu.uuid, gpu.parent)}
+    mine = [one for one in seen.found if _is_on(one.record, parts)]
+    for at, one in enumerate(mine):
+        why = failed.get((one.record.id, MOVE))
+        mine[at] = one._replace(to=(), unmoved=why) if why else one
+    movable = [one for one in mine if one.to]
+    wanted = [one.tenant for one in movable]
+    moves = emptying(facts.gpus, seen.beside(movable), wanted, uuid)
+    targets = {move.id: move.target for move in moves}
+    steps = []
+    for one in mine:
+        id, no_room = one.record.id, ("no other GPU has room for its share", "free a share")
+        reason, hint = one.unmoved or no_room
+        unsuspended = failed.get((id, SUSPEND)) or one.unsuspended
+        if id in targets:
+            steps.append(Step(id, MOVE, one.bytes, targets[id]))
+        elif one.record.pod:
+            steps.append(Step(id, STAY, one.bytes, "", *_of_pod(one.record)))
+        elif unsuspended:
+            steps.append(Step(id, STAY, one.bytes, "", *unsuspended))
+        elif one.bytes > host_bytes:
+            full = "the host's memory has no room for what it holds"
+            steps.append(Step(id, STAY, one.bytes, "", full, "free memory of the host"))
+        else:
+            host_bytes -= one.bytes
+            steps.append(Step(id, SUSPEND, one.bytes, "", reason, hint))
+    for record in seen.asleep:
+        if _is_on(record, parts) and record.suspension:
+            held = sum(record.suspension.bytes.values())
+            hint = "resume it with --gpu on another GPU"
+            steps.append(Step(record.id, ASLEEP, held, "", "it is suspended already", hint))
+    order = (MOVE, SUSPEND, ASLEEP, STAY)
+    return sorted(steps, key=lambda step: order.index(step.action))
+
+
+def _is_on(record: Allocation, parts: set[str]) -> bool:
+    return any(share.uuid in parts for share in record.shares)
+
+
+def _of_pod(record: Allocation) -> Why:
+    pod = f"{record.pod.get('namespace', '?')}/{record.pod.get('name', '?')}"
+    what = f"belongs to pod {pod}, which the scheduler has placed on this GPU"
+    return what, "delete the pod, and it is scheduled anew; or suspend the container"
+
+
+def planned(ledger: Ledger, facts: Host, uuid: str, most_kept: int) -> list[Step]:
+    """The plan as things are now; nothing is changed. Raises VcudaError: a record is broken."""
+    return _planned(ledger, facts, uuid, most_kept, {})
+
+
+def _planned(
+    ledger: Ledger,
+    facts: Host,
+    uuid: str,
+    most_kept: int,
+    failed: Mapping[tuple[str, str], Why],
+) -> list[Step]:
+    sick = {**unhealthy.reasons(ledger.state_dir), uuid: ""}
+    seen = survey.survey(ledger, facts, sick)
+    return plan(facts, uuid, seen, host_room.left(ledger.read()[0], most_kept), failed)
+
+
+def drain(
+    ledger: Ledger,
+    facts: Host,
+    uuid: str,
+    seconds: float,
+    begin: Begin,
+    most_kept: int = 0,
+) -> list[Result]:
+    """Close the GPU to new containers, then move or suspend what runs there, one after the other.
+
+    seconds: for the driver, with each container. most_kept: as control.suspend has it. Raises
+    VcudaError: another drain is at work, or a record is broken.
+    """
+    results: dict[str, Result] = {}
+    failed: dict[tuple[str, str], Why] = {}
+    with alone(ledger):
+        _close(ledger, uuid)
+        repair_all(ledger, facts)
+        while True:
+            steps = _planned(ledger, facts, uuid, most_kept, failed)
+            step = next((one for one in steps if one.action in (MOVE, SUSPEND)), None)
+            if step is None:
+                break
+            results[step.id] = take(ledger, facts, step, seconds, begin(step), most_kept)
+            if results[step.id].error:
+                failed[step.id, step.action] = results[step.id].error, ""
+        with changing(ledger) as drained:
+            drained[uuid] = Drain(drained[uuid].since, ended=True)
+    still = {step.id: Result(step) for step in steps if step.id not in results}
+    for step in steps:
+        if step.id in results and step.action == STAY:
+            results[step.id] = results[step.id]._replace(step=step)
+    return [*results.values(), *still.values()]
+
+
+def take(
+    ledger: Ledger, facts: Host, step: Step, seconds: float, progress: Progress, most_kept: int
+) -> Result:
+    try:
+        if step.action == MOVE:
+            done = control.move(ledger, facts, step.id, step.target, seconds, progress, most_kept)
+        else:
+            done = control.suspend(ledger, facts, step.id, BY_DRAIN, seconds, progress, most_kept)
+    except VcudaError as error:
+        return Result(step, None, f"{error.what}; {error.hint}" if error.hint else error.what)
+    return Result(step, done)
+
+
+def undrain(
+    ledger: Ledger,
+    facts: Host,
+    uuid: str,
+    overcommit: float,
+    seconds: float,
+    begin: Begin,
+) -> tuple[bool, list[Result]]:
+    """Open the GPU to new containers, then bring back what a drain has suspended there.
+
+    seconds: how long to wait for room, for each. Returns whether it was drained. Raises VcudaError:
+    another drain is at work.
+    """
+    results = []
+    with alone(ledger):
+        with changing(ledger) as drained:
+            was = drained.pop(uuid, None)
+        if was:
+            _record(ledger, events.GPU_UNDRAINED, uuid, "is in use again")
+        repair_all(ledger, facts)
+        for record in ledger.read()[0]:
+            held = record.suspension
+            gpus = [facts.gpu(share.uuid) for share in record.shares]
+            there = any(gpu and uuid in (gpu.uuid, gpu.parent) for gpu in gpus)
+            if not (there and held and held.by == BY_DRAIN and held.step == SUSPENDED):
+                continue
+            step = Step(record.id, ASLEEP, sum(held.bytes.values()))
+            progress = begin(step)
+            try:
+                done = control.resume(ledger, facts, record.id, overcommit, seconds, progress)
+                results.append(Result(step, done))
+            except VcudaError as error:
+                results.append(Result(step, None, f"{error.what}; {error.hint}"))
+    return was is not None, results
+
+
+def repair_all(ledger: Ledger, facts: Host) -> None:
+    """Complete what killed programs left, of any container."""
+    for record in ledger.read()[0]:
+        if record.suspension and record.suspension.step != SUSPENDED:
+            try:
+                control.repair(ledger, facts, record.id)
+            except VcudaError:
+                pass  # the driver allows neither way now; the plan names the container
+    elsewhere.settle_nodes(ledger, facts)
+
+
+@contextmanager
+def alone(ledger: Ledger) -> Iterator[None]:
+    """Hold the lock of drains and rebalances: one at a time. Raises VcudaError."""
+    try:
+        ledger.make_folders()
+        lock = own_lock.acquire(f"{ledger.state_dir}/{LOCK}", 0)
+    except BlockingIOError:
+        what = "another drain or rebalance is at work"
+        raise VcudaError(what, f"{ledger.state_dir}/{LOCK}", "wait for it") from None
+    except OSError as error:
+        raise unwritable(ledger.state_dir, error) from error
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def changing(ledger: Ledger) -> Iterator[dict[str, Drain]]:
+    """The drained GPUs by UUID, to be changed. Raises VcudaError: they cannot be written."""
+    with ledger:
+        drained = unhealthy.read_drained(ledger.state_dir)
+        yield drained
+        try:
+            unhealthy.write_drained(ledger.state_dir, drained)
+        except OSError as error:
+            raise unwritable(ledger.state_dir, error) from error
+
+
+def _close(ledger: Ledger, uuid: str) -> None:
+    with changing(ledger) as drained:
+        is_new = uuid not in drained
+        since = time.time() if is_new else drained[uuid].since
+        drained[uuid] = Drain(since, ended=False)
+    if is_new:
+        _record(ledger, events.GPU_DRAINED, uuid, "gets no new containers")
+
+
+def _record(ledger: Ledger, kind: str, uuid: str, text: str) -> None:
+    events.record(ledger.state_dir, ledger.program, kind, "", f"{uuid} {text}", gpu=uuid)

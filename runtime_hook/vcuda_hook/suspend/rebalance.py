@@ -1,0 +1,99 @@
+"""Move containers on one node until a request fits that does not fit as it is.
+
+A rebalance that was killed has moved some containers, each of them wholly (control.py): nothing is
+left to undo, and the next one plans from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger import claim, unhealthy
+from vcuda_oci.ledger.claim import Rules
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.request import Request
+from vcuda_oci.placement.choose import Refused
+from vcuda_oci.placement.moves import Move
+from vcuda_oci.placement.rearrange import Need, making_room
+
+from . import drain, survey
+from .drain import MOVE, Begin, Result, Step
+from .survey import Found
+
+
+class Proposal(NamedTuple):
+    """moves: []: the request fits already; None: no moves make it fit. refused: why it does not fit
+    now. unmoved: containers that cannot be moved.
+    """
+
+    moves: list[Move] | None
+    refused: Refused | None = None
+    unmoved: Sequence[Found] = ()
+
+
+def needs(request: Request, facts: Host) -> list[Need]:
+    """What the request takes of a GPU, at least: pure."""
+    found = []
+    for part in request.parts:
+        for core in part.sizes:
+            sizes = [part.memory_of(core, gpu.memory_bytes) for gpu in facts.gpus]
+            found.append(Need(core, 0 if core == 100 else min(sizes, default=0)))
+    return found
+
+
+def proposed(
+    ledger: Ledger, facts: Host, request: Request, rules: Rules, failed: Collection[str] = ()
+) -> Proposal:
+    """The moves, the fewest bytes first; nothing is changed.
+
+    failed: ids of containers that stay. Raises VcudaError: a record is broken.
+    """
+    sick = unhealthy.reasons(ledger.state_dir)
+    seen = survey.survey(ledger, facts, sick)
+    movable = [one for one in seen.found if one.to and one.record.id not in failed]
+
+    def answer(taken: Sequence[GpuShare]) -> Refused | None:
+        chosen = claim.place(facts, taken, request, rules, sick)
+        return chosen if isinstance(chosen, Refused) else None
+
+    moves = making_room(
+        facts.gpus,
+        seen.beside(movable),
+        [one.tenant for one in movable],
+        needs(request, facts),
+        lambda taken: answer(taken) is None,
+    )
+    now = answer(seen.beside(())) if moves != [] else None
+    return Proposal(moves, now, [one for one in seen.found if one.unmoved])
+
+
+def rebalance(
+    ledger: Ledger,
+    facts: Host,
+    request: Request,
+    rules: Rules,
+    seconds: float,
+    begin: Begin,
+    most_kept: int = 0,
+) -> tuple[Proposal, list[Result]]:
+    """Move containers until the request fits, or no moves make it fit: what is left, and what was
+    done.
+
+    seconds, most_kept: as drain.drain. Raises VcudaError: a drain or rebalance is at work.
+    """
+    results: list[Result] = []
+    failed: set[str] = set()
+    with drain.alone(ledger):
+        drain.repair_all(ledger, facts)
+        while True:
+            left = proposed(ledger, facts, request, rules, failed)
+            if not left.moves:
+                return left, results
+            move = left.moves[0]
+            step = Step(move.id, MOVE, move.bytes, move.target)
+            results.append(drain.take(ledger, facts, step, seconds, begin(step), most_kept))
+            # What another program has filled meanwhile is not tried for ever.
+            failed.add(move.id)
