@@ -141,7 +141,8 @@ enum vcuda_suspended
   F (uint32_t, export_tables)                                                                      \
   A (uint8_t, export_table_ids, 64)                                                                \
   F (uint32_t, resume_asked) /* grows while calls wait for the end of UNTIL_CALL */                \
-  A (uint8_t, reserved, 36)
+  A (uint32_t, off_gpu, 8)   /* a bit for each slot: its bytes are off the GPU by a checkpoint */  \
+  A (uint8_t, reserved, 4)
 
 #define VCUDA_USAGE_GPU_FIELDS(F, A)                                                               \
   F (int64_t, balance_ns)    /* GPU time in hand; below 0 is debt */                               \

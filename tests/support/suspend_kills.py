@@ -1,7 +1,8 @@
 """Rounds in which a program that suspends or resumes, its worker or a target is killed.
 
 After each round another program repairs, and every process of the container must be at work with
-its memory, or all must be off the GPU and come back with it.
+its memory, or all must be off the GPU and come back with it. What its own user has locked or
+checkpointed must come back to just that.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ import os
 import random
 import signal
 import struct
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from support import compiled
 from support.suspended import Box, Node
-from vcuda_hook.suspend import control, driver_worker
+from vcuda_hook.suspend import control, driver_worker, steps
 from vcuda_hook.suspend.places import library_of
 from vcuda_hook.suspend.worker import Worker
 from vcuda_oci.host.host import Host
@@ -45,12 +47,42 @@ class Outcomes:
     lost: list[str] = field(default_factory=list)
 
 
+def states_of(box: Box, pids: Sequence[int]) -> dict[int, int]:
+    """The states of processes, by pid, as the driver says."""
+    started = {pid: start_time(pid) for pid in pids}
+    with open(os.devnull) as none, Worker(library_of(box.node.facts), none.fileno()) as asked:
+        found = asked.states(started, time.monotonic() + 10)
+    return {pid: found.get(pid, driver_worker.NO_CUDA) for pid in pids}
+
+
+def by_user(box: Box, process: subprocess.Popen[str], *calls: str) -> None:
+    """Make calls of the driver for a process of the container, as cuda-checkpoint does."""
+    started = {process.pid: start_time(process.pid)}
+    with open(os.devnull) as none, Worker(library_of(box.node.facts), none.fileno()) as asked:
+        for call in calls:
+            (answer,) = asked.call(call, started, [process.pid], time.monotonic() + 10).values()
+            assert answer == (driver_worker.SUCCESS, steps.AFTER[call]), call
+
+
+def left_in(box: Box, state: int) -> int:
+    """The pid of one more process, which its user has locked or checkpointed."""
+    process = box.start()
+    box.bystanders.append(process)
+    calls = (steps.LOCK, steps.CHECKPOINT)
+    by_user(box, process, *calls[: 1 if state == steps.LOCKED else 2])
+    return process.pid
+
+
 class Kills:
     """A container on a node, and the driver that does harm."""
 
-    def __init__(self, node: Node, folder: Path, processes: int = 3) -> None:
+    def __init__(
+        self, node: Node, folder: Path, processes: int = 3, left: Sequence[int] = ()
+    ) -> None:
+        """left: states in which the user of further processes has left them."""
         self.node, self.count = node, processes
         self.box: Box = node.box("box", processes, each=1 << 20)
+        self.left = {left_in(self.box, state): state for state in left}
         # The container's first process is none of those that are killed.
         first = self.box.start_program(["sleep", "100000"])
         node.runtime.set_state("box", "running", pid=first.pid)
@@ -123,7 +155,7 @@ class Kills:
     def _await_end_of_target(self) -> None:
         """A target ends some time after its kill."""
         end = time.monotonic() + _SECONDS
-        while all(start_time(each.pid) for each in self.box.processes):
+        while all(start_time(each.pid) for each in [*self.box.processes, *self.box.bystanders]):
             assert time.monotonic() < end, "no target has ended"
             time.sleep(0.002)
 
@@ -159,6 +191,7 @@ class Kills:
                 self.outcomes.stuck.append(f"{what}: {step}, states {sorted(places)}")
             if step:
                 control.resume(ledger, facts, "box", 1, 5)
+            self._judge_left(what)
             (promised,) = self.node.record("box").shares
             if self._gpus_in_use() - {promised.uuid}:
                 self.outcomes.stuck.append(f"{what}: on a GPU that its record does not name")
@@ -175,13 +208,19 @@ class Kills:
                 self.outcomes.lost.append(f"{what}: {error}")
         while len(self.box.processes) < self.count:
             self.box.processes.append(self.box.start())
+        for pid in self.left.keys() - {each.pid for each in self.box.bystanders}:
+            state = self.left.pop(pid)
+            self.left[left_in(self.box, state)] = state
+
+    def _judge_left(self, what: str) -> None:
+        now = states_of(self.box, [each.pid for each in self.box.bystanders])
+        expected = {pid: self.left[pid] for pid in now}
+        if now != expected:
+            self.outcomes.stuck.append(f"{what}: left as {expected}, now {now}")
 
     def places(self) -> set[int]:
         """The states of the container's processes, by the driver."""
-        started = {each.pid: start_time(each.pid) for each in self.box.processes}
-        with open(os.devnull) as none, Worker(library_of(self.node.facts), none.fileno()) as asked:
-            found = asked.states(started, time.monotonic() + 10)
-        return {found.get(pid, driver_worker.NO_CUDA) for pid in started}
+        return set(states_of(self.box, [each.pid for each in self.box.processes]).values())
 
     def _gpus_in_use(self) -> set[str]:
         """The GPUs on which the container's processes hold memory, by NVML."""
@@ -192,7 +231,8 @@ class Kills:
 
     def _bury(self) -> None:
         """Forget the processes that were killed; the container's first process stays."""
-        for process in list(self.box.processes):
-            if start_time(process.pid) == 0 and process.wait(10) == -signal.SIGKILL:
-                self.box.processes.remove(process)
-                process.communicate()
+        for kind in (self.box.processes, self.box.bystanders):
+            for process in list(kind):
+                if start_time(process.pid) == 0 and process.wait(10) == -signal.SIGKILL:
+                    kind.remove(process)
+                    process.communicate()

@@ -110,7 +110,8 @@ FIELDS = {
         ("export_tables", "I"),
         ("export_table_ids", "64s"),
         ("resume_asked", "I"),
-        ("reserved", "36s"),
+        ("off_gpu", "32s"),
+        ("reserved", "4s"),
     ),
     "usage_gpu": (
         ("balance_ns", "q"),
@@ -294,4 +295,5 @@ def text_field(text: str, size: int) -> bytes:
 
 def empty_usage_page() -> bytes:
     """The header of a usage page; the rest of the file, up to USAGE_SIZE, is zero."""
-    return struct.pack(code("usage"), USAGE_MAGIC, ABI_VERSION, USAGE_SIZE, 0, 0, 0, b"", 0, b"")
+    head = USAGE_MAGIC, ABI_VERSION, USAGE_SIZE
+    return struct.pack(code("usage"), *head, 0, 0, 0, b"", 0, b"", b"")

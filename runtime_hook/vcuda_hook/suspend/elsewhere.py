@@ -44,6 +44,22 @@ def claim(
         mine.write(begun)
 
 
+def refuse_checkpointed(mine: Operation, found: drive.Found) -> None:
+    """Refuse a move with processes that another program has checkpointed: it would restore them to
+    the old GPU. Raises VcudaError.
+    """
+    there = [pid for pid, (_, state) in found.items() if state == steps.CHECKPOINTED]
+    if there:
+        what = f"process {there[0]} is checkpointed, not by vcuda"
+        raise VcudaError(what, mine.id, "let the program that did so restore it first")
+
+
+def note_found(mine: Operation, found: drive.Found) -> None:
+    """As Operation has it. Raises VcudaError too where `refuse_checkpointed` does."""
+    refuse_checkpointed(mine, found)
+    mine.note_found(found)
+
+
 def stay(mine: Operation, facts: Host) -> None:
     """End a move before the container has left its GPU."""
     moves = mine.record.suspension.moves if mine.record.suspension else {}
@@ -115,7 +131,9 @@ def restore(
             outcome = Outcome("", "", (), {})  # it has ended: nothing is left to bring anywhere
         else:
             pairs = relocation.pairs(mine.record.shares, moves)
-            outcome = drive.bring(steps.ON, targets, worker, BACK_SECONDS, progress, needed, pairs)
+            outcome = drive.bring(
+                steps.ON, targets, worker, BACK_SECONDS, progress, needed, pairs, mine.found
+            )
     except VcudaError as error:
         outcome = Outcome(error.what, error.hint, (), {})
     if not outcome.reason:

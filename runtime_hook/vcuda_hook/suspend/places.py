@@ -56,9 +56,12 @@ def bring_either(
 ) -> tuple[str | None, Outcome]:
     """Bring the processes to the first of the places, or else to the other.
 
-    Returns the place, and how the first went; None: the driver allows neither. Raises Unreachable
-    before the driver has been asked.
+    Returns the place, and how the first went; None: the driver allows neither. Until the driver is
+    asked to change anything all are where they were. Raises Unreachable then.
     """
+    held = mine.record.suspension
+    if held and not held.asked:
+        return steps.ON, Outcome("", "", (), {})
     first = None
     for place in places:
         try:
@@ -66,9 +69,10 @@ def bring_either(
             targets = targets_of(mine)
             if targets is None:
                 return place, Outcome("", "", (), {})  # nothing is left to bring anywhere
-            held = mine.record.suspension
             needed = held.needed if held else {}
-            outcome = drive.bring(place, targets, worker, BACK_SECONDS, progress, needed)
+            outcome = drive.bring(
+                place, targets, worker, BACK_SECONDS, progress, needed, found=mine.found
+            )
         except VcudaError as error:
             if first is None and isinstance(error, Unreachable):
                 raise

@@ -14,9 +14,10 @@ import pytest
 
 from support.samples import GIB
 from support.softgpu_host import BUILT, PRELUDE
+from support.suspend_kills import by_user, states_of
 from support.suspended import MIB, Node, answer_of, until
 from vcuda_hook.cli import main
-from vcuda_hook.suspend import control, drive, places
+from vcuda_hook.suspend import control, drive, places, steps
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
@@ -188,6 +189,24 @@ def test_suspended_containers_keep_no_more_than_their_bound(node: Node) -> None:
     assert node.vcuda("resume", "first").returncode == 0
     assert node.vcuda("suspend", "second").returncode == 0
     assert first.all_work()
+
+
+def test_processes_that_their_user_has_taken_off_are_left_so(node: Node) -> None:
+    box = node.box("box", 3)
+    working, locked, off = box.processes
+    by_user(box, locked, steps.LOCK)
+    by_user(box, off, steps.LOCK, steps.CHECKPOINT)
+    before = node.used()
+    assert node.vcuda("suspend", "box").returncode == 0
+    assert (node.step("box"), node.used()) == ("suspended", 0)
+    assert node.vcuda("resume", "box").returncode == 0
+    assert (node.step("box"), node.used()) == (None, before)
+    states = states_of(box, [each.pid for each in box.processes])
+    assert list(states.values()) == [steps.RUNNING, steps.LOCKED, steps.CHECKPOINTED]
+    assert box.works(working)
+    by_user(box, off, steps.RESTORE, steps.UNLOCK)
+    by_user(box, locked, steps.UNLOCK)
+    assert box.all_work()
 
 
 def test_containers_come_back_in_the_order_in_which_they_began_to_wait(node: Node) -> None:

@@ -190,8 +190,10 @@ TENANT_METRICS = (
     _of_tenant(
         "suspended_bytes",
         GAUGE,
-        "Memory that it holds off the GPU.",
-        lambda entry: float(entry["suspension"]["bytes"]) if _is_off(entry) else 0.0,
+        "Memory that it holds off the GPU, also by checkpoints of its own user.",
+        lambda entry: float(
+            entry["suspension"]["bytes"] if _is_off(entry) else entry["memory_off_bytes"] or 0
+        ),
     ),
     _of_tenant(
         "suspended_since_seconds",
