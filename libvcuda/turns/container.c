@@ -187,7 +187,8 @@ container_signals (const struct container *container, unsigned gpu, bool live,
                                .filled_ns = entry.refilled_ns,
                                .busy_ns = entry.busy_ns,
                                .turn_taken = entry.turn_taken,
-                               .switch_ns = entry.switch_ns };
+                               .switch_ns = entry.switch_ns,
+                               .room_asked = entry.room_asked };
   uint64_t began = live ? spent_ns () : 0;
   for (unsigned i = 0, queries = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
     {
@@ -293,6 +294,14 @@ container_put_totals (const struct container *container, unsigned gpu, uint64_t 
                       == offsetof (struct vcuda_limits_gpu, turn_held_ns) + sizeof totals[0],
                   "one after the other");
   put (container, gpu, field, totals, sizeof totals);
+}
+
+void
+container_ask_trim (const struct container *container, unsigned gpu)
+{
+  const uint8_t *asked = &container->limits_at->gpu[gpu].trim_asked;
+  uint8_t next = (uint8_t) (__atomic_load_n (asked, __ATOMIC_RELAXED) + 1);
+  put (container, gpu, offsetof (struct vcuda_limits_gpu, trim_asked), &next, sizeof next);
 }
 
 const uint32_t *

@@ -43,6 +43,7 @@ struct signals
   bool will_clear;     /* a process that is BUSY has a thread that will clear the mark */
   uint32_t turn_taken; /* the OPEN word with the budget that its bucket took */
   uint32_t switch_ns;  /* how much longer the first work of a turn takes than later work */
+  uint32_t room_asked; /* grows when the driver has no memory left within its share */
   uint64_t spent_ns;   /* processor time that queries of its locks took */
 };
 
@@ -82,6 +83,9 @@ bool container_was_kept (const struct container *container, unsigned gpu);
 /* What that keeper has counted.  */
 void container_totals (const struct container *container, unsigned gpu, uint64_t *held_ns,
                        uint64_t *waited_ns);
+
+/* Has its processes give back what their pools keep of GPU.  */
+void container_ask_trim (const struct container *container, unsigned gpu);
 
 /* Writes a field of GPU's entry of the limits page.  */
 void container_put_u32 (const struct container *container, unsigned gpu, size_t field,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
 import time
@@ -12,7 +13,7 @@ import pytest
 from shim.conftest import DriverRoot
 from shim.cuda_program import START
 from shim.gate_guest import until
-from support.guest import GIB, MIB, PYTHON, Guest, share
+from support.guest import GIB, MIB, PYTHON, WORKLOAD, Guest, share
 from vcuda_oci.pages import layout
 
 # Holds memory with a pattern, and checks it at each line of input.
@@ -159,6 +160,84 @@ def test_a_tool_killed_while_the_driver_copies_leaves_what_is_on_the_gpu_charged
     finally:
         holder.process.kill()
         holder.process.communicate()
+
+
+# Takes 600 MiB and frees them again, all the time; says how often that worked.
+TAKES = (
+    TOOL
+    + """
+import select, time
+got = 0
+print("takes", flush=True)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    answer = cu.cuMemAlloc(600 * MIB)
+    if answer[0] == cu.CUresult.CUDA_SUCCESS:
+        got += 1
+        time.sleep(0.01)  # cuMemGetInfo's figure is as old as a tick of the kernel
+        must(cu.cuMemFree(answer[1]))
+    time.sleep(0.02)  # a restore tries once
+print(got, flush=True)
+"""
+)
+# Looks all the time how much of the GPU is in use; says how much it was at most.
+WATCHES = (
+    TOOL
+    + """
+import select
+most = 0
+print("watches", flush=True)
+while not select.select([sys.stdin], [], [], 0.0005)[0]:
+    free, total = must(cu.cuMemGetInfo())
+    most = max(most, total - free)
+print(most // MIB, flush=True)
+"""
+)
+
+
+def test_tools_killed_at_random_moments_break_no_limit_and_lose_no_process(
+    new_host: Callable[..., DriverRoot], new_guest: Callable[..., Guest]
+) -> None:
+    host = new_host("--checkpoint-rate", "30GiB/s", "--restore-rate", "30GiB/s")  # 20 ms
+    guest = new_guest(share(host.uuids[0], GIB), on=host)
+    whole = new_guest(share(host.uuids[0], 16 * GIB), on=host)
+    holder = Holder(guest)
+    others = [
+        guest.start(PYTHON, "-c", TAKES, stdin=subprocess.PIPE),
+        whole.start(PYTHON, "-c", WATCHES, stdin=subprocess.PIPE),
+    ]
+    chosen, killed, intact = random.Random(18), 0, 0
+    try:
+        for other in others:
+            assert other.stdout and other.stdout.readline(), other.communicate()
+        for _ in range(12):
+            for steps in (["lock", "checkpoint"], ["restore", "unlock"]):
+                tool = guest.start(WORKLOAD, "checkpoint", holder.pid, *steps)
+                time.sleep(chosen.uniform(0, 0.08))
+                tool.kill()
+                killed += tool.wait() == -signal.SIGKILL
+                tool.communicate()
+                time.sleep(0.03)
+            for step in ("restore", "unlock"):
+                bring(guest, holder.pid, step)
+            intact += holder.is_intact()
+        got, most = (int(other.communicate("\n")[0]) for other in others)
+    finally:
+        for process in (holder.process, *others):
+            process.kill()
+            process.communicate()
+    assert (intact, killed > 5, got > 0) == (12, True, True)
+    assert most == 600
+
+
+def bring(guest: Guest, pid: str, step: str) -> None:
+    """Take a step, where it is due, as soon as there is room."""
+    end = time.monotonic() + 10
+    while True:
+        tool = guest.start(WORKLOAD, "checkpoint", pid, step)
+        answer = tool.communicate()[0]
+        if "CUDA_SUCCESS" in answer or "CUDA_ERROR_ILLEGAL_STATE" in answer:
+            return
+        assert FULL in answer and time.monotonic() < end, answer
 
 
 def test_a_dead_process_leaves_no_mark_for_the_next_one(holder: Holder) -> None:

@@ -18,10 +18,21 @@ static const struct step
   { "unlock", "cuCheckpointProcessUnlock" },
 };
 
-static CUresult
-take (const char *word, int pid)
+/* A driver answers after a copy that is under way.  */
+static int
+state_of (void *library, int pid)
 {
-  void *library = dlopen ("libcuda.so.1", RTLD_NOW);
+  CUresult (*get_state) (int, int *);
+  int state = -1;
+  *(void **) &get_state = dlsym (library, "cuCheckpointProcessGetState");
+  if (get_state)
+    get_state (pid, &state);
+  return state;
+}
+
+static CUresult
+take (void *library, const char *word, int pid)
+{
   for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
     if (strcmp (word, steps[i].word) == 0)
       {
@@ -36,9 +47,12 @@ take (const char *word, int pid)
 int
 checkpoint (int pid, char **words)
 {
+  void *library = dlopen ("libcuda.so.1", RTLD_NOW);
   CUresult rc = CUDA_SUCCESS;
+  state_of (library, pid);
   for (; *words && rc == CUDA_SUCCESS; words++)
-    rc = take (*words, pid);
-  printf ("{\"pid\": %d, \"error\": \"%s\"}\n", pid, error_name (rc));
+    rc = take (library, *words, pid);
+  printf ("{\"pid\": %d, \"error\": \"%s\", \"state\": %d}\n", pid, error_name (rc),
+          state_of (library, pid));
   return rc == CUDA_SUCCESS ? 0 : 1;
 }

@@ -86,6 +86,7 @@ class UsageGpu:
         "off_bytes",
         "overrun_ns",
         "refusals",
+        "room_asked",
         "throttled_ns",
     )
 
@@ -100,7 +101,9 @@ class UsageGpu:
         contexts: int,
         overrun_ns: int,
         off_bytes: int = 0,
+        room_asked: int = 0,
     ) -> None:
+        self.room_asked = room_asked  # how often the driver had no memory left within the share
         self.off_bytes = off_bytes  # of processes that their own user has checkpointed
         self.held_bytes = held_bytes  # allocations, and the charge for contexts
         self.contexts = contexts  # open ones; at most 255 a process
@@ -312,6 +315,7 @@ def read_usage(page: bytes, live: frozenset[int] | None = None, count: int = MAX
                 contexts[index],
                 overrun_ns,
                 off[index],
+                entry[17],
             )
         )
     newer_symbols, tables, ids, resume_asked = struct.unpack_from("=II64sI", page, 16)

@@ -122,7 +122,7 @@ def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
         (
             "core_used_percent", "memory_used_bytes", "memory_off_bytes", "contexts",
             "context_bytes", "waited_percent", "busy_seconds", "waited_seconds",
-            "overrun_seconds", "launches", "refusals",
+            "overrun_seconds", "launches", "refusals", "full_gpu",
         )
     )  # fmt: skip
     if counters is None:
@@ -147,6 +147,7 @@ def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
         "overrun_seconds": counters.overrun_ns / 1e9,
         "launches": counters.launches,
         "refusals": counters.refusals,
+        "full_gpu": counters.room_asked,
         "usage": READ,
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import NamedTuple
 
 from vcuda_oci.model.errors import VcudaError
@@ -57,6 +57,7 @@ def bring(
     pairs: Sequence[Sequence[str]] = (),
     found: Mapping[str, Sequence[int]] = {},
     note: Callable[[Found], None] | None = None,
+    trim: Callable[[Collection[str]], None] = lambda uuids: None,
 ) -> Outcome:
     """Call the driver until all processes are at `goal`, or one call fails, or time is up.
 
@@ -66,7 +67,8 @@ def bring(
     other one of that process. pairs: of a restore onto other GPUs, as driver_worker has it.
     found: processes that ON leaves as another program had them. note: called with these before the
     first call that changes a state, and again if other programs change them; it may refuse them by
-    VcudaError.
+    VcudaError. trim: called with the UUIDs of GPUs that have too little room for a restore, which
+    then waits for some time.
     """
     end = time.monotonic() + seconds
     states: Mapping[int, int] = {}
@@ -108,7 +110,7 @@ def bring(
             if call == steps.CHECKPOINT and not held:
                 held = worker.memory(list(states), end).held
             if call == steps.RESTORE:
-                short = _without_room(needed, worker, list(states), end)
+                short = _without_room(needed, worker, list(states), end, trim)
                 if short:
                     return outcome(short, "end what uses the GPU beside its shares: nvidia-smi")
             call_end = min(end, time.monotonic() + LOCK_SECONDS) if call == steps.LOCK else end
@@ -166,17 +168,23 @@ def held_now(targets: Targets, worker: Worker) -> dict[str, int]:
 
 
 def _without_room(
-    needed: Mapping[str, int], worker: Worker, pids: Sequence[int], end: float
+    needed: Mapping[str, int],
+    worker: Worker,
+    pids: Sequence[int],
+    end: float,
+    trim: Callable[[Collection[str]], None],
 ) -> str:
-    """Why the processes have no room on the GPUs, after some time; "": they have.
+    """Why the processes have no room on the GPUs, after some time; "": they have. trim: called once
+    with the GPUs that have too little.
 
     A GPU without other processes has as much room as it had for them before, also where they had
     left less than the margin. Raises Hangs.
     """
     end = min(end, time.monotonic() + _ROOM_SECONDS)
+    asked = False
     while True:
         now = worker.memory(pids, end + _ROOM_SECONDS)
-        short = ""
+        short, full = "", []
         for uuid, bytes_needed in needed.items():
             missing = bytes_needed - now.held.get(uuid, 0)
             free = now.free.get(uuid)
@@ -184,8 +192,12 @@ def _without_room(
                 continue
             if free < missing + _MARGIN_BYTES * len(pids):
                 short = f"{uuid} has {gib(free)} free, its processes need {gib(missing)}"
+                full.append(uuid)
         if not short or time.monotonic() >= end:
             return short
+        if not asked:
+            trim(full)
+            asked = True
         time.sleep(_PAUSE_SECONDS)
 
 

@@ -11,6 +11,7 @@ share.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping, Sequence
 
@@ -21,7 +22,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
 from vcuda_oci.model.suspension import BY_ORDER, SUSPENDED, SUSPENDING
 
-from . import drive, relocation, steps
+from . import drive, relocation, steps, trims
 from .drive import Outcome, Progress
 from .operation import Operation
 from .places import BACK_SECONDS, Done, failed, put_on, report_lost, targets_of
@@ -132,7 +133,15 @@ def restore(
         else:
             pairs = relocation.pairs(mine.record.shares, moves)
             outcome = drive.bring(
-                steps.ON, targets, worker, BACK_SECONDS, progress, needed, pairs, mine.found
+                steps.ON,
+                targets,
+                worker,
+                BACK_SECONDS,
+                progress,
+                needed,
+                pairs,
+                mine.found,
+                trim=functools.partial(trims.ask_others, mine.ledger, mine.id),
             )
     except VcudaError as error:
         outcome = Outcome(error.what, error.hint, (), {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from vcuda_oci.ledger import events, liveness
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
 
-from . import drive, host_room, steps
+from . import drive, host_room, steps, trims
 from .drive import Outcome, Progress
 from .operation import Operation
 from .targets import Targets, Unreachable
@@ -71,7 +72,14 @@ def bring_either(
                 return place, Outcome("", "", (), {})  # nothing is left to bring anywhere
             needed = held.needed if held else {}
             outcome = drive.bring(
-                place, targets, worker, BACK_SECONDS, progress, needed, found=mine.found
+                place,
+                targets,
+                worker,
+                BACK_SECONDS,
+                progress,
+                needed,
+                found=mine.found,
+                trim=functools.partial(trims.ask_others, mine.ledger, mine.id),
             )
         except VcudaError as error:
             if first is None and isinstance(error, Unreachable):

@@ -21,6 +21,7 @@ from vcuda_hook.suspend import control, drive, places, steps
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import layout
 
 # Holds managed memory, which a checkpoint refuses.
 MANAGED = """
@@ -47,6 +48,21 @@ say(full=True)
 sys.stdin.readline()
 """
 
+
+# Keeps all but 65 MiB of 8 GiB until the byte AT of its limits page changes.
+KEEPS = """
+context = start()
+memory = ok(cuda.cuMemAlloc((8 << 30) - (65 << 20)))
+say(keeps=True)
+asked = 0
+while not asked:
+    time.sleep(0.01)
+    with open(sys.argv[1], "rb") as page:
+        asked = page.read()[int(sys.argv[2])]
+ok(cuda.cuMemFree(memory))
+say(asked=asked)
+sys.stdin.read()
+"""
 
 # Has opened the memory of another process, which ends with this one's pipe.
 EXPORTER = (
@@ -77,6 +93,10 @@ def node(tmp_path: Path) -> Iterator[Node]:
     made = Node(tmp_path)
     yield made
     made.end()
+
+
+def trim_asked_at() -> int:
+    return {name: at for name, at, _ in layout.offsets()}["limits_gpu.trim_asked"]
 
 
 def kinds(node: Node, id: str) -> list[str]:
@@ -147,6 +167,21 @@ def test_memory_that_others_took_beside_their_shares_costs_no_process(node: Node
     stranger.communicate()
     assert node.vcuda("resume", "box", "--timeout", "0").returncode == 0
     assert node.step("box") is None
+    assert box.all_work()
+
+
+def test_a_neighbours_pool_makes_room_for_a_container_that_comes_back(node: Node) -> None:
+    """The neighbour does what the shim does: tests/shim/test_shim_room.py."""
+    box = node.box("box", 1, 64 * MIB)
+    assert node.vcuda("suspend", "box").returncode == 0
+    neighbour = node.box("neighbour", 1, MIB)
+    at = layout.LIMITS_HEAD_SIZE + trim_asked_at()
+    program = [sys.executable, "-c", PRELUDE + KEEPS, f"{node.ledger.containers}/neighbour/limits"]
+    process = neighbour.start_program([*program, str(at)])
+    neighbour.bystanders.append(process)
+    assert answer_of(process) == {"keeps": True}
+    assert node.vcuda("resume", "box", "--timeout", "0").returncode == 0
+    assert (node.step("box"), answer_of(process)) == (None, {"asked": 1})
     assert box.all_work()
 
 

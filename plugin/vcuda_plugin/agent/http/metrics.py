@@ -139,6 +139,12 @@ TENANT_METRICS = (
         "memory_refusals_total", COUNTER, "Allocations refused at its limit.", _figure("refusals")
     ),
     _of_tenant(
+        "memory_full_gpu_total",
+        COUNTER,
+        "Times that the GPU had no memory left within its share, so that others were asked.",
+        _figure("full_gpu"),
+    ),
+    _of_tenant(
         "compute_reserved_ratio",
         GAUGE,
         "Part of the GPU's time that is reserved for it.",
