@@ -196,7 +196,8 @@ class Kills:
             if self._gpus_in_use() - {promised.uuid}:
                 self.outcomes.stuck.append(f"{what}: on a GPU that its record does not name")
             first = facts.gpus[0].uuid
-            if len(self.box.processes) < self.count and promised.uuid != first:
+            missing = len(self.box.processes) < self.count or self._left_killed()
+            if missing and promised.uuid != first:
                 control.move(ledger, facts, "box", first)  # a new process begins there
         except (VcudaError, AssertionError) as error:
             self.outcomes.stuck.append(f"{what}: {error}")
@@ -208,9 +209,12 @@ class Kills:
                 self.outcomes.lost.append(f"{what}: {error}")
         while len(self.box.processes) < self.count:
             self.box.processes.append(self.box.start())
-        for pid in self.left.keys() - {each.pid for each in self.box.bystanders}:
+        for pid in self._left_killed():
             state = self.left.pop(pid)
             self.left[left_in(self.box, state)] = state
+
+    def _left_killed(self) -> set[int]:
+        return self.left.keys() - {each.pid for each in self.box.bystanders}
 
     def _judge_left(self, what: str) -> None:
         now = states_of(self.box, [each.pid for each in self.box.bystanders])
