@@ -115,7 +115,7 @@ enum vcuda_suspended
   F (uint64_t, turn_held_ns)   /* time in turns since the container started */                     \
   F (uint64_t, turn_waited_ns) /* time that it waited for a turn */                                \
   F (uint8_t, latency)         /* enum vcuda_latency */                                            \
-  A (uint8_t, reserved, 1)                                                                         \
+  F (uint8_t, trim_asked)      /* changes when pools shall give back what they keep */             \
   F (uint16_t, hidden_ms) /* GPU time used beside its turns, modulo 2^16: the keeper charges it */ \
   F (uint32_t, managed_memory) /* 1: cuMemAlloc gives managed memory, which may be moved out */    \
   F (uint64_t, context_bytes)  /* what each context counts against memory_bytes; 0: nothing */
@@ -141,7 +141,8 @@ enum vcuda_suspended
   F (uint32_t, export_tables)                                                                      \
   A (uint8_t, export_table_ids, 64)                                                                \
   F (uint32_t, resume_asked) /* grows while calls wait for the end of UNTIL_CALL */                \
-  A (uint8_t, reserved, 36)
+  A (uint32_t, off_gpu, 8)   /* a bit for each slot: its bytes are off the GPU by a checkpoint */  \
+  A (uint8_t, reserved, 4)
 
 #define VCUDA_USAGE_GPU_FIELDS(F, A)                                                               \
   F (int64_t, balance_ns)    /* GPU time in hand; below 0 is debt */                               \
@@ -162,7 +163,8 @@ enum vcuda_suspended
   F (uint64_t, busy_until_ns) /* CLOCK_MONOTONIC when the queued work ends, estimated */           \
   F (uint32_t, turn_taken)    /* the OPEN word with the budget that the bucket has taken */        \
   F (uint32_t, switch_ns)     /* how much longer the first work of a turn takes than later work */ \
-  A (uint8_t, reserved, 8)
+  F (uint32_t, room_asked)    /* grows when the driver has no memory left within the share */      \
+  A (uint8_t, reserved, 4)
 
 /* One process. It holds an OFD lock on byte VCUDA_USAGE_LOCK_BASE + slot of the page's file. The
    kernel drops the lock when the process dies, and the process that takes it next clears the slot.

@@ -183,7 +183,8 @@ container_signals (const struct container *container, unsigned gpu, bool live,
                                .filled_ns = entry.refilled_ns,
                                .busy_ns = entry.busy_ns,
                                .turn_taken = entry.turn_taken,
-                               .switch_ns = entry.switch_ns };
+                               .switch_ns = entry.switch_ns,
+                               .room_asked = entry.room_asked };
   uint64_t began = live ? spent_ns () : 0;
   for (unsigned i = 0, queries = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
     {
@@ -281,6 +282,12 @@ container_put_totals (const struct container *container, unsigned gpu, uint64_t 
   struct vcuda_limits_gpu *entry = &container->limits_at->gpu[gpu];
   __atomic_store_n (&entry->turn_held_ns, held_ns, __ATOMIC_RELAXED);
   __atomic_store_n (&entry->turn_waited_ns, waited_ns, __ATOMIC_RELAXED);
+}
+
+void
+container_ask_trim (const struct container *container, unsigned gpu)
+{
+  __atomic_fetch_add (&container->limits_at->gpu[gpu].trim_asked, 1, __ATOMIC_RELAXED);
 }
 
 const uint32_t *

@@ -43,6 +43,7 @@ struct signals
   bool will_clear;     /* a process that is BUSY has a thread that will clear the mark */
   uint32_t turn_taken; /* the OPEN word with the budget that its bucket took */
   uint32_t switch_ns;  /* how much longer the first work of a turn takes than later work */
+  uint32_t room_asked; /* grows when the driver has no memory left within its share */
   uint64_t spent_ns;   /* processor time that queries of its locks took */
 };
 
@@ -87,6 +88,9 @@ void container_totals (const struct container *container, unsigned gpu, uint64_t
 void container_write_until (const struct container *container, unsigned gpu, uint64_t until_ns);
 void container_write_word (const struct container *container, unsigned gpu, uint32_t word);
 void container_renew_lease (const struct container *container, unsigned gpu, uint64_t until_ns);
+
+/* Has its processes give back what their pools keep of GPU.  */
+void container_ask_trim (const struct container *container, unsigned gpu);
 
 /* Writes turn_held_ns and turn_waited_ns.  */
 void container_put_totals (const struct container *container, unsigned gpu, uint64_t held_ns,

@@ -75,6 +75,11 @@ struct tenant
   uint32_t checked_begun;
   uint64_t checked_busy_ns;
 
+  /* Room for others' memory: room.h.  */
+  bool room_known; /* room_asked was read once */
+  uint32_t room_asked;
+  uint64_t room_ns; /* when others were last asked for it */
+
   /* Low latency: cut_in.h.  */
   bool low;
   int64_t urgent_ns;      /* time of its budget with which it may cut in */

@@ -25,6 +25,7 @@
 #include "bells.h"
 #include "cut_in.h"
 #include "figures.h"
+#include "room.h"
 #include "together.h"
 
 #define GRACE_NS (MS / 5)
@@ -340,6 +341,7 @@ turns_poll (struct gpu *gpu, bool timed)
   account_pass_time (gpu, now);
   for (int i = 0; i < gpu->count; i++)
     tenant_read (gpu->tenants[i], now, timed);
+  room_pass_on (gpu, now);
   if (needs_no_turns (gpu))
     return next_poll (gpu, now);
   set_turns (gpu, now);

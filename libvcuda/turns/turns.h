@@ -37,6 +37,7 @@ struct gpu
   uint64_t opened_ns, alone_ns; /* since when the holder was alone; for how long it was */
   uint64_t passed_ns;           /* until when time is accounted for */
   uint64_t lost_ns;             /* of all its tenants, ended ones too */
+  uint64_t trimmed_ns;          /* when pools were last asked to give back what they keep */
   uint64_t figures_ns;
   bool new_figures; /* since then */
 };

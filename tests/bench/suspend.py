@@ -12,13 +12,13 @@ from bench import suspend_rows
 from bench.result import Figure
 from support.suspend_kills import HARMS, Kills
 from support.suspended import Node
-from vcuda_hook.suspend import relocation
+from vcuda_hook.suspend import relocation, steps
 
 ROUNDS = 1000
 _VERBS = ("suspend", "resume", "move", "resume there", "drain", "rebalance")
 _SEED = 18
 _LONGEST_SECONDS = 0.15  # as long as a program takes that nothing kills
-_MOST_CALLS = 6  # two for each of three processes
+_MOST_CALLS = 7  # two for each of three processes, one for one that its user has locked
 
 
 def measure(say: Callable[[str], None]) -> list[Figure]:
@@ -31,7 +31,7 @@ def kill_rounds(say: Callable[[str], None]) -> list[Figure]:
     chosen = random.Random(_SEED)
     with tempfile.TemporaryDirectory() as folder:
         node = Node(Path(folder), "--memory", "8GiB", "--gpus", "2")
-        kills = Kills(node, Path(folder))
+        kills = Kills(node, Path(folder), left=[steps.LOCKED])
         nodes = mock.patch.object(relocation, "change_nodes", kills.nodes.change)
         nodes.start()
         try:
@@ -51,7 +51,8 @@ def kill_rounds(say: Callable[[str], None]) -> list[Figure]:
     found = kills.outcomes
     for line in (*found.stuck, *found.lost):
         say(line)
-    note = f"{found.rounds} rounds, {found.killed} programs killed, 3 processes, software GPU"
+    killed = f"{found.rounds} rounds, {found.killed} programs killed"
+    note = f"{killed}, 3 processes and a locked one, software GPU"
     return [
         Figure("kills: stuck rounds", len(found.stuck), "rounds", 0, {}, note),
         Figure("kills: processes lost by vcuda", len(found.lost), "rounds", 0, {}, note),

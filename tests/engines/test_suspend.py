@@ -112,6 +112,39 @@ def test_all_processes_leave_also_those_that_start_meanwhile(
     assert {cell["intact"] for cell in found} == {True}
 
 
+@pytest.mark.parametrize("kind", ["runc-v1", "docker-v2"])
+def test_container_that_checkpoints_its_own_process_gets_it_back_so(
+    start_engine: Callable[[str], Engine], product: Product, container: str, kind: str
+) -> None:
+    engine = start_engine(kind)
+
+    def take(*steps: str) -> str:
+        return engine.exec(container, ["vcuda-workload", "checkpoint", "1", *steps]).stdout
+
+    with product.on(engine):
+        try:
+            start(engine, container, WORKING, memory_bytes=1024 * MIB)
+            until(lambda: bool(cells(engine, container)))
+            assert used(engine, product) == HELD
+            assert "CUDA_SUCCESS" in take("lock", "checkpoint")
+            assert used(engine, product) == 0
+            shown = json.loads(succeed(engine, product, "ps", "--json"))
+            off = [(each["memory_used_bytes"], each["memory_off_bytes"]) for each in shown]
+            assert off == [(0, HELD * MIB)]
+            other = engine.exec(container, ["vcuda-workload", "alloc", "--chunk=512MiB"])
+            assert json.loads(other.stdout)["allocated_bytes"] == 1024 * MIB
+            succeed(engine, product, "suspend", container)
+            before = len(cells(engine, container))
+            succeed(engine, product, "resume", container)
+            time.sleep(SOON)
+            assert (used(engine, product), len(cells(engine, container))) == (0, before)
+            assert "CUDA_SUCCESS" in take("restore", "unlock")
+            assert used(engine, product) == HELD
+            works(engine, container)
+        finally:
+            engine.delete(container)
+
+
 @pytest.fixture
 def docker(start_engine: Callable[[str], Engine]) -> Docker:
     found = start_engine("docker")

@@ -113,3 +113,31 @@ def test_process_that_is_given_up_on_order_stays_failed_and_no_other_does(
     finally:
         both[0].kill()
         both[0].communicate()
+
+
+@pytest.mark.parametrize(("version", "expected"), [("580.95.05", [1, 1]), ("615.10", [801, 801])])
+def test_custom_storage_is_refused_and_changes_no_state(
+    tmp_path: Path, version: str, expected: list[int]
+) -> None:
+    """Before driver 615 its place is a reserved field. Source: cuda.h of 12.9 and 13.5."""
+    gpu = SoftGpu(tmp_path, "--driver-version", version)
+    seen = gpu.client(
+        CALLS
+        + """
+driver = ctypes.CDLL("libcuda.so.1")
+pid = os.getpid()
+start()
+out = ctypes.c_void_p()
+args = (ctypes.c_uint64 * 8)()
+def asks(name, at):
+    args[:] = [0] * 8
+    args[at] = ctypes.addressof(out)
+    return driver[name](pid, args)
+ok(cuda.cuCheckpointProcessLock(pid, None))
+answers = [asks("cuCheckpointProcessCheckpoint", 0)]
+ok(cuda.cuCheckpointProcessCheckpoint(pid, None))
+answers += [asks("cuCheckpointProcessRestore", 2)]
+say(answers=answers, state=int(ok(cuda.cuCheckpointProcessGetState(pid))), out=out.value)
+"""
+    )
+    assert seen == {"answers": expected, "state": 2, "out": None}

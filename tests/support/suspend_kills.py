@@ -1,8 +1,10 @@
 """Rounds in which a program that suspends, moves or drains, its worker or a target is killed.
 
+
 After each round the node agent repairs, then a verb of the command. Every process of the container
-must be at work with its memory, or all must be off the GPU and come back with it; the container may
-open the nodes of its own GPU only; and a drain that was cut short is ended, then undone.
+must be at work with its memory, or all must be off the GPU and come back with it; what its own user
+has locked or checkpointed must come back to just that. The container may open the nodes of its own
+GPU only, and a drain that was cut short is ended, then undone.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import os
 import random
 import signal
 import struct
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +21,7 @@ from pathlib import Path
 
 from support import compiled
 from support.suspended import Box, Node
-from vcuda_hook.suspend import control, drain, driver_worker, elsewhere, rebalance
+from vcuda_hook.suspend import control, drain, driver_worker, elsewhere, rebalance, steps
 from vcuda_hook.suspend.places import library_of, quiet
 from vcuda_hook.suspend.worker import Worker
 from vcuda_oci.host.host import Host
@@ -80,12 +83,42 @@ class Nodes:
         return set(os.listdir(self.folder))
 
 
+def states_of(box: Box, pids: Sequence[int]) -> dict[int, int]:
+    """The states of processes, by pid, as the driver says."""
+    started = {pid: start_time(pid) for pid in pids}
+    with open(os.devnull) as none, Worker(library_of(box.node.facts), none.fileno()) as asked:
+        found = asked.states(started, time.monotonic() + 10)
+    return {pid: found.get(pid, driver_worker.NO_CUDA) for pid in pids}
+
+
+def by_user(box: Box, process: subprocess.Popen[str], *calls: str) -> None:
+    """Make calls of the driver for a process of the container, as cuda-checkpoint does."""
+    started = {process.pid: start_time(process.pid)}
+    with open(os.devnull) as none, Worker(library_of(box.node.facts), none.fileno()) as asked:
+        for call in calls:
+            (answer,) = asked.call(call, started, [process.pid], time.monotonic() + 10).values()
+            assert answer == (driver_worker.SUCCESS, steps.AFTER[call]), call
+
+
+def left_in(box: Box, state: int) -> int:
+    """The pid of one more process, which its user has locked or checkpointed."""
+    process = box.start()
+    box.bystanders.append(process)
+    calls = (steps.LOCK, steps.CHECKPOINT)
+    by_user(box, process, *calls[: 1 if state == steps.LOCKED else 2])
+    return process.pid
+
+
 class Kills:
     """A container on a node, and the driver that does harm."""
 
-    def __init__(self, node: Node, folder: Path, processes: int = 3) -> None:
+    def __init__(
+        self, node: Node, folder: Path, processes: int = 3, left: Sequence[int] = ()
+    ) -> None:
+        """left: states in which the user of further processes has left them."""
         self.node, self.count = node, processes
         self.box: Box = node.box("box", processes, each=1 << 20)
+        self.left = {left_in(self.box, state): state for state in left}
         # The container's first process is none of those that are killed.
         first = self.box.start_program(["sleep", "100000"])
         node.runtime.set_state("box", "running", pid=first.pid)
@@ -167,7 +200,7 @@ class Kills:
     def _await_end_of_target(self) -> None:
         """A target ends some time after its kill."""
         end = time.monotonic() + _SECONDS
-        while all(start_time(each.pid) for each in self.box.processes):
+        while all(start_time(each.pid) for each in [*self.box.processes, *self.box.bystanders]):
             assert time.monotonic() < end, "no target has ended"
             time.sleep(0.002)
 
@@ -202,13 +235,15 @@ class Kills:
             self._end_drain(what)
             if self.node.step("box"):
                 control.resume(ledger, facts, "box", 1, 5)
+            self._judge_left(what)
             (promised,) = self.node.record("box").shares
             if self._gpus_in_use() - {promised.uuid}:
                 self.outcomes.stuck.append(f"{what}: on a GPU that its record does not name")
             if self.nodes.open() != {promised.uuid}:
                 self.outcomes.stuck.append(f"{what}: may open {sorted(self.nodes.open())}")
             first = facts.gpus[0].uuid
-            if len(self.box.processes) < self.count and promised.uuid != first:
+            missing = len(self.box.processes) < self.count or self._left_killed()
+            if missing and promised.uuid != first:
                 control.move(ledger, facts, "box", first)  # a new process begins there
         except (VcudaError, AssertionError) as error:
             self.outcomes.stuck.append(f"{what}: {error}")
@@ -220,6 +255,18 @@ class Kills:
                 self.outcomes.lost.append(f"{what}: {error}")
         while len(self.box.processes) < self.count:
             self.box.processes.append(self.box.start())
+        for pid in self._left_killed():
+            state = self.left.pop(pid)
+            self.left[left_in(self.box, state)] = state
+
+    def _left_killed(self) -> set[int]:
+        return self.left.keys() - {each.pid for each in self.box.bystanders}
+
+    def _judge_left(self, what: str) -> None:
+        now = states_of(self.box, [each.pid for each in self.box.bystanders])
+        expected = {pid: self.left[pid] for pid in now}
+        if now != expected:
+            self.outcomes.stuck.append(f"{what}: left as {expected}, now {now}")
 
     def _repair(self) -> None:
         ledger, facts = self.node.ledger, self.node.facts
@@ -245,10 +292,7 @@ class Kills:
 
     def places(self) -> set[int]:
         """The states of the container's processes, by the driver."""
-        started = {each.pid: start_time(each.pid) for each in self.box.processes}
-        with open(os.devnull) as none, Worker(library_of(self.node.facts), none.fileno()) as asked:
-            found = asked.states(started, time.monotonic() + 10)
-        return {found.get(pid, driver_worker.NO_CUDA) for pid in started}
+        return set(states_of(self.box, [each.pid for each in self.box.processes]).values())
 
     def _gpus_in_use(self) -> set[str]:
         """The GPUs on which the container's processes hold memory, by NVML."""
@@ -259,7 +303,8 @@ class Kills:
 
     def _bury(self) -> None:
         """Forget the processes that were killed; the container's first process stays."""
-        for process in list(self.box.processes):
-            if start_time(process.pid) == 0 and process.wait(10) == -signal.SIGKILL:
-                self.box.processes.remove(process)
-                process.communicate()
+        for kind in (self.box.processes, self.box.bystanders):
+            for process in list(kind):
+                if start_time(process.pid) == 0 and process.wait(10) == -signal.SIGKILL:
+                    kind.remove(process)
+                    process.communicate()

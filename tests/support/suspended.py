@@ -59,6 +59,7 @@ class Box:
                 if os.path.exists(f"{root}/{name}") and not is_v2(root):
                     write(f"{root}{self.group}/{name}", Path(f"{root}/{name}").read_text())
         self.processes = [self.start() for _ in range(count)]
+        self.bystanders: list[subprocess.Popen[str]] = []
         self.node.runtime.set_state(id, "running", pid=self.processes[0].pid)
 
     def start(self) -> subprocess.Popen[str]:
@@ -98,7 +99,7 @@ class Box:
         return all(self.works(process) for process in self.processes)
 
     def end(self) -> None:
-        for process in self.processes:
+        for process in [*self.processes, *self.bystanders]:
             process.kill()
             process.communicate()
         cgroups.remove(self.group)

@@ -73,6 +73,7 @@ def test_a_container_has_metrics_under_gpumanagers_names_and_ours(tenants: Tenan
         busy_ns=4_500_000_000,
         throttled_ns=2_000_000_000,
         overrun_ns=250_000_000,
+        room_asked=5,
     )
     found = samples(exposition.Pages().text(look(tenants, 16, 16), Counts()))
     owner = {
@@ -108,6 +109,7 @@ def test_a_container_has_metrics_under_gpumanagers_names_and_ours(tenants: Tenan
         "memory_limit_bytes": 4 * GIB,
         "memory_used_bytes": 3 * GIB,
         "memory_refusals_total": 7,
+        "memory_full_gpu_total": 5,
         "compute_reserved_ratio": 0.3,
         "compute_ceiling_ratio": 0.3,
         "compute_ratio": 0,

@@ -58,6 +58,25 @@ def test_the_next_call_is_for_the_processes_that_are_furthest_behind(
     assert steps.plan(goal, dict(enumerate(states))) == (call, tuple(pids))
 
 
+@pytest.mark.parametrize(
+    ("goal", "states", "found", "expected"),
+    [
+        (ON, [CHECKPOINTED, CHECKPOINTED], {0: CHECKPOINTED}, (RESTORE, 1)),
+        (ON, [CHECKPOINTED, RUNNING], {0: CHECKPOINTED}, (DONE,)),
+        (ON, [CHECKPOINTED, CHECKPOINTED], {0: LOCKED}, (RESTORE, 0, 1)),
+        (ON, [LOCKED, LOCKED], {0: LOCKED}, (UNLOCK, 1)),
+        (ON, [LOCKED, RUNNING], {0: LOCKED}, (DONE,)),
+        (OFF, [LOCKED, RUNNING], {0: LOCKED}, (LOCK, 1)),
+        (OFF, [LOCKED, LOCKED], {0: LOCKED}, (CHECKPOINT, 0, 1)),
+    ],
+)
+def test_a_process_comes_back_to_where_another_program_had_it(
+    goal: str, states: Sequence[int], found: Mapping[int, int], expected: tuple[Any, ...]
+) -> None:
+    call, *pids = expected
+    assert steps.plan(goal, dict(enumerate(states)), found) == (call, tuple(pids))
+
+
 EACH, SIZE = 4 * GIB, 32 * GIB  # what a process holds, and the GPU
 
 
@@ -78,6 +97,7 @@ class World:
         self.now = dict.fromkeys(range(count), start)
         self.faults = list(faults)
         self.calls: list[str] = []
+        self.left: set[int] = set()  # checkpointed by another program
         self.others = 0  # bytes that other programs hold on the GPU
 
     def targets(self) -> Mapping[int, int]:
@@ -107,7 +127,8 @@ class World:
         if call == CHECKPOINT:
             assert RUNNING not in self.now.values(), "checkpointed while one was at work"
         if call == UNLOCK:
-            assert not {CHECKPOINTED, CHECKPOINTING, RESTORING} & set(self.now.values())
+            ours = {state for pid, state in self.now.items() if pid not in self.left}
+            assert not {CHECKPOINTED, CHECKPOINTING, RESTORING} & ours
         return {pid: self._one(call, pid) for pid in pids}
 
     def _one(self, call: str, pid: int) -> Answer:
@@ -201,6 +222,57 @@ def test_a_refused_suspension_leaves_all_at_work(count: int, faults: list[str]) 
         assert world.whole() in (ON, "nowhere")
     else:
         assert world.whole() in (OFF, "nowhere")
+
+
+@given(st.lists(st.sampled_from([RUNNING, LOCKED, CHECKPOINTED]), min_size=1, max_size=4), FAULTS)
+def test_processes_of_another_program_are_left_as_it_had_them(
+    before: list[int], faults: list[str]
+) -> None:
+    """A kill comes after the record, or before any call."""
+    world = World(0, [fault for fault in faults if fault not in ("dies", "starts")])
+    world.now = dict(enumerate(before))
+    world.left = {pid for pid, state in world.now.items() if state == CHECKPOINTED}
+    record: dict[str, drive.Found] = {}
+
+    def note(found: drive.Found) -> None:
+        assert world.calls == []
+        record["found"] = found
+
+    with contextlib.suppress(Killed):
+        drive.bring(OFF, world.targets, world, 5, note=note)  # type: ignore[arg-type]
+    world.faults.clear()
+    back = drive.bring(ON, world.targets, world, 5, found=record["found"])  # type: ignore[arg-type]
+    assert back.reason == ""
+    assert world.now == dict(enumerate(before))
+
+
+class Interferes(World):
+    """Another program changes the state of process 0 before this program's first call."""
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__(2)
+        self.now[0], self.after = before, after
+        self.left = {0} if after == CHECKPOINTED else set()
+
+    def _one(self, call: str, pid: int) -> Answer:
+        if not self.calls:
+            self.now[0] = self.after
+        needs = {LOCK: RUNNING, CHECKPOINT: LOCKED, RESTORE: CHECKPOINTED, UNLOCK: LOCKED}
+        if self.now[pid] != needs[call]:
+            self.calls.append(call)
+            return Answer(401, self.now[pid])
+        return super()._one(call, pid)
+
+
+@pytest.mark.parametrize("before", [RUNNING, LOCKED, CHECKPOINTED])
+@pytest.mark.parametrize("after", [RUNNING, LOCKED, CHECKPOINTED])
+def test_what_another_program_does_meanwhile_counts(before: int, after: int) -> None:
+    world = Interferes(before, after)
+    noted: list[drive.Found] = []
+    off = drive.bring(OFF, world.targets, world, 5, note=noted.append)  # type: ignore[arg-type]
+    assert (off.reason, set(world.now.values())) == ("", {CHECKPOINTED})
+    back = drive.bring(ON, world.targets, world, 5, found=noted[-1])  # type: ignore[arg-type]
+    assert (back.reason, world.now) == ("", {0: after, 1: RUNNING})
 
 
 def test_a_process_that_the_driver_gave_up_is_named_and_holds_up_no_other() -> None:

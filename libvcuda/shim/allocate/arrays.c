@@ -54,7 +54,7 @@ settle_array (struct vcuda_charge *charge, CUresult rc, enum vcuda_kind kind, vo
       CUresult rc = vcuda_charge_current (&charge, bytes);                                         \
       if (rc != CUDA_SUCCESS)                                                                      \
         return rc;                                                                                 \
-      rc = VCUDA_CALL_DRIVER (call);                                                               \
+      rc = VCUDA_CALL_WITH_ROOM (vcuda_thread (), charge.gpu, call);                               \
       return settle_array (&charge, rc, kind, rc == CUDA_SUCCESS ? *array : NULL);                 \
     }                                                                                              \
   while (0)

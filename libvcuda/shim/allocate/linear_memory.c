@@ -16,13 +16,15 @@ CUresult
 vcuda_cuMemAlloc_v2 (CUdeviceptr *dptr, size_t bytes)
 {
   struct vcuda_charge charge;
-  if (vcuda_thread ()->in_driver)
+  struct vcuda_thread *thread = vcuda_thread ();
+  if (thread->in_driver)
     return real.cuMemAlloc_v2 (dptr, bytes);
   CUresult rc = vcuda_charge_current (&charge, bytes);
   if (rc != CUDA_SUCCESS)
     return rc;
-  rc = VCUDA_CALL_DRIVER (vcuda_managed (charge.gpu) ? vcuda_alloc_managed (dptr, bytes)
-                                                     : real.cuMemAlloc_v2 (dptr, bytes));
+  rc = VCUDA_CALL_WITH_ROOM (thread, charge.gpu,
+                             vcuda_managed (charge.gpu) ? vcuda_alloc_managed (dptr, bytes)
+                                                        : real.cuMemAlloc_v2 (dptr, bytes));
   return vcuda_settle (&charge, rc, rc == CUDA_SUCCESS ? *dptr : 0, VCUDA_OF_CONTEXT);
 }
 
@@ -60,7 +62,8 @@ vcuda_cuMemAllocPitch (CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int w
   CUresult rc = vcuda_charge_current (&charge, (uint64_t) width * height);
   if (rc != CUDA_SUCCESS)
     return rc;
-  rc = VCUDA_CALL_DRIVER (real.cuMemAllocPitch (dptr, pitch, width, height, element));
+  rc = VCUDA_CALL_WITH_ROOM (vcuda_thread (), charge.gpu,
+                             real.cuMemAllocPitch (dptr, pitch, width, height, element));
   return settle_pitch (&charge, rc, rc == CUDA_SUCCESS ? *dptr : 0, rc == CUDA_SUCCESS ? *pitch : 0,
                        height);
 }
@@ -78,9 +81,10 @@ vcuda_cuMemAllocPitch_v2 (CUdeviceptr *dptr, size_t *pitch, size_t width, size_t
   CUresult rc = vcuda_charge_current (&charge, bytes);
   if (rc != CUDA_SUCCESS)
     return rc;
-  rc = VCUDA_CALL_DRIVER (vcuda_managed (charge.gpu)
-                              ? vcuda_alloc_managed_pitch (dptr, pitch, width, height, element)
-                              : real.cuMemAllocPitch_v2 (dptr, pitch, width, height, element));
+  rc = VCUDA_CALL_WITH_ROOM (vcuda_thread (), charge.gpu,
+                             vcuda_managed (charge.gpu)
+                                 ? vcuda_alloc_managed_pitch (dptr, pitch, width, height, element)
+                                 : real.cuMemAllocPitch_v2 (dptr, pitch, width, height, element));
   return settle_pitch (&charge, rc, rc == CUDA_SUCCESS ? *dptr : 0, rc == CUDA_SUCCESS ? *pitch : 0,
                        height);
 }

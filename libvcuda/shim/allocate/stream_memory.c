@@ -34,8 +34,16 @@ find_pool (struct vcuda_pool_charge *charge, CUmemoryPool handle, bool named, CU
   return charge->pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* At most two attempts: before a refusal the driver takes back what the pools of this process
-   keep.  */
+/* After CUDA_ERROR_OUT_OF_MEMORY: whether to try again. First the driver takes back what the pools
+   of this process keep; then, where not the share but the GPU is full, other containers are asked.
+ */
+static __attribute__ ((noinline)) bool
+makes_room (const struct vcuda_pool_charge *charge, struct vcuda_room *room, bool trimmed)
+{
+  int gpu = charge->pool->gpu;
+  return (!trimmed && vcuda_pools_trim (gpu)) || (!charge->refused && vcuda_make_room (room, gpu));
+}
+
 #define ALLOCATE(handle, named, stream, call)                                                      \
   do                                                                                               \
     {                                                                                              \
@@ -47,6 +55,7 @@ find_pool (struct vcuda_pool_charge *charge, CUmemoryPool handle, bool named, CU
         return rc;                                                                                 \
       if (charge.pool->on_host)                                                                    \
         return VCUDA_CALL_DRIVER (call);                                                           \
+      struct vcuda_room room = { 0 };                                                              \
       for (bool trimmed = false;; trimmed = true)                                                  \
         {                                                                                          \
           rc = vcuda_pool_begin (&charge);                                                         \
@@ -55,7 +64,7 @@ find_pool (struct vcuda_pool_charge *charge, CUmemoryPool handle, bool named, CU
               rc = VCUDA_CALL_DRIVER (call);                                                       \
               rc = vcuda_pool_end (&charge, rc, rc == CUDA_SUCCESS ? *dptr : 0);                   \
             }                                                                                      \
-          if (rc != CUDA_ERROR_OUT_OF_MEMORY || trimmed || !vcuda_pools_trim (charge.pool->gpu))   \
+          if (rc != CUDA_ERROR_OUT_OF_MEMORY || !makes_room (&charge, &room, trimmed))             \
             break;                                                                                 \
         }                                                                                          \
       if (charge.refused)                                                                          \

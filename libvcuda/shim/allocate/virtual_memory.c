@@ -5,6 +5,7 @@
 #include "memory/blocks.h"
 #include "memory/charge.h"
 #include "memory/reserve.h"
+#include "memory/room.h"
 #include "pages/device.h"
 #include "pages/pass_on.h"
 #include "thread/in_driver.h"
@@ -27,16 +28,22 @@ vcuda_cuMemCreate (CUmemGenericAllocationHandle *handle, size_t bytes,
   if (rc != CUDA_SUCCESS)
     return rc;
   struct vcuda_block *block = vcuda_block_new ();
-  vcuda_blocks_lock ();
-  rc = block ? VCUDA_CALL_DRIVER (real.cuMemCreate (handle, bytes, prop, flags))
-             : CUDA_ERROR_OUT_OF_MEMORY;
-  if (rc == CUDA_SUCCESS)
-    vcuda_block_add (block, *handle, bytes, gpu);
-  else
-    free (block);
-  vcuda_blocks_unlock ();
+  struct vcuda_room room = { 0 };
+  do
+    {
+      vcuda_blocks_lock ();
+      rc = block ? VCUDA_CALL_DRIVER (real.cuMemCreate (handle, bytes, prop, flags))
+                 : CUDA_ERROR_OUT_OF_MEMORY;
+      if (rc == CUDA_SUCCESS)
+        vcuda_block_add (block, *handle, bytes, gpu);
+      vcuda_blocks_unlock ();
+    }
+  while (rc == CUDA_ERROR_OUT_OF_MEMORY && block && vcuda_make_room (&room, gpu));
   if (rc != CUDA_SUCCESS)
-    vcuda_give_back (gpu, bytes);
+    {
+      free (block);
+      vcuda_give_back (gpu, bytes);
+    }
   return rc;
 }
 

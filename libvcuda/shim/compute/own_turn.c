@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "compute/credit.h"
+#include "pages/bell.h"
 #include "pages/slot.h"
 #include "thread/clock.h"
 
@@ -17,28 +18,14 @@
 struct vcuda_own_turn vcuda_own_turn[VCUDA_MAX_GPUS]
     = { [0 ... VCUDA_MAX_GPUS - 1] = { .mutex = PTHREAD_MUTEX_INITIALIZER } };
 
-static void
-futex (const uint32_t *word, int operation, uint32_t value, const struct timespec *timeout)
-{
-  int saved = errno;
-  syscall (SYS_futex, word, operation, value, timeout, NULL, 0);
-  errno = saved;
-}
-
-void
-vcuda_turn_ring (int gpu)
-{
-  uint32_t *bell = &vcuda_pages.usage->gpu[gpu].bell;
-  __atomic_fetch_add (bell, 1, __ATOMIC_SEQ_CST);
-  futex (bell, FUTEX_WAKE, INT32_MAX, NULL);
-}
-
 void
 vcuda_turn_sleep_while (int gpu, uint32_t word, uint64_t ns)
 {
   struct timespec span
       = { .tv_sec = (time_t) (ns / 1000000000ull), .tv_nsec = (long) (ns % 1000000000ull) };
-  futex (&vcuda_turn_share (gpu)->turn, FUTEX_WAIT, word, &span);
+  int saved = errno;
+  syscall (SYS_futex, &vcuda_turn_share (gpu)->turn, FUTEX_WAIT, word, &span, NULL, 0);
+  errno = saved;
 }
 
 uint32_t
@@ -139,7 +126,7 @@ leave (void)
       {
         vcuda_own_turn[gpu].waits = vcuda_own_turn[gpu].wants = 0;
         vcuda_own_mark (gpu, 0);
-        vcuda_turn_ring (gpu);
+        vcuda_ring (gpu);
       }
 }
 

@@ -54,9 +54,6 @@ vcuda_turn_state (int gpu)
   return vcuda_turn_word (gpu) & VCUDA_TURN_STATE;
 }
 
-/* Wakes the keeper; without the mutex.  */
-void vcuda_turn_ring (int gpu);
-
 /* Sleeps while GPU's word is WORD, at most NS; without the mutex.  */
 void vcuda_turn_sleep_while (int gpu, uint32_t word, uint64_t ns);
 

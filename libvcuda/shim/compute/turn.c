@@ -7,6 +7,7 @@
 #include "compute/meters.h"
 #include "compute/own_turn.h"
 #include "compute/time_bucket.h"
+#include "pages/bell.h"
 #include "pages/suspended.h"
 #include "thread/clock.h"
 #include "thread/in_driver.h"
@@ -62,7 +63,7 @@ vcuda_turn_mark_busy (int gpu, CUstream stream)
     vcuda_own_mark (gpu, VCUDA_TURN_BUSY);
   vcuda_unlock (&turn->mutex);
   if (rings)
-    vcuda_turn_ring (gpu);
+    vcuda_ring (gpu);
   return before;
 }
 
@@ -121,7 +122,7 @@ repeat_marks (int gpu)
   vcuda_lock (&vcuda_own_turn[gpu].mutex);
   vcuda_own_mark (gpu, vcuda_own_busy (gpu));
   vcuda_unlock (&vcuda_own_turn[gpu].mutex);
-  vcuda_turn_ring (gpu);
+  vcuda_ring (gpu);
 }
 
 /* Whether the container had work to the end of its last turn. Otherwise it waits for other
@@ -141,7 +142,7 @@ sleep_until_allowed (int gpu, bool queued)
 {
   uint64_t rang = vcuda_now (), since = rang;
   bool used_turn = has_used_turn (gpu, queued);
-  vcuda_turn_ring (gpu);
+  vcuda_ring (gpu);
   for (;;)
     {
       uint32_t word = vcuda_turn_word (gpu);
@@ -376,7 +377,7 @@ vcuda_turn_wait_end (int gpu, enum vcuda_waited waited, CUstream stream, bool re
   bool yields = rests ? has_to_yield (gpu) : busy && is_over (gpu);
   vcuda_unlock (&turn->mutex);
   if (yields)
-    vcuda_turn_ring (gpu);
+    vcuda_ring (gpu);
   return rests;
 }
 

@@ -49,7 +49,7 @@ give_back_context (CUcontext context, bool with_pools)
     CUresult rc = vcuda_context_begin (&charge, device);                                           \
     if (rc != CUDA_SUCCESS)                                                                        \
       return rc;                                                                                   \
-    rc = VCUDA_CALL_DRIVER (real.name arguments);                                                  \
+    rc = VCUDA_CALL_WITH_ROOM (vcuda_thread (), charge.gpu, real.name arguments);                  \
     vcuda_current_forget ();                                                                       \
     return vcuda_context_begun (&charge, rc,                                                       \
                                 rc == CUDA_SUCCESS ? VCUDA_KEY (VCUDA_CONTEXT, *context) : 0);     \
@@ -143,7 +143,8 @@ retain (struct primary *primary, CUcontext *context, CUdevice device)
   CUresult rc = begins ? vcuda_context_begin (&charge, device) : CUDA_SUCCESS;
   if (rc != CUDA_SUCCESS)
     return rc;
-  rc = VCUDA_CALL_DRIVER (real.cuDevicePrimaryCtxRetain (context, device));
+  rc = VCUDA_CALL_WITH_ROOM (vcuda_thread (), begins ? charge.gpu : -1,
+                             real.cuDevicePrimaryCtxRetain (context, device));
   if (begins)
     vcuda_context_begun (&charge, rc, VCUDA_KEY (VCUDA_PRIMARY_CONTEXT, device + 1));
   if (rc == CUDA_SUCCESS)

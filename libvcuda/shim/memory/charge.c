@@ -8,7 +8,10 @@
 
    Refusal: if the bytes do not fit, the process takes them off again. It takes the lock for
    refusals and tries again until it fits, or until no other slot had a decision during a try
-   (decisions.h): then the refusal is right.  */
+   (decisions.h): then the refusal is right.
+
+   A process that a checkpoint has taken off the GPU has a bit in `off_gpu`: its slot is left out of
+   the sum. Its restore takes the bit away as a reservation of all its bytes.  */
 
 #include "memory/charge.h"
 
@@ -39,6 +42,28 @@ try_to_hold (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
   return fits;
 }
 
+/* Counts the bytes of slot AT again, if they fit on all GPUs. SLOT: this process's.  */
+static bool
+try_to_count (struct vcuda_usage_slot *slot, unsigned at)
+{
+  uint32_t *word = vcuda_decision_begin (slot);
+  bool was_off = vcuda_slot_set_off (at, false), fits = true;
+  for (int gpu = 0; was_off && gpu < (int) vcuda_gpu_count (); gpu++)
+    if (__atomic_load_n (&vcuda_pages.usage->slot[at].held_bytes[gpu], __ATOMIC_SEQ_CST))
+      fits &= vcuda_held_bytes (gpu) <= vcuda_memory_limit (gpu);
+  if (!fits)
+    vcuda_slot_set_off (at, true);
+  vcuda_decision_end (slot, word);
+  return fits;
+}
+
+/* BYTES on GPU; or, with GPU -1, those of slot BYTES.  */
+static bool
+try_again (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
+{
+  return gpu < 0 ? try_to_count (slot, (unsigned) bytes) : try_to_hold (slot, gpu, bytes);
+}
+
 static __attribute__ ((noinline)) bool
 hold_or_refuse (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
 {
@@ -52,7 +77,7 @@ hold_or_refuse (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
     {
       struct vcuda_decisions before, after;
       vcuda_decisions_read (&before);
-      granted = try_to_hold (slot, gpu, bytes);
+      granted = try_again (slot, gpu, bytes);
       vcuda_decisions_read (&after);
       if (granted || vcuda_decisions_unchanged (&before, &after, slot) || vcuda_now () >= deadline)
         break;
@@ -79,6 +104,16 @@ vcuda_try_reserve (int gpu, uint64_t bytes)
       && (try_to_hold (slot, gpu, bytes) || hold_or_refuse (slot, gpu, bytes)))
     return CUDA_SUCCESS;
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult
+vcuda_count_again (unsigned at)
+{
+  struct vcuda_usage_slot *slot = vcuda_slot ();
+  if (!slot)
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  bool fits = try_to_count (slot, at) || hold_or_refuse (slot, -1, at);
+  return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void

@@ -12,6 +12,10 @@
    CUDA_ERROR_OUT_OF_MEMORY if they don't fit now; this counts no refusal.  */
 CUresult vcuda_try_reserve (int gpu, uint64_t bytes);
 
+/* Counts the bytes of the slot AT again, which a checkpoint has taken off the GPU.
+   CUDA_ERROR_OUT_OF_MEMORY if they don't fit now: they are left out as before.  */
+CUresult vcuda_count_again (unsigned at);
+
 /* Counts a refusal that the program sees.  */
 void vcuda_count_refusal (int gpu);
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "memory/alloc_map.h"
+#include "memory/trim_asked.h"
 #include "pages/device.h"
 #include "pages/pages.h"
 #include "thread/current_context.h"
@@ -58,6 +59,8 @@ free_record (void)
   if (!pool)
     return NULL;
   pthread_mutex_init (&pool->mutex, NULL);
+  if (!count)
+    vcuda_trims_follow ();
   pool->index = (uint16_t) count;
   pools[count] = pool;
   __atomic_store_n (&count, count + 1, __ATOMIC_RELEASE);

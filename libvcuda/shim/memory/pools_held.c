@@ -3,6 +3,8 @@
 #include "memory/pools_held.h"
 
 #include "memory/pools.h"
+#include "memory/trim_asked.h"
+#include "pages/pages.h"
 #include "thread/in_driver.h"
 #include "thread/own_calls.h"
 
@@ -35,6 +37,9 @@ vcuda_pools_settle (void)
       keep |= __atomic_load_n (&pool->charged, __ATOMIC_RELAXED)
               > __atomic_load_n (&pool->used, __ATOMIC_RELAXED);
     }
+  for (int gpu = 0; keep && gpu < (int) vcuda_gpu_count (); gpu++)
+    if (vcuda_trim_is_asked (gpu))
+      vcuda_pools_trim (gpu);
   if (keep)
     __atomic_store_n (&vcuda_pools_keep, true, __ATOMIC_RELAXED);
 }

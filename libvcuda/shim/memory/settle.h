@@ -13,6 +13,7 @@
 
 #include "memory/alloc_map.h"
 #include "memory/graph_memory.h"
+#include "memory/room.h"
 #include "pages/pages.h"
 #include "real.h"
 #include "thread/in_driver.h"
@@ -46,7 +47,7 @@ CUresult vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t 
       CUresult rc = take;                                                                          \
       if (rc != CUDA_SUCCESS)                                                                      \
         return rc;                                                                                 \
-      rc = VCUDA_CALL_DRIVER_OF (thread, call);                                                    \
+      rc = VCUDA_CALL_WITH_ROOM (thread, charge.gpu, call);                                        \
       return vcuda_settle (&charge, rc, rc == CUDA_SUCCESS ? (key) : 0, owner);                    \
     }                                                                                              \
   while (0)

@@ -44,6 +44,7 @@ clear_slot (struct vcuda_usage_slot *slot)
   __atomic_store_n (&slot->turn_marks, 0, __ATOMIC_RELAXED);
   __atomic_store_n (&slot->calls_inside, 0, __ATOMIC_SEQ_CST);
   __atomic_store_n (&slot->pid, 0, __ATOMIC_SEQ_CST);
+  vcuda_slot_set_off ((unsigned) (slot - vcuda_pages.usage->slot), false);
 }
 
 static bool
@@ -112,7 +113,7 @@ take_locked (void)
       __atomic_store_n (&vcuda_own_slot.generation,
                         __atomic_add_fetch (&slot->generation, 1, __ATOMIC_SEQ_CST),
                         __ATOMIC_RELAXED);
-      __atomic_store_n (&slot->start_time, vcuda_start_time (), __ATOMIC_RELAXED);
+      __atomic_store_n (&slot->start_time, vcuda_start_time (0), __ATOMIC_RELAXED);
       __atomic_store_n (&slot->pid, (uint32_t) getpid (), __ATOMIC_SEQ_CST);
       /* Before the slot holds a byte, so that no sum misses it.  */
       unsigned used = __atomic_load_n (&usage->slots_used, __ATOMIC_SEQ_CST);
@@ -128,6 +129,19 @@ take_locked (void)
     }
   report_full ();
   return NULL;
+}
+
+int
+vcuda_slot_of_process (int pid)
+{
+  const struct vcuda_usage *usage = vcuda_pages.usage;
+  uint64_t started = vcuda_start_time (pid);
+  unsigned used = __atomic_load_n (&usage->slots_used, __ATOMIC_SEQ_CST);
+  for (unsigned i = 0; started && i < used && i < VCUDA_MAX_PROCESSES; i++)
+    if (__atomic_load_n (&usage->slot[i].pid, __ATOMIC_SEQ_CST) == (uint32_t) pid
+        && __atomic_load_n (&usage->slot[i].start_time, __ATOMIC_RELAXED) == started)
+      return (int) i;
+  return -1;
 }
 
 struct vcuda_usage_slot *

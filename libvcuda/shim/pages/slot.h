@@ -34,6 +34,10 @@ vcuda_slot (void)
   return vcuda_slot_is_own (slot) ? slot : vcuda_slot_take ();
 }
 
+/* The number of the slot of the process that this one sees as PID; -1: it has none. In another pid
+   namespace the start time tells two processes of the same number apart.  */
+int vcuda_slot_of_process (int pid);
+
 /* Writes what this process holds into a slot that it has just taken. A program that closes every
    descriptor loses its slot and takes another. entry/init.c sets this function when the shim is
    loaded, because what is held is known in rooms above this one.  */
@@ -53,6 +57,23 @@ vcuda_slot_hold (struct vcuda_usage_slot *slot, int gpu, int64_t bytes)
   __atomic_fetch_add (&slot->held_bytes[gpu], (uint64_t) bytes, __ATOMIC_SEQ_CST);
 }
 
+/* Whether a checkpoint has taken the bytes of slot AT off the GPU: they do not count then.  */
+static inline bool
+vcuda_slot_is_off (unsigned at)
+{
+  return __atomic_load_n (&vcuda_pages.usage->off_gpu[at / 32], __ATOMIC_RELAXED) >> at % 32 & 1;
+}
+
+/* Returns whether it was.  */
+static inline bool
+vcuda_slot_set_off (unsigned at, bool off)
+{
+  uint32_t *word = &vcuda_pages.usage->off_gpu[at / 32], bit = 1u << at % 32;
+  uint32_t before = off ? __atomic_fetch_or (word, bit, __ATOMIC_SEQ_CST)
+                        : __atomic_fetch_and (word, ~bit, __ATOMIC_SEQ_CST);
+  return before & bit;
+}
+
 /* The container's use of one GPU: the sum over all slots.  */
 static inline uint64_t
 vcuda_held_bytes (int gpu)
@@ -61,7 +82,8 @@ vcuda_held_bytes (int gpu)
   unsigned used = __atomic_load_n (&usage->slots_used, __ATOMIC_SEQ_CST);
   uint64_t sum = 0;
   for (unsigned i = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
-    sum += __atomic_load_n (&usage->slot[i].held_bytes[gpu], __ATOMIC_SEQ_CST);
+    if (__builtin_expect (!vcuda_slot_is_off (i), 1))
+      sum += __atomic_load_n (&usage->slot[i].held_bytes[gpu], __ATOMIC_SEQ_CST);
   return sum;
 }
 

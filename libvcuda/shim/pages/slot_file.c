@@ -1,9 +1,10 @@
-/* Opens the usage page's file, locks bytes of it, and reads this process's start time.  */
+/* Opens the usage page's file, locks bytes of it, and reads when a process started.  */
 
 #include "pages/slot_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -51,10 +52,12 @@ vcuda_usage_descriptor (void)
 }
 
 uint64_t
-vcuda_start_time (void)
+vcuda_start_time (int pid)
 {
-  char text[1024];
-  int fd = open ("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  char text[1024], path[32] = "/proc/self/stat";
+  if (pid)
+    snprintf (path, sizeof path, "/proc/%d/stat", pid);
+  int fd = open (path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     return 0;
   ssize_t got = read (fd, text, sizeof text - 1);

@@ -1,4 +1,4 @@
-/* The usage page's file, for its locks, and this process's start time.  */
+/* The usage page's file, for its locks, and when a process started.  */
 
 #ifndef VCUDA_SLOT_FILE_H
 #define VCUDA_SLOT_FILE_H
@@ -18,7 +18,7 @@ bool vcuda_lock_byte (int fd, off_t byte, short type);
 /* In the child after a fork.  */
 void vcuda_usage_forget (void);
 
-/* When this process started, in clock ticks since boot.  */
-uint64_t vcuda_start_time (void);
+/* When the process PID (0: this one) started, in clock ticks since boot; 0: there is none.  */
+uint64_t vcuda_start_time (int pid);
 
 #endif

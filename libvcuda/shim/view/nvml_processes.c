@@ -26,7 +26,8 @@ processes_of (int gpu, struct vcuda_process *list)
       struct vcuda_process process
           = { .pid = __atomic_load_n (&slot->pid, __ATOMIC_RELAXED),
               .bytes = __atomic_load_n (&slot->held_bytes[gpu], __ATOMIC_RELAXED) };
-      if (process.pid && (process.bytes || __atomic_load_n (&slot->busy_ns[gpu], __ATOMIC_RELAXED)))
+      if (process.pid && !vcuda_slot_is_off (i)
+          && (process.bytes || __atomic_load_n (&slot->busy_ns[gpu], __ATOMIC_RELAXED)))
         list[count++] = process;
     }
   return count;

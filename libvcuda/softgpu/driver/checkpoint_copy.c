@@ -60,12 +60,29 @@ wait_until (const struct target_process *target, uint64_t end)
   return lives ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Drivers before this one have a reserved field where custom storage is asked for.  */
+#define CUSTOM_STORAGE_MAJOR 615
+
+/* It is not modelled: what happens to the process when the caller ends is documented nowhere.  */
+static CUresult
+asks_for_storage (const void *custom_storage)
+{
+  if (!custom_storage)
+    return CUDA_SUCCESS;
+  bool known = atoi (driver.tie.state->driver_version) >= CUSTOM_STORAGE_MAJOR;
+  return known ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult
 cuCheckpointProcessCheckpoint (int pid, CUcheckpointCheckpointArgs *args)
 {
   REQUIRE_TARGET (target, pid);
-  REQUIRE (!args || softgpu_zeroed (args, sizeof *args), CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = CUDA_ERROR_INVALID_VALUE;
+  REQUIRE (!args || softgpu_zeroed (args->reserved, sizeof args->reserved),
+           CUDA_ERROR_INVALID_VALUE);
+  CUresult rc = asks_for_storage (args ? args->customStorageInfo_out : NULL);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  rc = CUDA_ERROR_INVALID_VALUE;
   uint64_t end = 0;
   softgpu_lock (&driver.tie);
   struct softgpu_slot *slot = softgpu_target_slot (&target);
@@ -86,7 +103,10 @@ cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
   REQUIRE_TARGET (target, pid);
   REQUIRE (!args || softgpu_zeroed (args->reserved, sizeof args->reserved),
            CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = CUDA_ERROR_INVALID_VALUE;
+  CUresult rc = asks_for_storage (args ? args->customStorageInfo_out : NULL);
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  rc = CUDA_ERROR_INVALID_VALUE;
   uint64_t end = 0;
   unsigned moves[SOFTGPU_MAX_ENTRIES];
   softgpu_lock (&driver.tie);

@@ -22,6 +22,7 @@ static const char help[]
       "                           [--graph KERNELS] [--blocks N] [--copy SIZE] [--first-us U]\n"
       "                           [--gap-us U] [--every-ms M] [--threads N] [--allocate SIZE]\n"
       "                           [--wait-file PATH] [--device I]\n"
+      "       vcuda-workload checkpoint PID STEP...\n"
       "       vcuda-workload open PATH\n";
 
 static void __attribute__ ((noreturn))
@@ -175,6 +176,12 @@ main (int argc, char **argv)
   const char *command = optind < argc ? argv[optind] : "";
   if (strcmp (command, "open") == 0 && optind + 2 == argc)
     return try_open (argv[optind + 1]);
+  if (strcmp (command, "checkpoint") == 0 && optind + 2 < argc)
+    {
+      int pid = (int) number ("checkpoint", argv[optind + 1], 1, INT32_MAX);
+      start_driver ();
+      return checkpoint (pid, argv + optind + 2);
+    }
   if (optind + 1 != argc
       || (strcmp (command, "info") != 0 && strcmp (command, "alloc") != 0
           && strcmp (command, "hold") != 0 && strcmp (command, "busy") != 0

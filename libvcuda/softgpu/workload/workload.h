@@ -73,5 +73,7 @@ void sleep_for (double seconds);
 int say_info (void);
 int allocate_all (int ordinal, uint64_t chunk, double hold_s);
 int hold (int ordinal, uint64_t bytes, double seconds);
+/* WORDS: the steps for the process PID, one after the other, and NULL.  */
+int checkpoint (int pid, char **words);
 
 #endif

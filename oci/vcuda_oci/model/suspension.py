@@ -31,9 +31,12 @@ class Suspension(Record):
     1970; 0: it does not wait. needed: what the driver needs to bring it back, by UUID, as NVML
     reported it before; {}: unknown. moves: during a move the GPU that takes the place of another,
     by that one's UUID; the record's shares name the other until the container is back at work.
+    asked: False: the driver has not been called yet for any process. found: of processes that their
+    own user had locked or checkpointed, by pid: the start time (clock ticks since boot) and the
+    state (CUprocessState) that they are left in, or come back to.
     """
 
-    __slots__ = ("by", "bytes", "moves", "needed", "since", "step", "wanted")
+    __slots__ = ("asked", "by", "bytes", "found", "moves", "needed", "since", "step", "wanted")
 
     def __init__(
         self,
@@ -44,10 +47,13 @@ class Suspension(Record):
         wanted: float = 0,
         needed: dict[str, int] | None = None,
         moves: dict[str, str] | None = None,
+        asked: bool = True,
+        found: dict[str, list[int]] | None = None,
     ) -> None:
         self.step, self.by, self.since = step, by, since
         self.bytes, self.wanted, self.needed = bytes, wanted, needed or {}
         self.moves = moves or {}
+        self.asked, self.found = asked, found or {}
 
     @property
     def is_off(self) -> bool:
@@ -60,10 +66,11 @@ class Suspension(Record):
         return self.step == RESUMING
 
     def as_json(self) -> dict[str, Any]:
-        """Without `moves` unless there are: an earlier version does not know it."""
+        """Without what says nothing here: earlier versions do not know these fields."""
         fields = self.fields()
-        if not self.moves:
-            del fields["moves"]
+        for name, usual in (("moves", {}), ("asked", True), ("found", {})):
+            if fields[name] == usual:
+                del fields[name]
         return fields
 
 
@@ -77,6 +84,8 @@ def parse(fields: Any) -> Suspension:
         and all(_are_sizes(held) for held in (found.bytes, found.needed))
         and isinstance(found.moves, dict)
         and all(isinstance(uuid, str) for uuid in [*found.moves, *found.moves.values()])
+        and isinstance(found.asked, bool)
+        and _are_states(found.found)
     )
     if not right:
         raise ValueError("invalid suspension")
@@ -86,6 +95,13 @@ def parse(fields: Any) -> Suspension:
 def _are_sizes(value: Any) -> bool:
     return isinstance(value, dict) and all(
         type(size) is int and 0 <= size < _MOST_BYTES for size in value.values()
+    )
+
+
+def _are_states(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        pid.isdigit() and isinstance(each, list) and [type(one) for one in each] == [int, int]
+        for pid, each in value.items()
     )
 
 

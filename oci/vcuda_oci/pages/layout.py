@@ -96,7 +96,7 @@ FIELDS = {
         ("turn_held_ns", "Q"),
         ("turn_waited_ns", "Q"),
         ("latency", "B"),
-        ("reserved", "1s"),
+        ("trim_asked", "B"),
         ("hidden_ms", "H"),
         ("managed_memory", "I"),
         ("context_bytes", "Q"),
@@ -110,7 +110,8 @@ FIELDS = {
         ("export_tables", "I"),
         ("export_table_ids", "64s"),
         ("resume_asked", "I"),
-        ("reserved", "36s"),
+        ("off_gpu", "32s"),
+        ("reserved", "4s"),
     ),
     "usage_gpu": (
         ("balance_ns", "q"),
@@ -130,7 +131,8 @@ FIELDS = {
         ("busy_until_ns", "Q"),
         ("turn_taken", "I"),
         ("switch_ns", "I"),
-        ("reserved", "8s"),
+        ("room_asked", "I"),
+        ("reserved", "4s"),
     ),
     "usage_slot": (
         ("pid", "I"),
@@ -276,7 +278,7 @@ def limits_page(
             gpu.weight,
             *_NO_TURN,
             gpu.latency,
-            b"",
+            0,
             0,
             gpu.managed_memory,
             gpu.context_bytes,
@@ -294,4 +296,5 @@ def text_field(text: str, size: int) -> bytes:
 
 def empty_usage_page() -> bytes:
     """The header of a usage page; the rest of the file, up to USAGE_SIZE, is zero."""
-    return struct.pack(code("usage"), USAGE_MAGIC, ABI_VERSION, USAGE_SIZE, 0, 0, 0, b"", 0, b"")
+    head = USAGE_MAGIC, ABI_VERSION, USAGE_SIZE
+    return struct.pack(code("usage"), *head, 0, 0, 0, b"", 0, b"", b"")

@@ -27,10 +27,13 @@ from .layout import (
     USAGE_SLOT_SIZE,
     LimitsGpu,
     code,
+    offsets,
 )
 
 _LIMITS, _LIMITS_GPU = struct.Struct(code("limits")), struct.Struct(code("limits_gpu"))
 _USAGE_GPU, _USAGE_SLOT = struct.Struct(code("usage_gpu")), struct.Struct(code("usage_slot"))
+_OFF_AT = {name: at for name, at, _ in offsets()}["usage.off_gpu"]
+_OFF_GPU = struct.Struct(f"={MAX_PROCESSES // 32}I")
 
 _FLOCK = struct.Struct("hhqqi4x")
 LOCKS_SECONDS = 0.05
@@ -80,8 +83,10 @@ class UsageGpu:
         "contexts",
         "held_bytes",
         "launches",
+        "off_bytes",
         "overrun_ns",
         "refusals",
+        "room_asked",
         "throttled_ns",
     )
 
@@ -95,7 +100,11 @@ class UsageGpu:
         balance_ns: int,
         contexts: int,
         overrun_ns: int,
+        off_bytes: int = 0,
+        room_asked: int = 0,
     ) -> None:
+        self.room_asked = room_asked  # how often the driver had no memory left within the share
+        self.off_bytes = off_bytes  # of processes that their own user has checkpointed
         self.held_bytes = held_bytes  # allocations, and the charge for contexts
         self.contexts = contexts  # open ones; at most 255 a process
         self.busy_ns = busy_ns
@@ -255,10 +264,12 @@ def read_usage(page: bytes, live: frozenset[int] | None = None, count: int = MAX
 
     live: the result of live_slots; other slots are left out. Without it, the slot of an ended
     process counts until the container's next call clears it. count: number of the container's GPUs.
-    `held_bytes` of a GPU is the sum over the slots. Raises ValueError: not a usage page.
+    `held_bytes` of a GPU is the sum over the slots, without those that a checkpoint of the
+    container's own has taken off the GPU. Raises ValueError: not a usage page.
     """
     head = checked_head(page, "usage", USAGE_MAGIC, USAGE_SIZE)
-    held, contexts = [0] * count, [0] * count
+    held, contexts, off = [0] * count, [0] * count, [0] * count
+    are_off = _OFF_GPU.unpack_from(page, _OFF_AT)
     processes = []
     slots_at = USAGE_HEAD_SIZE + MAX_GPUS * USAGE_GPU_SIZE
     for index in range(min(head[3], MAX_PROCESSES)):
@@ -268,6 +279,10 @@ def read_usage(page: bytes, live: frozenset[int] | None = None, count: int = MAX
         bytes_held = slot[5 : 5 + count]
         busy = slot[5 + MAX_GPUS : 5 + MAX_GPUS + count]
         live_contexts = slot[5 + 2 * MAX_GPUS : 5 + 2 * MAX_GPUS + count]
+        if are_off[index // 32] >> index % 32 & 1:
+            for gpu in range(count):
+                off[gpu] += bytes_held[gpu]
+            bytes_held = live_contexts = (0,) * count
         for gpu in range(count):
             held[gpu] += bytes_held[gpu]
             contexts[gpu] += live_contexts[gpu]
@@ -299,6 +314,8 @@ def read_usage(page: bytes, live: frozenset[int] | None = None, count: int = MAX
                 balance,
                 contexts[index],
                 overrun_ns,
+                off[index],
+                entry[17],
             )
         )
     newer_symbols, tables, ids, resume_asked = struct.unpack_from("=II64sI", page, 16)

@@ -131,26 +131,24 @@ def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
     counters = use.counters
     figures: dict[str, Any] = dict.fromkeys(
         (
-            "core_used_percent", "memory_used_bytes", "contexts", "context_bytes",
-            "waited_percent",
-                "busy_seconds",
-                "waited_seconds",
-                "overrun_seconds",
-                "launches",
-                "refusals",
+            "core_used_percent", "memory_used_bytes", "memory_off_bytes", "contexts",
+            "context_bytes", "waited_percent", "busy_seconds", "waited_seconds",
+            "overrun_seconds", "launches", "refusals", "full_gpu",
         )
     )  # fmt: skip
     if counters is None:
         return {**figures, "usage": UNREADABLE}
     core, waited = use.core_percent, use.waited_percent
     most = gpu.memory_bytes if gpu else _MOST_BYTES
-    if counters.held_bytes > most or (core or 0) < 0 or (waited or 0) < 0:
+    held, off = counters.held_bytes, counters.off_bytes
+    if held > most or off > _MOST_BYTES or (core or 0) < 0 or (waited or 0) < 0:
         return {**figures, "usage": IMPOSSIBLE}
     return {
         # Long kernels are counted when they end, which may be more than the time since the last
         # sample.
         "core_used_percent": None if core is None else min(core, 100.0),
         "memory_used_bytes": counters.held_bytes,
+        "memory_off_bytes": counters.off_bytes,
         # Threads that wait at the same time are counted separately.
         "waited_percent": None if waited is None else min(waited, 100.0),
         "contexts": counters.contexts,
@@ -160,6 +158,7 @@ def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
         "overrun_seconds": counters.overrun_ns / 1e9,
         "launches": counters.launches,
         "refusals": counters.refusals,
+        "full_gpu": counters.room_asked,
         "usage": READ,
     }
 

@@ -7,6 +7,7 @@ step, and the next `repair` of any program tries again.
 
 from __future__ import annotations
 
+import functools
 import time
 
 from vcuda_oci.host.host import Host
@@ -84,7 +85,9 @@ def suspend(
             except VcudaError:
                 put_on(mine)
                 raise
-            outcome = drive.bring(steps.OFF, targets, worker, seconds, progress)
+            outcome = drive.bring(
+                steps.OFF, targets, worker, seconds, progress, note=mine.note_found
+            )
             if not outcome.reason:
                 try:
                     return put_off(mine, begun, outcome.held)
@@ -122,6 +125,8 @@ def resume(
             return Done({}, changed=False)
         sick = unhealthy.reasons(ledger.state_dir) if gpu else {}
         moves = relocation.moves_to(mine.record, facts, gpu, sick) if gpu else {}
+        if moves:
+            elsewhere.refuse_checkpointed(mine, mine.found)
         with Worker(library_of(facts), mine.lock) as worker:
             try:
                 room_wait.take(mine, facts, overcommit, end, waiting, worker, moves)
@@ -191,7 +196,8 @@ def move(
             except VcudaError:
                 elsewhere.stay(mine, facts)
                 raise
-            outcome = drive.bring(steps.OFF, targets, worker, seconds, progress)
+            note = functools.partial(elsewhere.note_found, mine)
+            outcome = drive.bring(steps.OFF, targets, worker, seconds, progress, note=note)
             if outcome.reason:
                 place, back = bring_either(mine, worker, (steps.ON, steps.OFF), quiet)
                 elsewhere.take_nodes_back(mine, facts, moves)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import NamedTuple
 
+from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
 
 from . import driver_worker, steps
@@ -27,6 +28,8 @@ _MOST_TRIES = 3
 Targets = Callable[[], Mapping[int, int]]
 # Called while the driver works: the call, and of how many processes it is awaited.
 Progress = Callable[[str, int], None]
+# As Suspension has it.
+Found = Mapping[str, Sequence[int]]
 
 
 class Outcome(NamedTuple):
@@ -52,6 +55,9 @@ def bring(
     progress: Progress = lambda call, left: None,
     needed: Mapping[str, int] = {},
     pairs: Sequence[Sequence[str]] = (),
+    found: Mapping[str, Sequence[int]] = {},
+    note: Callable[[Found], None] | None = None,
+    trim: Callable[[Collection[str]], None] = lambda uuids: None,
 ) -> Outcome:
     """Call the driver until all processes are at `goal`, or one call fails, or time is up.
 
@@ -59,12 +65,18 @@ def bring(
     needed: what the processes hold when all are on the GPUs, by UUID in bytes. Without room for it
     none is restored: after a restore that finds too little memory, the driver (580) refuses every
     other one of that process. pairs: of a restore onto other GPUs, as driver_worker has it.
+    found: processes that ON leaves as another program had them. note: called with these before the
+    first call that changes a state, and again if other programs change them; it may refuse them by
+    VcudaError. trim: called with the UUIDs of GPUs that have too little room for a restore, which
+    then waits for some time.
     """
     end = time.monotonic() + seconds
     states: Mapping[int, int] = {}
     tries: dict[tuple[int, str], int] = {}
     held: Mapping[str, int] = {}
     unrestorable: list[int] = []
+    ours: set[int] = set()
+    noted: Found | None = None
 
     def outcome(reason: str = "", hint: str = "try again") -> Outcome:
         lost = sorted({*steps.failed(states), *unrestorable})
@@ -80,7 +92,13 @@ def bring(
             if goal == steps.OFF and steps.failed(states):
                 lost = ", ".join(map(str, steps.failed(states)))
                 return outcome(f"the driver has given up process {lost}", "end that process")
-            call, pids = steps.plan(goal, states)
+            if note and (now := _found(states, started, noted or {}, ours)) != noted:
+                try:
+                    note(now)
+                except VcudaError as error:
+                    return outcome(error.what, error.hint)
+                found = noted = now
+            call, pids = steps.plan(goal, states, _still(found, started))
             if call == steps.DONE:
                 return outcome()
             if time.monotonic() >= end:
@@ -92,7 +110,7 @@ def bring(
             if call == steps.CHECKPOINT and not held:
                 held = worker.memory(list(states), end).held
             if call == steps.RESTORE:
-                short = _without_room(needed, worker, list(states), end)
+                short = _without_room(needed, worker, list(states), end, trim)
                 if short:
                     return outcome(short, "end what uses the GPU beside its shares: nvidia-smi")
             call_end = min(end, time.monotonic() + LOCK_SECONDS) if call == steps.LOCK else end
@@ -105,6 +123,8 @@ def bring(
             return outcome(f"{what} in {hang.seconds:.0f} s", "see the kernel's log for Xid lines")
         for pid, answer in answers.items():
             refusal = _refusal(call, pid, answer)
+            if answer.state == steps.AFTER[call] and answer.status != _ILLEGAL_STATE:
+                ours.add(pid)
             tries[pid, call] = tries.get((pid, call), 0) + 1
             # A wrong state may be another program's doing; the next round sees the right one.
             again = answer.status == _ILLEGAL_STATE and tries[pid, call] < _MOST_TRIES
@@ -117,6 +137,27 @@ def bring(
                 return outcome(*refusal)
 
 
+def _found(
+    states: Mapping[int, int], started: Mapping[int, int], before: Found, ours: Container[int]
+) -> Found:
+    """The processes that another program has locked or checkpointed. before: as of the last round.
+    ours: of which this program has changed the state: as before.
+    """
+    now = {str(pid): [started[pid], state] for pid, state in steps.found(states).items()}
+    return {
+        pid: before[pid] if int(pid) in ours else each
+        for pid, each in now.items()
+        if int(pid) not in ours or pid in before
+    }
+
+
+def _still(found: Found, started: Mapping[int, int]) -> dict[int, int]:
+    """The state of each of the found processes that is among these."""
+    return {
+        int(pid): state for pid, (since, state) in found.items() if started.get(int(pid)) == since
+    }
+
+
 def held_now(targets: Targets, worker: Worker) -> dict[str, int]:
     """What the processes hold on the GPUs, by UUID in bytes; {}: NVML does not answer."""
     try:
@@ -127,17 +168,23 @@ def held_now(targets: Targets, worker: Worker) -> dict[str, int]:
 
 
 def _without_room(
-    needed: Mapping[str, int], worker: Worker, pids: Sequence[int], end: float
+    needed: Mapping[str, int],
+    worker: Worker,
+    pids: Sequence[int],
+    end: float,
+    trim: Callable[[Collection[str]], None],
 ) -> str:
-    """Why the processes have no room on the GPUs, after some time; "": they have.
+    """Why the processes have no room on the GPUs, after some time; "": they have. trim: called once
+    with the GPUs that have too little.
 
     A GPU without other processes has as much room as it had for them before, also where they had
     left less than the margin. Raises Hangs.
     """
     end = min(end, time.monotonic() + _ROOM_SECONDS)
+    asked = False
     while True:
         now = worker.memory(pids, end + _ROOM_SECONDS)
-        short = ""
+        short, full = "", []
         for uuid, bytes_needed in needed.items():
             missing = bytes_needed - now.held.get(uuid, 0)
             free = now.free.get(uuid)
@@ -145,8 +192,12 @@ def _without_room(
                 continue
             if free < missing + _MARGIN_BYTES * len(pids):
                 short = f"{uuid} has {gib(free)} free, its processes need {gib(missing)}"
+                full.append(uuid)
         if not short or time.monotonic() >= end:
             return short
+        if not asked:
+            trim(full)
+            asked = True
         time.sleep(_PAUSE_SECONDS)
 
 

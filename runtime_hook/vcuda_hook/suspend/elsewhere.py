@@ -11,6 +11,7 @@ share.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping, Sequence
 
@@ -21,7 +22,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
 from vcuda_oci.model.suspension import BY_ORDER, SUSPENDED, SUSPENDING
 
-from . import drive, relocation, steps
+from . import drive, relocation, steps, trims
 from .drive import Outcome, Progress
 from .operation import Operation
 from .places import BACK_SECONDS, Done, failed, put_on, report_lost, targets_of
@@ -42,6 +43,22 @@ def claim(
         if refused:
             raise VcudaError(f"there is no room: {refused.reason}", mine.id, refused.hint)
         mine.write(begun)
+
+
+def refuse_checkpointed(mine: Operation, found: drive.Found) -> None:
+    """Refuse a move with processes that another program has checkpointed: it would restore them to
+    the old GPU. Raises VcudaError.
+    """
+    there = [pid for pid, (_, state) in found.items() if state == steps.CHECKPOINTED]
+    if there:
+        what = f"process {there[0]} is checkpointed, not by vcuda"
+        raise VcudaError(what, mine.id, "let the program that did so restore it first")
+
+
+def note_found(mine: Operation, found: drive.Found) -> None:
+    """As Operation has it. Raises VcudaError too where `refuse_checkpointed` does."""
+    refuse_checkpointed(mine, found)
+    mine.note_found(found)
 
 
 def stay(mine: Operation, facts: Host) -> None:
@@ -132,7 +149,17 @@ def restore(
             outcome = Outcome("", "", (), {})  # it has ended: nothing is left to bring anywhere
         else:
             pairs = relocation.pairs(mine.record.shares, moves)
-            outcome = drive.bring(steps.ON, targets, worker, BACK_SECONDS, progress, needed, pairs)
+            outcome = drive.bring(
+                steps.ON,
+                targets,
+                worker,
+                BACK_SECONDS,
+                progress,
+                needed,
+                pairs,
+                mine.found,
+                trim=functools.partial(trims.ask_others, mine.ledger, mine.id),
+            )
     except VcudaError as error:
         outcome = Outcome(error.what, error.hint, (), {})
     if not outcome.reason:

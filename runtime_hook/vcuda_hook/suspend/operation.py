@@ -5,7 +5,8 @@
 
 The order of writes, of which any program may be killed between any two:
 
-    suspend: record "suspending", page, driver, record "suspended"
+    suspend: record "suspending", not asked, page, record asked with what the driver found, driver,
+             record "suspended"
     resume:  record "waiting" if there is no room, record "resuming", driver, page, no suspension
 
 So a record in a step that no program holds the lock for was interrupted, and says what is to be
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from vcuda_oci.guest import page_file
 from vcuda_oci.ledger.ledger import Ledger, unwritable
@@ -172,13 +173,24 @@ class Operation:
         except OSError as error:
             raise unwritable(path, error) from error
 
+    @property
+    def found(self) -> Mapping[str, Sequence[int]]:
+        """As Suspension has it."""
+        return self.record.suspension.found if self.record.suspension else {}
+
+    def note_found(self, found: Mapping[str, Sequence[int]]) -> None:
+        """Write into the record what was found, before the driver changes any process's state."""
+        as_read = {pid: list(each) for pid, each in found.items()}
+        held = self.step(self.record.suspension.step if self.record.suspension else "")
+        self.update(held.replaced(asked=True, found=as_read))
+
     def begun(self, step: str, by: str, needed: dict[str, int]) -> Suspension:
         """A new suspension, with what the container itself reports that it holds."""
         sample = usage.take_sample(self.ledger, self.record)
         held = {}
         for share, gpu in zip(self.record.shares, sample.gpus if sample else ()):
             held[share.uuid] = min(gpu.held_bytes, share.memory_bytes)
-        return Suspension(step, by, time.time(), held, needed=needed)
+        return Suspension(step, by, time.time(), held, needed=needed, asked=False)
 
     def went_off(self, needed: Mapping[str, int]) -> Suspension:
         """needed: {} where it is not known better than when it began."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from vcuda_oci.ledger import events, liveness
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
 
-from . import drive, host_room, steps
+from . import drive, host_room, steps, trims
 from .drive import Outcome, Progress
 from .operation import Operation
 from .targets import Targets, Unreachable
@@ -56,9 +57,12 @@ def bring_either(
 ) -> tuple[str | None, Outcome]:
     """Bring the processes to the first of the places, or else to the other.
 
-    Returns the place, and how the first went; None: the driver allows neither. Raises Unreachable
-    before the driver has been asked.
+    Returns the place, and how the first went; None: the driver allows neither. Until the driver is
+    asked to change anything all are where they were. Raises Unreachable then.
     """
+    held = mine.record.suspension
+    if held and not held.asked:
+        return steps.ON, Outcome("", "", (), {})
     first = None
     for place in places:
         try:
@@ -66,9 +70,17 @@ def bring_either(
             targets = targets_of(mine)
             if targets is None:
                 return place, Outcome("", "", (), {})  # nothing is left to bring anywhere
-            held = mine.record.suspension
             needed = held.needed if held else {}
-            outcome = drive.bring(place, targets, worker, BACK_SECONDS, progress, needed)
+            outcome = drive.bring(
+                place,
+                targets,
+                worker,
+                BACK_SECONDS,
+                progress,
+                needed,
+                found=mine.found,
+                trim=functools.partial(trims.ask_others, mine.ledger, mine.id),
+            )
         except VcudaError as error:
             if first is None and isinstance(error, Unreachable):
                 raise

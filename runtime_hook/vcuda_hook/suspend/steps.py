@@ -43,14 +43,31 @@ class Next(NamedTuple):
     pids: tuple[int, ...] = ()
 
 
-def plan(goal: str, states: Mapping[int, int]) -> Next:
+# What processes come to that are copied when they are first seen.
+_BECOMES = {CHECKPOINTING: CHECKPOINTED, RESTORING: LOCKED}
+
+
+def found(states: Mapping[int, int]) -> dict[int, int]:
+    """The processes that another program has locked or checkpointed, and the state of each. states:
+    before the first call.
+    """
+    ends = {pid: _BECOMES.get(state, state) for pid, state in states.items()}
+    return {pid: state for pid, state in ends.items() if state in (LOCKED, CHECKPOINTED)}
+
+
+def plan(goal: str, states: Mapping[int, int], found: Mapping[int, int] = {}) -> Next:
     """The next call towards `goal`. states: by pid, of the processes that use CUDA.
 
-    A process that the driver has given up stays where it is and holds up no other.
+    A process that the driver has given up stays where it is and holds up no other. found: states
+    by pid, beyond which ON brings no process: another program left it there.
     """
     copying = tuple(pid for pid, state in states.items() if state in _COPYING)
     for call, state in _CALLS[goal]:
-        pids = tuple(pid for pid, now in states.items() if now == state)
+        pids = tuple(
+            pid
+            for pid, now in states.items()
+            if now == state and not (goal == ON and found.get(pid) == now)
+        )
         if pids:
             return Next(call, pids)
         if copying:

@@ -42,6 +42,7 @@ def leave_locked(node: Node, id: str) -> None:
     ):
         mine.update(mine.begun(SUSPENDING, BY_ORDER, {}))
         mine.let_calls_wait(BY_ORDER)
+        mine.note_found({})
         started = Targets(mine.record, mine.ledger.containers)()
         states = worker.states(started, time.monotonic() + 10)
         worker.call(steps.LOCK, started, list(states), time.monotonic() + 10)

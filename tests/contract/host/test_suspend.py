@@ -14,12 +14,14 @@ import pytest
 
 from support.samples import GIB
 from support.softgpu_host import BUILT, PRELUDE
+from support.suspend_kills import by_user, states_of
 from support.suspended import CLIENT, MIB, Node, answer_of, until
 from vcuda_hook.cli import main
-from vcuda_hook.suspend import control, drive, places
+from vcuda_hook.suspend import control, drive, places, steps
 from vcuda_oci.ledger import events, unhealthy
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import layout
 
 # Holds managed memory, which a checkpoint refuses.
 MANAGED = """
@@ -46,6 +48,21 @@ say(full=True)
 sys.stdin.readline()
 """
 
+
+# Keeps all but 65 MiB of 8 GiB until the byte AT of its limits page changes.
+KEEPS = """
+context = start()
+memory = ok(cuda.cuMemAlloc((8 << 30) - (65 << 20)))
+say(keeps=True)
+asked = 0
+while not asked:
+    time.sleep(0.01)
+    with open(sys.argv[1], "rb") as page:
+        asked = page.read()[int(sys.argv[2])]
+ok(cuda.cuMemFree(memory))
+say(asked=asked)
+sys.stdin.read()
+"""
 
 # Has opened the memory of another process, which ends with this one's pipe.
 EXPORTER = (
@@ -76,6 +93,10 @@ def node(tmp_path: Path) -> Iterator[Node]:
     made = Node(tmp_path)
     yield made
     made.end()
+
+
+def trim_asked_at() -> int:
+    return {name: at for name, at, _ in layout.offsets()}["limits_gpu.trim_asked"]
 
 
 def kinds(node: Node, id: str) -> list[str]:
@@ -149,6 +170,21 @@ def test_memory_that_others_took_beside_their_shares_costs_no_process(node: Node
     assert box.all_work()
 
 
+def test_a_neighbours_pool_makes_room_for_a_container_that_comes_back(node: Node) -> None:
+    """The neighbour does what the shim does: tests/shim/test_shim_room.py."""
+    box = node.box("box", 1, 64 * MIB)
+    assert node.vcuda("suspend", "box").returncode == 0
+    neighbour = node.box("neighbour", 1, MIB)
+    at = layout.LIMITS_HEAD_SIZE + trim_asked_at()
+    program = [sys.executable, "-c", PRELUDE + KEEPS, f"{node.ledger.containers}/neighbour/limits"]
+    process = neighbour.start_program([*program, str(at)])
+    neighbour.bystanders.append(process)
+    assert answer_of(process) == {"keeps": True}
+    assert node.vcuda("resume", "box", "--timeout", "0").returncode == 0
+    assert (node.step("box"), answer_of(process)) == (None, {"asked": 1})
+    assert box.all_work()
+
+
 def test_container_that_filled_the_gpu_comes_back_to_it(tmp_path: Path) -> None:
     node = Node(tmp_path, "--memory", "256MiB", "--gpus", "1")
     try:
@@ -188,6 +224,24 @@ def test_suspended_containers_keep_no_more_than_their_bound(node: Node) -> None:
     assert node.vcuda("resume", "first").returncode == 0
     assert node.vcuda("suspend", "second").returncode == 0
     assert first.all_work()
+
+
+def test_processes_that_their_user_has_taken_off_are_left_so(node: Node) -> None:
+    box = node.box("box", 3)
+    working, locked, off = box.processes
+    by_user(box, locked, steps.LOCK)
+    by_user(box, off, steps.LOCK, steps.CHECKPOINT)
+    before = node.used()
+    assert node.vcuda("suspend", "box").returncode == 0
+    assert (node.step("box"), node.used()) == ("suspended", 0)
+    assert node.vcuda("resume", "box").returncode == 0
+    assert (node.step("box"), node.used()) == (None, before)
+    states = states_of(box, [each.pid for each in box.processes])
+    assert list(states.values()) == [steps.RUNNING, steps.LOCKED, steps.CHECKPOINTED]
+    assert box.works(working)
+    by_user(box, off, steps.RESTORE, steps.UNLOCK)
+    by_user(box, locked, steps.UNLOCK)
+    assert box.all_work()
 
 
 def test_containers_come_back_in_the_order_in_which_they_began_to_wait(node: Node) -> None:

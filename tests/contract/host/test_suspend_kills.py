@@ -11,7 +11,7 @@ import pytest
 from support.faults import CHANGES, killed_at
 from support.suspend_kills import HARMS, Kills
 from support.suspended import Node
-from vcuda_hook.suspend import relocation
+from vcuda_hook.suspend import relocation, steps
 
 MOST = 100
 # Without close: each process of the host is looked at, by a file of its own.
@@ -21,7 +21,7 @@ WRITES = tuple(call for call in CHANGES if call != "close")
 @pytest.fixture
 def kills(tmp_path: Path) -> Iterator[Kills]:
     node = Node(tmp_path)
-    yield Kills(node, tmp_path, processes=2)
+    yield Kills(node, tmp_path, processes=2, left=[steps.LOCKED, steps.CHECKPOINTED])
     node.end()
 
 
@@ -50,7 +50,8 @@ def test_harm_at_any_driver_call_leaves_no_process_locked(
     while kills.with_harm(verb, at, harm):
         at += 1
         suspended(kills, verb)
-    # Two calls for each of two processes; one for a process that the first one killed.
+    # Two calls for each of two processes, one for a process that the first one killed; one for a
+    # process that its user has locked.
     assert at > 3
     assert (kills.outcomes.stuck, kills.outcomes.lost) == ([], [])
 

@@ -149,6 +149,12 @@ TENANT_METRICS = (
         "memory_refusals_total", COUNTER, "Allocations refused at its limit.", _figure("refusals")
     ),
     _of_tenant(
+        "memory_full_gpu_total",
+        COUNTER,
+        "Times that the GPU had no memory left within its share, so that others were asked.",
+        _figure("full_gpu"),
+    ),
+    _of_tenant(
         "compute_reserved_ratio",
         GAUGE,
         "Part of the GPU's time that is reserved for it.",
@@ -200,8 +206,10 @@ TENANT_METRICS = (
     _of_tenant(
         "suspended_bytes",
         GAUGE,
-        "Memory that it holds off the GPU.",
-        lambda entry: float(entry["suspension"]["bytes"]) if _is_off(entry) else 0.0,
+        "Memory that it holds off the GPU, also by checkpoints of its own user.",
+        lambda entry: float(
+            entry["suspension"]["bytes"] if _is_off(entry) else entry["memory_off_bytes"] or 0
+        ),
     ),
     _of_tenant(
         "suspended_since_seconds",

@@ -1,0 +1,102 @@
+/* Checkpoints that a program of the container makes of itself or of another process in it.
+
+   What a checkpoint has taken off the GPU is not counted: off_gpu of the usage page has a bit for
+   the process's slot. The bit is set after the driver's checkpoint, and taken away before its
+   restore, if all the bytes fit then. So whichever process is killed in between, what is on the GPU
+   is counted; what is off it may be counted until its process is restored or ends.
+
+   While the host has suspended the container, or is about to, these calls wait: the host brings
+   each process back to the state in which it found it.  */
+
+#include <string.h>
+
+#include "memory/charge.h"
+#include "memory/pools_held.h"
+#include "pages/slot.h"
+#include "pages/suspended.h"
+#include "thread/in_driver.h"
+
+static bool
+is_checkpointed (int pid)
+{
+  CUprocessState state;
+  return real.cuCheckpointProcessGetState (pid, &state) == CUDA_SUCCESS
+         && state == CU_PROCESS_STATE_CHECKPOINTED;
+}
+
+/* Before a call that changes a process's state.  */
+static bool
+begin (void)
+{
+  if (!vcuda_ready ())
+    return false;
+  vcuda_wait_if_suspended ();
+  return true;
+}
+
+CUresult
+vcuda_cuCheckpointProcessLock (int pid, CUcheckpointLockArgs *args)
+{
+  return begin () ? real.cuCheckpointProcessLock (pid, args) : CUDA_ERROR_SYSTEM_NOT_READY;
+}
+
+CUresult
+vcuda_cuCheckpointProcessUnlock (int pid, CUcheckpointUnlockArgs *args)
+{
+  return begin () ? real.cuCheckpointProcessUnlock (pid, args) : CUDA_ERROR_SYSTEM_NOT_READY;
+}
+
+/* With custom storage the bytes leave the GPU later, by cuCheckpointOperationComplete: they stay
+   counted.  */
+CUresult
+vcuda_cuCheckpointProcessCheckpoint (int pid, CUcheckpointCheckpointArgs *args)
+{
+  if (!begin ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  CUresult rc = VCUDA_CALL_DRIVER (real.cuCheckpointProcessCheckpoint (pid, args));
+  int at = rc == CUDA_SUCCESS ? vcuda_slot_of_process (pid) : -1;
+  if (at >= 0 && is_checkpointed (pid))
+    vcuda_slot_set_off ((unsigned) at, true);
+  return rc;
+}
+
+/* The process's own books would name the GPUs that it has left.  */
+static bool
+moves (const CUcheckpointRestoreArgs *args)
+{
+  for (unsigned i = 0; args && args->gpuPairs && i < args->gpuPairsCount; i++)
+    if (memcmp (&args->gpuPairs[i].oldUuid, &args->gpuPairs[i].newUuid, sizeof (CUuuid)) != 0)
+      return true;
+  return false;
+}
+
+static CUresult
+count_again (unsigned at)
+{
+  CUresult rc = vcuda_count_again (at);
+  for (int gpu = 0; rc == CUDA_ERROR_OUT_OF_MEMORY && gpu < (int) vcuda_gpu_count (); gpu++)
+    if (vcuda_pools_trim (gpu))
+      rc = vcuda_count_again (at);
+  for (int gpu = 0; rc == CUDA_ERROR_OUT_OF_MEMORY && gpu < (int) vcuda_gpu_count (); gpu++)
+    if (__atomic_load_n (&vcuda_pages.usage->slot[at].held_bytes[gpu], __ATOMIC_RELAXED))
+      vcuda_count_refusal (gpu);
+  return rc;
+}
+
+CUresult
+vcuda_cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
+{
+  if (!begin ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  if (moves (args))
+    return CUDA_ERROR_NOT_SUPPORTED;
+  int at = vcuda_slot_of_process (pid);
+  bool was_off = at >= 0 && vcuda_slot_is_off ((unsigned) at);
+  CUresult rc = was_off ? count_again ((unsigned) at) : CUDA_SUCCESS;
+  if (rc != CUDA_SUCCESS)
+    return rc;
+  rc = VCUDA_CALL_DRIVER (real.cuCheckpointProcessRestore (pid, args));
+  if (rc != CUDA_SUCCESS && was_off && is_checkpointed (pid))
+    vcuda_slot_set_off ((unsigned) at, true);
+  return rc;
+}
