@@ -115,7 +115,7 @@ enum vcuda_suspended
   F (uint64_t, turn_held_ns)   /* time in turns since the container started */                     \
   F (uint64_t, turn_waited_ns) /* time that it waited for a turn */                                \
   F (uint8_t, latency)         /* enum vcuda_latency */                                            \
-  A (uint8_t, reserved, 1)                                                                         \
+  F (uint8_t, mps_percent)     /* under MPS: its processes' ceiling of multiprocessors; 0: not */  \
   F (uint16_t, hidden_ms) /* GPU time used beside its turns, modulo 2^16: the keeper charges it */ \
   F (uint32_t, managed_memory) /* 1: cuMemAlloc gives managed memory, which may be moved out */    \
   F (uint64_t, context_bytes)  /* what each context counts against memory_bytes; 0: nothing */

@@ -88,7 +88,8 @@ class Allocation(Record):
     is `shares` (resize.py). engine: where the engine keeps the container's name and image
     (engine_name.py). suspension: None: its processes use the GPUs. idle_suspend: seconds without
     GPU work after which it is suspended; 0: never. isolation: "mig": its share is all of a MIG
-    device that was made for it (instances.py); else "".
+    device that was made for it (instances.py); "mps": it shares its GPU with others under MPS
+    (mps_folder.py); else "".
     """
 
     __slots__ = (  # noqa: RUF023 - the order in a record's file
@@ -231,7 +232,7 @@ def _check(allocation: Allocation) -> None:
         and isinstance(allocation.engine, dict)
         and all_are(str, list(allocation.engine.values()))
         and bool(allocation.shares)
-        and allocation.isolation in ("", policies.MIG)
+        and allocation.isolation in ("", policies.MIG, policies.MPS)
         and type(allocation.idle_suspend) is int
         and 0 <= allocation.idle_suspend <= MOST_SECONDS
         and isinstance(allocation.created, (int, float))

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         def managed_memory(self) -> int: ...  # 1: cuMemAlloc returns managed memory
         @property
         def context_bytes(self) -> int: ...  # charged for each context
+        @property
+        def mps_percent(self) -> int: ...  # 1..100 under MPS; 0: not under MPS
 
 
 ABI_VERSION = 1
@@ -96,7 +98,7 @@ FIELDS = {
         ("turn_held_ns", "Q"),
         ("turn_waited_ns", "Q"),
         ("latency", "B"),
-        ("reserved", "1s"),
+        ("mps_percent", "B"),
         ("hidden_ms", "H"),
         ("managed_memory", "I"),
         ("context_bytes", "Q"),
@@ -190,6 +192,7 @@ class LimitsGpu:
         "latency",
         "managed_memory",
         "memory_bytes",
+        "mps_percent",
         "policy",
         "rate_ppm",
         "turn",
@@ -215,6 +218,7 @@ class LimitsGpu:
         turn_waited_ns: int = 0,
         latency: int = LATENCY_NORMAL,
         hidden_ms: int = 0,
+        mps_percent: int = 0,
     ) -> None:
         self.uuid = uuid
         self.memory_bytes = memory_bytes
@@ -226,6 +230,7 @@ class LimitsGpu:
         self.managed_memory = managed_memory
         self.context_bytes = context_bytes
         self.latency = latency
+        self.mps_percent = mps_percent
         self.turn = turn  # the rest is the turn keeper's or for it; limits_page does not write it
         self.turn_held_ns = turn_held_ns
         self.turn_waited_ns = turn_waited_ns
@@ -276,7 +281,7 @@ def limits_page(
             gpu.weight,
             *_NO_TURN,
             gpu.latency,
-            b"",
+            gpu.mps_percent,
             0,
             gpu.managed_memory,
             gpu.context_bytes,

@@ -9,9 +9,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+# Why a GPU that is not unhealthy has no room: its containers share it in another way.
+TURNS_THERE, MPS_THERE = "its containers take turns", "its containers are under MPS"
 _KINDS_OF_UUID = ("GPU-", "MIG-")
 _HINTS = {
     "is unhealthy": "reset the GPU, or ask for less or another",
+    "its containers": "use the isolation that they have, or another GPU",
     "is in MIG mode": "name MIG devices of it, or ask for less or another",
 }
 
@@ -77,7 +80,9 @@ def barred(
     for gpu in gpus:
         sick = next((uuid for uuid in (gpu.uuid, gpu.parent) if uuid in unhealthy), "")
         if sick:
-            found[gpu.uuid] = f"{sick} is unhealthy: {unhealthy[sick]}"
+            why = unhealthy[sick]
+            sick += ":" if why in (TURNS_THERE, MPS_THERE) else " is unhealthy:"
+            found[gpu.uuid] = f"{sick} {why}"
         elif gpu.divided:
             found[gpu.uuid] = f"{gpu.uuid} is in MIG mode and has no MIG devices"
         # CUDA uses one MIG device, and no GPU beside it.

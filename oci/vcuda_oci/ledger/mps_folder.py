@@ -1,0 +1,227 @@
+"""MPS on this host: a folder for each GPU that has containers under MPS.
+
+    <state>/mps/lock             held (flock) by the process that ends daemons
+    <state>/mps/<GPU>/wanted.json   which GPU, and the control program: written by claims
+    <state>/mps/<GPU>/ready.json    the daemon and its server, once it serves: written by the keeper
+    <state>/mps/<GPU>/pipe, log     CUDA_MPS_PIPE_DIRECTORY and CUDA_MPS_LOG_DIRECTORY
+
+A claim writes its allocation first, then `wanted.json`, and waits for `ready.json`. The keeper
+(start/mps_keeper.py) starts a daemon for each `wanted.json`. A daemon is not wanted any more when
+no allocation under MPS is on its GPU; that is decided with the ledger's lock held, under which
+`wanted.json` and `ready.json` are removed before the daemon is ended. So a claim that finds
+`ready.json` has written its allocation in time, and a kill at any moment leaves at worst a folder,
+a daemon or a server that the next sweep finds: daemons and servers by their environment.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import time
+
+from ..model import jsontree, names
+from ..model.allocation import Allocation
+from ..model.errors import VcudaError
+from ..model.policies import MPS
+from ..model.record import Record
+from ..system import files, kernel_tables, own_lock
+from . import liveness
+from .ledger import Ledger
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_MOST_BYTES = 1 << 16
+SHARED = "/dev/shm"  # noqa: S108 - where MPS has its files
+_END_SECONDS = 3.0
+_LOCK_SECONDS = 10.0
+
+
+class Ready(Record):
+    """A daemon that serves. daemon, server: pid and start time. shared: names below /dev/shm of the
+    server's files, which each client needs.
+    """
+
+    __slots__ = ("daemon", "server", "shared")
+
+    def __init__(self, daemon: list[int], server: list[int], shared: list[str]) -> None:
+        self.daemon, self.server, self.shared = daemon, server, shared
+
+    @property
+    def lives(self) -> bool:
+        return is_same(self.daemon) and is_same(self.server)
+
+
+def is_same(process: list[int]) -> bool:
+    """Whether the process of this pid and start time runs."""
+    return liveness.start_time(process[0]) == process[1] != 0
+
+
+def folder_of(state_dir: str, uuid: str) -> str:
+    """The GPU's folder. A socket's path has at most 107 bytes, so the UUID is cut."""
+    return f"{state_dir}/{names.MPS_FOLDER}/{uuid[:13]}"
+
+
+def folders(state_dir: str) -> list[str]:
+    root = f"{state_dir}/{names.MPS_FOLDER}"
+    try:
+        return sorted(f"{root}/{name}" for name in os.listdir(root) if name != "lock")
+    except FileNotFoundError:
+        return []
+
+
+def want(state_dir: str, uuid: str, program: str, library: str) -> None:
+    """Ask for a daemon of the GPU. program: on the host. library: libcuda's folder. Raises
+    VcudaError: the state folder cannot be written."""
+    folder = folder_of(state_dir, uuid)
+    tree = {"gpu": uuid, "program": program, "library": library}
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        if wanted(folder) != tree:
+            files.replace(folder + "/wanted.json", jsontree.dumps(tree).encode(), 0o600)
+    except OSError as error:
+        what = f"cannot be written: {error.strerror}"
+        raise VcudaError(what, folder, "free space there, or set state-dir") from error
+
+
+def wanted(folder: str) -> dict[str, str] | None:
+    tree = _read(folder + "/wanted.json")
+    return tree if tree and set(tree) == {"gpu", "program", "library"} else None
+
+
+def ready(folder: str) -> Ready | None:
+    """The daemon that serves; None: none does, or it has ended."""
+    tree = _read(folder + "/ready.json")
+    try:
+        found = Ready(**tree) if tree else None
+        return found if found and found.lives else None
+    except (TypeError, IndexError):
+        return None
+
+
+def write_ready(folder: str, found: Ready) -> None:
+    """Raises OSError."""
+    files.replace(folder + "/ready.json", jsontree.dumps(found.fields()).encode(), 0o600)
+
+
+def containers(ledger: Ledger, uuid: str) -> list[Allocation]:
+    """The allocations under MPS on the GPU. Raises VcudaError: a record is broken, so that it is
+    not known."""
+    found, broken = ledger.read()
+    if broken:
+        raise VcudaError(broken[0][1], broken[0][0], "run 'vcuda release' with its id")
+    return [one for one in found if one.isolation == MPS and one.shares[0].uuid == uuid]
+
+
+def processes(folder: str) -> list[int]:
+    """Pids of daemons and servers with this folder's pipe directory, also of killed keepers.
+
+    Only of this pid namespace: a container's process could keep the read of its environment
+    waiting.
+    """
+    variable = f"CUDA_MPS_PIPE_DIRECTORY={folder}/pipe".encode()
+    here = os.readlink("/proc/self/ns/pid")
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if not kernel_tables.command(name).startswith("nvidia-cuda-mps"):
+                continue
+            if os.readlink(f"/proc/{name}/ns/pid") != here:
+                continue
+            if variable in files.read(f"/proc/{name}/environ", 1 << 20).split(b"\0"):
+                found.append(int(name))
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def end_all(folder: str) -> None:
+    """End the folder's daemon and servers, by force after _END_SECONDS."""
+    started = {pid: liveness.start_time(pid) for pid in processes(folder)}
+    until = time.monotonic() + _END_SECONDS
+    number = signal.SIGTERM
+    while started:
+        for pid in started:
+            if is_same([pid, started[pid]]):
+                _kill(pid, number)
+        if time.monotonic() > until:
+            number = signal.SIGKILL
+        time.sleep(0.02)
+        started = {pid: since for pid, since in started.items() if is_same([pid, since])}
+    _remove_shared(shared_files(folder))
+
+
+def shared_of(server: int) -> list[str]:
+    """The names below /dev/shm of the files of a server, which each client opens.
+
+    Every user of the host may make files there: only regular files of root count.
+    """
+    found = []
+    for name in sorted(os.listdir(SHARED)):
+        if name.startswith("cuda.shm.") and f".{server:x}." in name:
+            there = os.lstat(f"{SHARED}/{name}")
+            if stat.S_ISREG(there.st_mode) and there.st_uid == os.geteuid():
+                found.append(name)
+    return found
+
+
+def _remove_shared(found: list[str]) -> None:
+    for name in found:
+        files.remove(f"{SHARED}/{name}")
+
+
+def shared_files(folder: str) -> list[str]:
+    """The names below /dev/shm that `ready.json` has, also of a daemon that has ended."""
+    tree = _read(folder + "/ready.json") or {}
+    found: Any = tree.get("shared")
+    return [name for name in found if "/" not in name] if isinstance(found, list) else []
+
+
+def sweep(ledger: Ledger) -> None:
+    """End the daemons without a container. Raises VcudaError: a record is broken."""
+    for folder in folders(ledger.state_dir):
+        lock = _lock(ledger.state_dir)
+        try:
+            shared: list[str] = []
+            with ledger:
+                tree = wanted(folder)
+                if tree and containers(ledger, tree["gpu"]):
+                    continue
+                shared = shared_files(folder)
+                files.remove(folder + "/wanted.json")
+                files.remove(folder + "/ready.json")
+            end_all(folder)
+            _remove_shared(shared)
+            with ledger:
+                if wanted(folder) is None:
+                    shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+def _lock(state_dir: str) -> int:
+    try:
+        return own_lock.acquire(f"{state_dir}/{names.MPS_FOLDER}/lock", _LOCK_SECONDS)
+    except OSError as error:
+        where = f"{state_dir}/{names.MPS_FOLDER}/lock"
+        what = f"cannot be locked: {error.strerror or error}"
+        raise VcudaError(what, where, "find its holder with 'fuser'") from error
+
+
+def _kill(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    try:
+        files.only_ours(path)
+        tree = jsontree.loads(files.read(path, _MOST_BYTES).decode())
+    except (OSError, ValueError):
+        return None
+    return tree if isinstance(tree, dict) else None
