@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -201,3 +202,20 @@ def test_hostile_word_on_control_ends_no_more_than_its_gpu(
     served.delete("one")
     again = served.run(container, ["vcuda-workload", "info"], **mps(served))
     assert again.rc == 0, again.stderr
+
+
+def test_several_processes_of_a_container_share_its_percentage(
+    served: Engine, machine: Product
+) -> None:
+    script = f"{' '.join(BUSY)} & exec {' '.join(BUSY)}"
+    started = served.start("one", ["sh", "-c", script], **mps(served))
+    assert started.rc == 0, started.stderr
+    until(lambda: len(machine.processes()) == 2)
+    until(lambda: all(one["kernels_finished"] > 300 for one in machine.processes()))
+    before = machine.times()
+    time.sleep(2)
+    after = machine.times()
+    used = [sum(one["whole_ns"] for one in times["processes"]) for times in (before, after)]
+    part = (used[1] - used[0]) / (after["clock_ns"] - before["clock_ns"])
+    assert 0.2 < part < 0.33  # not 0.6
+    end(served, "one")

@@ -1,6 +1,6 @@
 """MPS on this host: a folder for each GPU that has containers under MPS.
 
-    <state>/mps/lock             held (flock) by the process that ends daemons
+    <state>/mps/lock             held (flock) by the process that starts or ends daemons
     <state>/mps/<GPU>/wanted.json   which GPU, and the control program: written by claims
     <state>/mps/<GPU>/ready.json    the daemon and its server, once it serves: written by the keeper
     <state>/mps/<GPU>/pipe, log     CUDA_MPS_PIPE_DIRECTORY and CUDA_MPS_LOG_DIRECTORY
@@ -92,6 +92,12 @@ def wanted(folder: str) -> dict[str, str] | None:
     return tree if tree and set(tree) == {"gpu", "program", "library"} else None
 
 
+def is_wanted(ledger: Ledger, folder: str) -> bool:
+    """Whether a container needs the folder's daemon. Raises VcudaError: a record is broken."""
+    tree = wanted(folder)
+    return tree is not None and bool(containers(ledger, tree["gpu"]))
+
+
 def ready(folder: str) -> Ready | None:
     """The daemon that serves; None: none does, or it has ended."""
     tree = _read(folder + "/ready.json")
@@ -127,7 +133,7 @@ def processes(folder: str) -> list[int]:
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if not kernel_tables.command(name).startswith("nvidia-cuda-mps"):
+            if not kernel_tables.command(f"/proc/{name}").startswith("nvidia-cuda-mps"):
                 continue
             if os.readlink(f"/proc/{name}/ns/pid") != here:
                 continue
@@ -183,12 +189,10 @@ def shared_files(folder: str) -> list[str]:
 def sweep(ledger: Ledger) -> None:
     """End the daemons without a container. Raises VcudaError: a record is broken."""
     for folder in folders(ledger.state_dir):
-        lock = _lock(ledger.state_dir)
-        try:
+        with Lock(ledger.state_dir):
             shared: list[str] = []
             with ledger:
-                tree = wanted(folder)
-                if tree and containers(ledger, tree["gpu"]):
+                if is_wanted(ledger, folder):
                     continue
                 shared = shared_files(folder)
                 files.remove(folder + "/wanted.json")
@@ -198,17 +202,24 @@ def sweep(ledger: Ledger) -> None:
             with ledger:
                 if wanted(folder) is None:
                     shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(lock)
 
 
-def _lock(state_dir: str) -> int:
-    try:
-        return own_lock.acquire(f"{state_dir}/{names.MPS_FOLDER}/lock", _LOCK_SECONDS)
-    except OSError as error:
-        where = f"{state_dir}/{names.MPS_FOLDER}/lock"
-        what = f"cannot be locked: {error.strerror or error}"
-        raise VcudaError(what, where, "find its holder with 'fuser'") from error
+class Lock:
+    """Held by the only process that starts or ends daemons. Raises VcudaError."""
+
+    def __init__(self, state_dir: str) -> None:
+        self._path = f"{state_dir}/{names.MPS_FOLDER}/lock"
+
+    def __enter__(self) -> Lock:
+        try:
+            self._fd = own_lock.acquire(self._path, _LOCK_SECONDS)
+        except OSError as error:
+            what = f"cannot be locked: {error.strerror or error}"
+            raise VcudaError(what, self._path, "find its holder with 'fuser'") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
 
 
 def _kill(pid: int, number: int) -> None:

@@ -53,14 +53,16 @@ class MpsKeeper:
 
     def _look(self, folder: str) -> None:
         tree = mps_folder.wanted(folder)
-        if tree is None or not mps_folder.containers(self._ledger, tree["gpu"]):
+        if tree is None or not mps_folder.is_wanted(self._ledger, folder):
             mps_folder.sweep(self._ledger)
             return
         now = mps_folder.ready(folder)
         if now:
             self._watch(folder, tree, now)
         elif time.monotonic() >= self._due.get(folder, 0):
-            self._replace(folder, tree)
+            with mps_folder.Lock(self._state_dir):
+                if mps_folder.is_wanted(self._ledger, folder):  # nor has a sweep come first
+                    self._replace(folder, tree)
 
     def _watch(self, folder: str, tree: dict[str, str], now: Ready) -> None:
         """Report a fault of the server that ends the work of all its clients."""
