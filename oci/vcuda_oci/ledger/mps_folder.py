@@ -123,25 +123,31 @@ def containers(ledger: Ledger, uuid: str) -> list[Allocation]:
 
 
 def processes(folder: str) -> list[int]:
-    """Pids of daemons and servers with this folder's pipe directory, also of killed keepers.
-
-    Only of this pid namespace: a container's process could keep the read of its environment
-    waiting.
-    """
+    """Pids of daemons and servers with this folder's pipe directory, also of killed keepers."""
     variable = f"CUDA_MPS_PIPE_DIRECTORY={folder}/pipe".encode()
-    here = os.readlink("/proc/self/ns/pid")
-    found = []
+    return [pid for pid in all_processes() if variable in words_of(pid, "environ")]
+
+
+def all_processes() -> list[int]:
+    """Pids of MPS programs. Only of this pid namespace: a container's process could keep a read of
+    its words waiting."""
+    here, found = os.readlink("/proc/self/ns/pid"), []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if not kernel_tables.command(f"/proc/{name}").startswith("nvidia-cuda-mps"):
-                continue
-            if os.readlink(f"/proc/{name}/ns/pid") != here:
-                continue
-            if variable in files.read(f"/proc/{name}/environ", 1 << 20).split(b"\0"):
+            is_one = kernel_tables.command(f"/proc/{name}").startswith("nvidia-cuda-mps")
+            if is_one and os.readlink(f"/proc/{name}/ns/pid") == here:
                 found.append(int(name))
         except OSError:
             continue  # it has ended
     return found
+
+
+def words_of(pid: int, part: str) -> list[bytes]:
+    """The words of a process. part: "cmdline" or "environ". []: it has ended."""
+    try:
+        return files.read(f"/proc/{pid}/{part}", 1 << 20).split(b"\0")
+    except OSError:
+        return []
 
 
 def end_all(folder: str) -> None:

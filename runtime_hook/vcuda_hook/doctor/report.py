@@ -25,6 +25,7 @@ from . import (
     engines,
     finding,
     installation,
+    mps,
     nvml_answers,
     state,
 )
@@ -37,6 +38,7 @@ SECONDS = 10.0
 GROUPS: tuple[Any, ...] = (
     driver,
     nvml_answers,
+    mps,
     installation,
     state,
     engines,
