@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from support.samples import GIB, record
 from vcuda_oci.container.identity import Owner
-from vcuda_oci.ledger import claim
+from vcuda_oci.ledger import claim, liveness, mps_folder
 from vcuda_oci.ledger.claim import Claim
+from vcuda_oci.ledger.mps_folder import Ready
 from vcuda_oci.model import fence, policies
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
@@ -59,3 +63,15 @@ def test_isolation_shim_is_refused_with_the_word_to_use() -> None:
 def test_line_of_mps_says_what_a_fault_ends() -> None:
     word, line = fence.of("mps", 30, None)
     assert (word, "every container under MPS" in line.split("; ")[1]) == ("mps", True)
+
+
+def test_state_folder_with_a_path_too_long_for_sockets_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(VcudaError, match="at most 107 bytes; set a shorter state-dir"):
+        mps_folder.want(f"{tmp_path}/{'x' * 80}", "GPU-12345678-9", "/usr/bin/x", "/usr/lib")
+
+
+def test_ready_daemon_counts_only_while_both_processes_live(tmp_path: Path) -> None:
+    own = [os.getpid(), liveness.start_time(os.getpid())]
+    for server, found in ((own, True), ([own[0], own[1] + 1], False)):
+        mps_folder.write_ready(str(tmp_path), Ready(own, server, []))
+        assert (mps_folder.ready(str(tmp_path)) is not None) == found

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MOST_BYTES = 1 << 16
+_LONGEST, _MOST_PATH_BYTES = "/pipe/control_privileged", 107
 SHARED = "/dev/shm"  # noqa: S108 - where MPS has its files
 _END_SECONDS = 3.0
 _LOCK_SECONDS = 10.0
@@ -61,8 +62,8 @@ def is_same(process: list[int]) -> bool:
 
 
 def folder_of(state_dir: str, uuid: str) -> str:
-    """The GPU's folder. A socket's path has at most 107 bytes, so the UUID is cut."""
-    return f"{state_dir}/{names.MPS_FOLDER}/{uuid[:13]}"
+    """The GPU's folder, named by the first 8 digits of its UUID: a socket's path is short."""
+    return f"{state_dir}/{names.MPS_FOLDER}/{uuid[4:12]}"
 
 
 def folders(state_dir: str) -> list[str]:
@@ -75,8 +76,11 @@ def folders(state_dir: str) -> list[str]:
 
 def want(state_dir: str, uuid: str, program: str, library: str) -> None:
     """Ask for a daemon of the GPU. program: on the host. library: libcuda's folder. Raises
-    VcudaError: the state folder cannot be written."""
+    VcudaError: the state folder cannot be written, or has too long a path."""
     folder = folder_of(state_dir, uuid)
+    if len(os.fsencode(folder + _LONGEST)) > _MOST_PATH_BYTES:
+        what = f"is too long for MPS: a socket's path has at most {_MOST_PATH_BYTES} bytes"
+        raise VcudaError(what, state_dir, "set a shorter state-dir")
     tree = {"gpu": uuid, "program": program, "library": library}
     try:
         os.makedirs(folder, 0o700, exist_ok=True)

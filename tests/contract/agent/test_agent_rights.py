@@ -20,6 +20,7 @@ from support.node_agent import Agent, AgentNode, children_of
 from support.samples import record
 from vcuda_oci.ledger import mps_folder
 from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.pages import limits
 from vcuda_oci.start import claim_socket
 from vcuda_plugin.agent.process import confine, rights
@@ -86,16 +87,20 @@ def test_each_process_has_the_rights_of_the_table(
     port = listening(node, gpu_offer=offer)
     held = Ledger(node.state_dir)
     with held:  # their processes run only where a container may be idle, or is under MPS
-        for one in (record("box", idle_suspend=3600), record("mps", isolation="mps")):
+        uuid = node.gpu.smi("--query-gpu=uuid", "--format=csv,noheader").split()[0]
+        under_mps = record("mps", isolation="mps", shares=[GpuShare(uuid, 1 << 30, 30)])
+        for one in (record("box", idle_suspend=3600), under_mps):
             held.write(one, limits.page_of(one))
     program = str(node.gpu.root / "usr/bin/nvidia-cuda-mps-control")
-    mps_folder.want(node.state_dir, one.shares[0].uuid, program, str(node.gpu.libraries))
+    mps_folder.want(node.state_dir, uuid, program, str(node.gpu.libraries))
     expected = table().keys() - (set() if offer == "dra" else {"dra_process"})
     try:
         with node.agent(1, "--kubeconfig", path, "--node-name", "node-1") as agent:
             until(lambda: bool((asked(port, "/usage") or {}).get("gpus")))
             until(lambda: "node-1" in api.nodes)
             until(lambda: processes(agent).keys() == expected)
+            folder = mps_folder.folder_of(node.state_dir, uuid)
+            until(lambda: mps_folder.ready(folder) is not None)
             for name, pid in processes(agent).items():
                 uid, capabilities = table()[name]
                 for each in (pid, *(workers(pid) if name == "claim_socket" else ())):
