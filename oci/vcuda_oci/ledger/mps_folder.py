@@ -112,6 +112,12 @@ def ready(folder: str) -> Ready | None:
         return None
 
 
+def servers(state_dir: str) -> set[int]:
+    """Pids of the servers that serve."""
+    found = [ready(folder) for folder in folders(state_dir)]
+    return {one.server[0] for one in found if one}
+
+
 def write_ready(folder: str, found: Ready) -> None:
     """Raises OSError."""
     files.replace(folder + "/ready.json", jsontree.dumps(found.fields()).encode(), 0o600)
