@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from support.claim_server import ClaimServer
-from support.engines.base import Engine
+from support.engines.base import Engine, Wanted
+from support.engines.low_level import LowLevel
+from support.entry_points import Hooked
 from support.fake_kubelet import until
 from support.mps_processes import daemons
 from support.product import MIB, Product, RunOptions, asking
@@ -222,3 +224,16 @@ def test_several_processes_of_a_container_share_its_percentage(
     part = (used[1] - used[0]) / (after["clock_ns"] - before["clock_ns"])
     assert 0.2 < part < 0.33  # not 0.6
     end(served, "one")
+
+
+def test_container_of_a_hook_joins_the_daemon_too(
+    served: Engine, machine: Product, container: str
+) -> None:
+    assert isinstance(served, LowLevel)
+    script = "ls /usr/local/vcuda/mps; exec vcuda-workload busy --seconds 1"
+    wanted = Wanted(container, ["sh", "-c", script], annotations=mps(served)["annotations"])
+    with served.using(served.plain_runtime()):
+        result = Hooked(served, machine).run(wanted, "createRuntime")
+    assert (result.rc, result.stdout.split()[0]) == (0, "control"), result.stderr
+    (process,) = machine.times()["ended"]
+    assert process["whole_ns"] < 0.31 * process["held_ns"]

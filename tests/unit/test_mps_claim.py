@@ -9,8 +9,10 @@ import pytest
 
 from support.samples import GIB, record
 from vcuda_oci.container.identity import Owner
-from vcuda_oci.ledger import claim, liveness, mps_folder
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger import claim, liveness, mps_claim, mps_folder
 from vcuda_oci.ledger.claim import Claim
+from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.ledger.mps_folder import Ready
 from vcuda_oci.model import fence, policies
 from vcuda_oci.model.errors import VcudaError
@@ -75,3 +77,10 @@ def test_ready_daemon_counts_only_while_both_processes_live(tmp_path: Path) -> N
     for server, found in ((own, True), ([own[0], own[1] + 1], False)):
         mps_folder.write_ready(str(tmp_path), Ready(own, server, []))
         assert (mps_folder.ready(str(tmp_path)) is not None) == found
+
+
+def test_pod_is_refused_before_a_daemon_is_asked_for() -> None:
+    owner = Owner("box", "box", "uid", "ns", "pod", "main")
+    asked = Claim(owner, Request.of(30, 4 * GIB), [], 1)
+    with pytest.raises(VcudaError, match="isolation mps is not offered for pods"):
+        mps_claim.claim_mps(Ledger("/nowhere"), Host("", "", "", []), asked, claim.Rules())
