@@ -35,6 +35,7 @@ class MpsKeeper:
         self._ledger = Ledger(state_dir)
         self._state_dir = state_dir
         self._due: dict[str, float] = {}
+        self._said: dict[str, str] = {}
         self._asked: dict[str, float] = {}
         self._faulty: set[str] = set()  # folders with a fault that was reported
 
@@ -47,9 +48,15 @@ class MpsKeeper:
                     self._look(folder)
                 except (OSError, VcudaError, subprocess.SubprocessError) as error:
                     self._due[folder] = time.monotonic() + _RETRY_SECONDS
-                    print(f"vcuda: MPS of {folder}: {error}", file=sys.stderr)
+                    self._complain(folder, f"{error}")
             signal.sigtimedwait([signal.SIGCHLD], _PERIOD_SECONDS)
             _reap()
+
+    def _complain(self, folder: str, what: str) -> None:
+        """Write a line to the log, once while the fault is the same."""
+        if self._said.get(folder) != what:
+            self._said[folder] = what
+            print(f"vcuda: MPS of {folder}: {what}", file=sys.stderr)
 
     def _look(self, folder: str) -> None:
         tree = mps_folder.wanted(folder)
@@ -86,6 +93,7 @@ class MpsKeeper:
         daemon = _start(folder, tree)
         server = _server(folder, tree)
         pids = [[pid, liveness.start_time(pid)] for pid in (daemon, server)]
+        self._said.pop(folder, None)
         mps_folder.write_ready(folder, Ready(pids[0], pids[1], mps_folder.shared_of(server)))
 
     def _report(self, tree: dict[str, str], what: str) -> None:
@@ -117,6 +125,7 @@ def _start(folder: str, tree: dict[str, str]) -> int:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            preexec_fn=_unblock,  # this process has one thread
         )
         until = time.monotonic() + _START_SECONDS
         while daemon.poll() is None and time.monotonic() < until:
@@ -148,6 +157,11 @@ def _server(folder: str, tree: dict[str, str]) -> int:
             return int(found[0])
         time.sleep(0.01)
     raise VcudaError("the MPS server does not start", folder, f"see {folder}/log")
+
+
+def _unblock() -> None:
+    """Let the daemon hear of its server's end: a blocked signal stays so in a new program."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
 def _reap() -> None:
