@@ -8,6 +8,7 @@ from ..container.identity import Owner, pod_key
 from ..host.host import Host
 from ..model.allocation import Allocation, GpuShare
 from ..model.errors import VcudaError
+from ..model.gpu import Gpu
 from ..model.policies import MIG, MPS
 from ..model.record import Record
 from ..model.request import Request
@@ -245,7 +246,7 @@ def _place(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Chosen | 
         rules.placement,
         rules.overcommit,
         host.distances,
-        {**_of_others(allocations, wanted), **unhealthy.reasons(ledger.state_dir)},
+        {**_of_others(allocations, wanted, host.gpus), **unhealthy.reasons(ledger.state_dir)},
         wanted.decided,
     )
     if isinstance(answer, Chosen) and rules.rotates:
@@ -255,17 +256,21 @@ def _place(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Chosen | 
     return answer
 
 
-def _of_others(allocations: Sequence[Allocation], wanted: Claim) -> dict[str, str]:
+def _of_others(
+    allocations: Sequence[Allocation], wanted: Claim, gpus: Sequence[Gpu]
+) -> dict[str, str]:
     """GPUs with containers that share them otherwise: MPS and turns do not go together, because
     the driver gives the MPS server's clients a time slice beside each turn."""
     under_mps = wanted.isolation == MPS
     why = eligible.TURNS_THERE if under_mps else eligible.MPS_THERE
-    return {
+    parts = {gpu.uuid: eligible.IS_PART for gpu in gpus if under_mps and gpu.mig}
+    others = {
         share.uuid: why
         for allocation in allocations
         if (allocation.isolation == MPS) != under_mps
         for share in allocation.reserved
     }
+    return {**parts, **others}
 
 
 def _make_room(ledger: Ledger, spared: str = "") -> bool:

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
 
 # Why a GPU that is not unhealthy has no room: its containers share it in another way.
 TURNS_THERE, MPS_THERE = "its containers take turns", "its containers are under MPS"
+IS_PART = "is a MIG device, where MPS is not offered"
 _KINDS_OF_UUID = ("GPU-", "MIG-")
 _HINTS = {
     "is unhealthy": "reset the GPU, or ask for less or another",
+    IS_PART: "use isolation mig or turns, or another GPU",
     "its containers": "use the isolation that they have, or another GPU",
     "is in MIG mode": "name MIG devices of it, or ask for less or another",
 }
@@ -81,7 +83,7 @@ def barred(
         sick = next((uuid for uuid in (gpu.uuid, gpu.parent) if uuid in unhealthy), "")
         if sick:
             why = unhealthy[sick]
-            sick += ":" if why in (TURNS_THERE, MPS_THERE) else " is unhealthy:"
+            sick += ":" if why in (TURNS_THERE, MPS_THERE, IS_PART) else " is unhealthy:"
             found[gpu.uuid] = f"{sick} {why}"
         elif gpu.divided:
             found[gpu.uuid] = f"{gpu.uuid} is in MIG mode and has no MIG devices"
