@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 
@@ -15,7 +14,7 @@ from support.engines.base import Engine, Wanted
 from support.engines.low_level import LowLevel
 from support.entry_points import Hooked
 from support.fake_kubelet import until
-from support.mps_processes import daemons
+from support.mps_processes import daemons, kill_daemons
 from support.product import MIB, Product, RunOptions, asking
 from vcuda_oci.ledger import events
 
@@ -39,8 +38,7 @@ def served(start_engine: Callable[[str], Engine], machine: Product) -> Iterator[
             yield engine
         finally:
             server.close()
-            for pid in daemons(machine.state_dir(engine)):
-                os.kill(pid, signal.SIGKILL)
+            kill_daemons(machine.state_dir(engine))
 
 
 def mps(engine: Engine, core: int = 30, **more: str) -> RunOptions:
@@ -141,9 +139,7 @@ def test_killed_daemon_and_server_are_replaced_and_nothing_is_left(
 ) -> None:
     started = served.start("one", BUSY, **mps(served))
     assert started.rc == 0, started.stderr
-    before = daemons(machine.state_dir(served))
-    for pid in before:
-        os.kill(pid, signal.SIGKILL)
+    before = kill_daemons(machine.state_dir(served))
     assert served.wait("one") != 0
     until(lambda: told(machine, served, events.MPS_ENDED) != [])
     until(lambda: len(set(daemons(machine.state_dir(served))) - set(before)) == 2)
@@ -184,8 +180,7 @@ def test_program_without_its_daemon_fails_and_never_runs_unlimited(
     assert inside.rc == 0, inside.stderr
     (process,) = machine.times()["ended"]
     assert process["whole_ns"] < 0.31 * process["held_ns"]
-    for pid in daemons(machine.state_dir(served)):
-        os.kill(pid, signal.SIGKILL)
+    kill_daemons(machine.state_dir(served))
     refused = served.exec("one", ["vcuda-workload", "info"])
     assert "CUDA_ERROR_MPS_CONNECTION_FAILED" in refused.stdout + refused.stderr
     end(served, "one")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 
 
 def daemons(state_dir: str) -> list[int]:
@@ -24,3 +26,12 @@ def daemons(state_dir: str) -> list[int]:
         if is_ours and serves and b"nvidia-cuda-mps" in words[0]:
             found.append(int(name))
     return sorted(found)
+
+
+def kill_daemons(state_dir: str) -> list[int]:
+    """Kill them all at once; return their pids."""
+    found = daemons(state_dir)
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return found
