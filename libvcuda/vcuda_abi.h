@@ -117,8 +117,10 @@ enum vcuda_suspended
   F (uint8_t, latency)         /* enum vcuda_latency */                                            \
   F (uint8_t, trim_asked)      /* changes when pools shall give back what they keep */             \
   F (uint16_t, hidden_ms) /* GPU time used beside its turns, modulo 2^16: the keeper charges it */ \
-  F (uint32_t, managed_memory) /* 1: cuMemAlloc gives managed memory, which may be moved out */    \
-  F (uint64_t, context_bytes)  /* what each context counts against memory_bytes; 0: nothing */
+  F (uint8_t, managed_memory) /* 1: cuMemAlloc gives managed memory, which may be moved out */     \
+  F (uint8_t, mps_percent)    /* under MPS: its processes' ceiling of multiprocessors; 0: not */   \
+  A (uint8_t, reserved, 2)                                                                         \
+  F (uint64_t, context_bytes) /* what each context counts against memory_bytes; 0: nothing */
 
 /* calls_inside of a slot and `suspended`: with calls_ask the host stores VCUDA_UNTIL_CALL, then
    reads calls_inside of each live slot; if one is not 0 it stores VCUDA_AWAKE again and wakes the

@@ -18,7 +18,7 @@ softgpu_cuda := $(call softgpu_room,driver graph memory stream array copy module
 softgpu_objects = $(patsubst %,$(SOFTGPU_OUT)/obj/%.o,$(1))
 
 SOFTGPU_TARGETS := $(addprefix $(SOFTGPU_OUT)/,libcuda.so.1 libnvidia-ml.so.1 nvidia-smi softgpu \
-  vcuda-workload libsoftclock.so.1)
+  nvidia-cuda-mps-control nvidia-cuda-mps-server vcuda-workload libsoftclock.so.1)
 # The gates are x86-64's assembly.
 MACHINE := $(shell uname -m)
 ifeq ($(MACHINE),x86_64)
@@ -76,6 +76,13 @@ $(SOFTGPU_OUT)/libnvidia-ml.so.1: $(call softgpu_objects,nvml_behind stubs_nvml_
 $(SOFTGPU_OUT)/nvidia-smi: $(call softgpu_objects,$(call softgpu_room,smi))
 	@echo "link      $@"
 	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
+
+$(SOFTGPU_OUT)/nvidia-cuda-mps-control: $(call softgpu_objects,$(call softgpu_room,mps state))
+	@echo "link      $@"
+	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
+
+$(SOFTGPU_OUT)/nvidia-cuda-mps-server: $(SOFTGPU_OUT)/nvidia-cuda-mps-control
+	@cp $< $@
 
 $(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,$(call softgpu_room,create mig state) stubs_errors)
 	@echo "link      $@"

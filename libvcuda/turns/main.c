@@ -112,6 +112,8 @@ for_each_gpu (struct container *container, bool added)
 {
   for (unsigned i = 0; i < container->gpu_count; i++)
     {
+      if (container->limits_at->gpu[i].mps_percent)
+        continue; /* it has no turns */
       struct gpu *gpu = gpu_of (container->uuid[i]);
       if (gpu && added)
         gpu_add (gpu, container, i);

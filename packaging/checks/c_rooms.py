@@ -46,7 +46,7 @@ TREES = [
             "stream",
             "memory",
             "graph",
-            "driver smi workload clock",
+            "driver smi workload clock mps",
             "mig",
             "state",
         ],

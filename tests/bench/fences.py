@@ -1,4 +1,6 @@
-"""MIG: how often an instance's place turns out wrong, what kills leave over, what a start costs."""
+"""MIG: how often an instance's place turns out wrong, what kills leave over, what a start costs.
+MPS: how far unequal shares are from what was asked for.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import start
+from bench import fences_mps, start
 from bench.result import Figure
 from support.mig_node import H100, MigNode
 from support.mig_sequences import optimum_fits, ours_fits, random_sequence
@@ -38,7 +40,9 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
     """Raises RuntimeError: a container did not start."""
     folder = tempfile.mkdtemp(prefix="vf", dir="/dev/shm")
     try:
-        return [*_places(say), *_kills(Path(folder), say), _starts(folder + "/starts", say)]
+        mps = fences_mps.measure(folder + "/mps", say)
+        kills = _kills(Path(folder), say)
+        return [*_places(say), *kills, _starts(folder + "/starts", say), *mps]
     finally:
         shutil.rmtree(folder)
 

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from typing import Any
 
 from bench.result import Figure
 from support import rootfs
@@ -37,7 +38,7 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
         for prefix in (awake, asleep):
             install(prefix)
             stack.callback(subprocess.run, [SOFTGPU, "destroy", prefix + "/driver"], check=True)
-        _serve(awake, stack)
+        serve(awake, stack)
         bench = Bench(folder)
         runtime = "/usr/bin/vcuda-container-runtime"
         ways = {
@@ -116,11 +117,26 @@ class Bench:
         self._call(runtime, "delete", id)
         return started, started + time.perf_counter() - again
 
+    def begin(self, runtime: str, config: str, id: str) -> int:
+        """Create and start a container that goes on; the pid of its first process."""
+        with open(self.bundle + "/config.json", "w") as file:
+            file.write(config)
+        self._call(runtime, "create", "--bundle", self.bundle, id)
+        self._call(runtime, "start", id)
+        return int(self._state(id)["pid"])
+
+    def end(self, runtime: str, id: str) -> None:
+        self._call(runtime, "delete", "--force", id)
+
     def _status(self, id: str) -> str:
+        return str(self._state(id)["status"])
+
+    def _state(self, id: str) -> dict[str, Any]:
         done = subprocess.run(
             [RUNC, "--root", self.folder + "/runc", "state", id], check=True, capture_output=True
         )
-        return str(json.loads(done.stdout)["status"])
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
 
     def _call(self, runtime: str, *words: str) -> None:
         # The container inherits the output: a pipe would stay open until the container ends.
@@ -137,7 +153,7 @@ class Bench:
                 raise RuntimeError(f"{runtime} {' '.join(words)}: {errors.read()}")
 
 
-def _serve(prefix: str, stack: contextlib.ExitStack) -> None:
+def serve(prefix: str, stack: contextlib.ExitStack) -> None:
     """The claim socket, open until the end."""
     server = subprocess.Popen([prefix + "/usr/bin/vcuda", "serve"])
     stack.callback(server.wait)

@@ -22,6 +22,7 @@ from gpu import (
     frameworks,
     judge,
     memory,
+    mps,
     neighbours,
     overhead,
     report,
@@ -76,6 +77,7 @@ def asked(machine: Machine, options: argparse.Namespace) -> dict[str, Callable[[
         "suspend.no room": lambda: suspend.no_room(machine),
         "suspend.restore": lambda: suspend.refused_restore(machine),
         "suspend.killed": lambda: suspend.killed(machine),
+        "mps": lambda: mps.words(machine),
         "judge": lambda: judge.misuse(machine),
     }
 

@@ -157,6 +157,14 @@ QUESTIONS = (
         "0: the copy goes on, and the call can be made again",
     ),
     Question(
+        "mps",
+        "a private MPS daemon for all users: how long its server takes to start; what part of the "
+        "multiprocessors a client with 30 % sees; a client that sees `control` alone of the pipe "
+        "directory, and whether `control` obeys it; the server's files in `/dev/shm`; whether NVML "
+        "lists the server",
+        "some 100 ms; 30 %; 0; 1 or more; 1",
+    ),
+    Question(
         "judge",
         "answers to the tests' table of misuse that are not the driver's",
         "0",

@@ -42,6 +42,7 @@ FIGURES = {
     "suspend.no room": 1,
     "suspend.restore": 2,
     "suspend.killed": 3,
+    "mps": 5,
     "judge": 1,
 }
 
@@ -90,6 +91,8 @@ def test_exact_figures_of_the_software_gpu_are_measured_exactly(kept: Any) -> No
         # A thread that loses the processor between two records makes an interval longer.
         "events.beside a neighbour": pytest.approx(1, abs=0.2),
         "judge.answers that differ": 0,
+        "mps.control alone": 0,
+        "mps.listed": 1,
         "suspend.no room lost": 0,
         "suspend.restore first": 2,  # CUDA_ERROR_OUT_OF_MEMORY
         "suspend.restore second": 304,  # CUDA_ERROR_OPERATING_SYSTEM, as an H200's

@@ -21,6 +21,7 @@ from bench import (
     crowd,
     ctr,
     fences,
+    fences_mps,
     scheduler,
     scrape,
     shim,
@@ -41,6 +42,7 @@ SHORT: Mapping[ModuleType, Mapping[str, object]] = {
     crowd: {"ROUNDS": 1, "PROCESSES": 4, "ALONE": 2},
     ctr: {"ROUNDS": 2, "WARM_UP": 1},
     fences: {"SEQUENCES": 5, "EVENTS": 12, "STARTS": 2},
+    fences_mps: {"SHARES": ((30, 70),), "SECONDS": 0.5},
     scheduler: {
         **{"SIZES": ((20, 100, None),), "LEASED": (20, 100)},
         **{"FILTERS": 10, "WARMING": 2, "PAIRS": 20, "WARMING_PAIRS": 2},

@@ -55,6 +55,7 @@ class Gpu(NamedTuple):
     managed_memory: int = 0
     context_bytes: int = 0
     latency: int = layout.LATENCY_NORMAL
+    mps_percent: int = 0
 
 
 def share(uuid: str, memory_bytes: int, core_percent: int = 100, **more: int) -> Gpu:

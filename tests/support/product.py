@@ -47,6 +47,16 @@ class Product:
         """Run `softgpu mig`, `fail` or `heal`."""
         _run(SOFTGPU, command, self.driver_root, *words)
 
+    def times(self) -> Any:
+        """What `softgpu time` says of the first GPU."""
+        told = _run(SOFTGPU, "time", "--json", self.driver_root)
+        return json.loads(told)["gpus"][0]
+
+    def processes(self) -> list[dict[str, Any]]:
+        """The live processes that use the first GPU."""
+        found: list[dict[str, Any]] = self.times()["processes"]
+        return found
+
     def configure(self, engine: Engine, **settings: str) -> None:
         """Write config.toml for one engine, with the state folder in the engine's own folder."""
         values: dict[str, object] = {
@@ -129,7 +139,7 @@ def missing() -> str | None:
     return f"{', '.join(absent)} not built; run 'make build'" if absent else None
 
 
-def _run(*argv: str) -> None:
+def _run(*argv: str) -> str:
     # Variables of a `make` that runs these tests must not reach the `make` below.
     env = {
         key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))
@@ -144,3 +154,4 @@ def _run(*argv: str) -> None:
     )
     if done.returncode:
         raise RuntimeError(f"{' '.join(argv)}: exit {done.returncode}\n{done.stdout}")
+    return done.stdout

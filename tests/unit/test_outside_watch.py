@@ -12,7 +12,7 @@ import pytest
 
 from support.samples import GIB, host, record
 from support.slice_users import forge, mapping
-from vcuda_oci.ledger import events
+from vcuda_oci.ledger import events, liveness, mps_folder
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.pages import limits, page_reader
@@ -95,6 +95,15 @@ def test_a_process_of_the_host_is_reported_once_and_never_stopped(
     line = f"GPU-0 is shared, and processes without a share use it: {sleeper.pid}"
     assert node.findings(4 * REPORT_AFTER_POLLS) == [line]
     assert (sleeper.poll(), node.events()) == (None, [])
+
+
+def test_server_of_containers_under_mps_is_not_reported(node: FakeNode, sleeper: Any) -> None:
+    folder = mps_folder.folder_of(node.ledger.state_dir, "GPU-00000000")
+    os.makedirs(folder)
+    server = [sleeper.pid, liveness.start_time(sleeper.pid)]
+    mps_folder.write_ready(folder, mps_folder.Ready(server, server, []))
+    node.set_processes((sleeper.pid, "GPU-0", 15 * GIB))
+    assert node.findings(4 * REPORT_AFTER_POLLS) == []
 
 
 def test_a_container_on_a_gpu_that_it_was_not_given_is_reported_and_stopped(

@@ -24,6 +24,10 @@ rate_ppm (int gpu, uint64_t now)
   const struct vcuda_limits *limits = vcuda_pages.limits;
   uint64_t until = __atomic_load_n (&limits->rate_until_ns, __ATOMIC_RELAXED);
   uint32_t rate = __atomic_load_n (&limits->gpu[gpu].rate_ppm, __ATOMIC_RELAXED);
+  /* Each process has at most the container's part of the GPU. All of them together have the time of
+     one.  */
+  if (limits->gpu[gpu].mps_percent)
+    return (uint32_t) MILLION;
   if (until && until - now > VCUDA_LONGEST_LEASE_NS)
     rate = __atomic_load_n (&limits->gpu[gpu].core_percent, __ATOMIC_RELAXED) * PPM_PER_PERCENT;
   return rate < MILLION ? rate : (uint32_t) MILLION;
@@ -35,7 +39,7 @@ vcuda_paced (int gpu)
   if (gpu < 0)
     return false;
   const struct vcuda_limits_gpu *share = &vcuda_pages.limits->gpu[gpu];
-  return __atomic_load_n (&share->core_percent, __ATOMIC_RELAXED) < 100
+  return __atomic_load_n (&share->core_percent, __ATOMIC_RELAXED) < 100 || share->mps_percent
          || __atomic_load_n (&share->policy, __ATOMIC_RELAXED) != VCUDA_POLICY_FIXED;
 }
 

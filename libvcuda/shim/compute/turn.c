@@ -26,6 +26,8 @@
 /* Of several streams, or without turns where a neighbour may begin at any moment.  */
 #define MOST_OPEN_NS 4000000ull
 #define MOST_IN_FLIGHT_NS 20000000ull
+/* Under MPS no neighbour waits for it.  */
+#define MOST_UNDER_MPS_NS 100000000ull
 
 static const uint32_t no_word;
 const char *vcuda_turn_base = (const char *) &no_word;
@@ -245,7 +247,7 @@ vcuda_turn_most_in_flight (int gpu)
   switch (vcuda_turn_state (gpu))
     {
     case VCUDA_TURN_NONE:
-      return MOST_IN_FLIGHT_NS;
+      return vcuda_turn_share (gpu)->mps_percent ? MOST_UNDER_MPS_NS : MOST_IN_FLIGHT_NS;
     case VCUDA_TURN_OPEN:
       return MOST_OPEN_NS;
     default:

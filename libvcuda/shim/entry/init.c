@@ -9,6 +9,7 @@
 #include "context/contexts.h"
 #include "context/loaded_images.h"
 #include "context/modules.h"
+#include "entry/mps.h"
 #include "memory/alloc_map.h"
 #include "memory/bindings.h"
 #include "memory/blocks.h"
@@ -73,5 +74,8 @@ vcuda_cuInit (unsigned int flags)
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
   vcuda_wait_if_suspended ();
+  CUresult rc = vcuda_mps_join ();
+  if (rc != CUDA_SUCCESS)
+    return rc;
   return real.cuInit (flags);
 }

@@ -21,6 +21,24 @@ begin_context (CUdevice device)
   return true;
 }
 
+/* Whether the compute mode lets this process have a context. Clients of MPS have their server's. */
+static bool
+is_admitted (CUdevice device)
+{
+  const struct softgpu_state *state = driver.tie.state;
+  unsigned gpu = gpu_index (device);
+  if (!state->gpu[gpu].exclusive || softgpu_own_slot (&driver.tie)->mps_server)
+    return true;
+  softgpu_lock (&driver.tie);
+  softgpu_reap (&driver.tie);
+  bool free = true;
+  for (unsigned slot = 0; slot < state->slots_used; slot++)
+    free &= slot == driver.tie.slot || state->slot[slot].kind == SOFTGPU_FREE
+            || !state->slot[slot].gpu[gpu].contexts;
+  softgpu_unlock (&driver.tie);
+  return free;
+}
+
 static void
 end_context (CUdevice device)
 {
@@ -51,7 +69,7 @@ create (CUcontext *pctx, unsigned flags, CUdevice device)
   REQUIRE_DRIVER ();
   REQUIRE (pctx && known_flags (flags), CUDA_ERROR_INVALID_VALUE);
   REQUIRE (valid_device (device), CUDA_ERROR_INVALID_DEVICE);
-  REQUIRE (!gpu_of (device)->lost, CUDA_ERROR_DEVICE_UNAVAILABLE);
+  REQUIRE (!gpu_of (device)->lost && is_admitted (device), CUDA_ERROR_DEVICE_UNAVAILABLE);
   REQUIRE (softgpu_may_push_context (), CUDA_ERROR_OUT_OF_MEMORY);
   CUcontext context = softgpu_new_record (sizeof *context);
   REQUIRE (context, CUDA_ERROR_OUT_OF_MEMORY);
@@ -113,7 +131,7 @@ cuDevicePrimaryCtxRetain (CUcontext *pctx, CUdevice dev)
   REQUIRE_DRIVER ();
   REQUIRE (pctx, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
-  REQUIRE (!gpu_of (dev)->lost, CUDA_ERROR_DEVICE_UNAVAILABLE);
+  REQUIRE (!gpu_of (dev)->lost && is_admitted (dev), CUDA_ERROR_DEVICE_UNAVAILABLE);
   CUcontext primary = &driver.device[dev].primary;
   softgpu_lock (&driver.tie);
   bool active = primary->retained || begin_context (dev);

@@ -33,11 +33,12 @@ usage (FILE *out)
          "                           [--bus-rate SIZE/s] [--checkpoint-rate SIZE/s]\n"
          "                           [--restore-rate SIZE/s]\n"
          "                           [--topology [nvlink=N][,nvswitch=N][,pcie=N][,numa=N]]\n"
-         "                           [--mig GPU=[PROFILE,...]]... [--force]\n"
+         "                           [--mig GPU=[PROFILE,...]]...\n"
+         "                           [--compute-mode default|exclusive-process] [--force]\n"
          "       softgpu mig ROOT GPU=[PROFILE,...]\n"
          "       softgpu fail ROOT --call NAME [--nth N] [--gpu GPU] --error ERROR | --hang\n"
          "       softgpu fail ROOT --lost GPU | --ecc GPU [--corrected N] [--uncorrected N]\n"
-         "                         | --event GPU --xid N | --give-up STEP\n"
+         "                         | --event GPU --xid N | --give-up STEP | --mps-fault GPU\n"
          "       softgpu heal ROOT\n"
          "       softgpu time ROOT [--json] [--as-is]\n"
          "       softgpu destroy ROOT\n",
@@ -75,8 +76,11 @@ install (const struct request *request)
       make_link (name, path_in (to, "%s/" LIBRARIES "/%s.1", request->root, libraries[i]));
     }
   make_folders (path_in (to, "%s/usr/bin", request->root));
-  copy_file (path_in (from, "%s/nvidia-smi", self),
-             path_in (to, "%s/usr/bin/nvidia-smi", request->root), 0755);
+  static const char *const programs[]
+      = { "nvidia-smi", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server" };
+  for (int i = 0; i < 3; i++)
+    copy_file (path_in (from, "%s/%s", self, programs[i]),
+               path_in (to, "%s/usr/bin/%s", request->root, programs[i]), 0755);
 }
 
 static void
@@ -165,6 +169,7 @@ main (int argc, char **argv)
     { "restore-rate", required_argument, NULL, 'R' },
     { "topology", required_argument, NULL, 'y' },
     { "mig", required_argument, NULL, 'i' },
+    { "compute-mode", required_argument, NULL, 'C' },
     { "force", no_argument, NULL, 'f' },
     { "help", no_argument, NULL, 'h' },
     { NULL, 0, NULL, 0 },
@@ -236,6 +241,11 @@ main (int argc, char **argv)
         if (request.migs == SOFTGPU_MAX_GPUS)
           fail (2, "--mig", optarg, "give it once for each GPU");
         request.mig[request.migs++] = optarg;
+        break;
+      case 'C':
+        request.exclusive = strcmp (optarg, "exclusive-process") == 0;
+        if (!request.exclusive && strcmp (optarg, "default") != 0)
+          fail (2, "--compute-mode", optarg, "give default or exclusive-process");
         break;
       case 'f':
         force = true;

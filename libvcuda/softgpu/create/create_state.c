@@ -67,6 +67,7 @@ make_state (const struct request *request)
       name_gpu (gpu->uuid, &seed);
       gpu->memory_bytes = request->memory_bytes;
       gpu->minor = g;
+      gpu->exclusive = request->exclusive;
       gpu->pci_bus = g + 1;
     }
   snprintf (state->driver_version, sizeof state->driver_version, "%s", request->driver_version);

@@ -12,9 +12,12 @@
 #include "create/option_value.h"
 #include "create/request.h"
 #include "driver/tables.h"
+#include "state/attach.h"
 
 enum
 {
+  ILLEGAL_ADDRESS = 700, /* CUDA_ERROR_ILLEGAL_ADDRESS */
+  XID_PAGE_FAULT = 31,
   XID_DOUBLE_BIT_ECC = 48,
   XID_OFF_THE_BUS = 79,
 };
@@ -79,6 +82,29 @@ tell (struct softgpu_gpu *gpu, unsigned xid)
   gpu->xid_count++;
 }
 
+/* A fault of one client ends the contexts of all clients of its server that are on the GPU. The
+   server takes no new one until they are gone. Source: NVIDIA's guide to MPS, "Error Containment".
+ */
+static void
+fault_mps (const char *root, unsigned gpu)
+{
+  struct attachment tie;
+  attach_to (&tie, root);
+  softgpu_lock (&tie);
+  softgpu_reap (&tie);
+  for (unsigned slot = 0; slot < tie.state->slots_used; slot++)
+    {
+      struct softgpu_slot *server = &tie.state->slot[slot];
+      if (server->kind != SOFTGPU_MPS_SERVER || !server->gpu[gpu].contexts)
+        continue;
+      softgpu_fault_clients (tie.state, slot, ILLEGAL_ADDRESS);
+      server->fault = ILLEGAL_ADDRESS;
+    }
+  tell (&tie.state->gpu[gpu], XID_PAGE_FAULT);
+  softgpu_unlock (&tie);
+  softgpu_detach (&tie);
+}
+
 int
 order_failures (int argc, char **argv)
 {
@@ -95,11 +121,12 @@ order_failures (int argc, char **argv)
     { "event", required_argument, NULL, 'v' },
     { "xid", required_argument, NULL, 'x' },
     { "give-up", required_argument, NULL, 'G' },
+    { "mps-fault", required_argument, NULL, 'F' },
     { NULL, 0, NULL, 0 },
   };
   const char *call = NULL;
   uint64_t nth = 0, corrected = 0, uncorrected = 0, xid = 0;
-  int error = 0, lost = -1, ecc = -1, event = -1, only = -1, given_up = 0;
+  int error = 0, lost = -1, ecc = -1, event = -1, only = -1, given_up = 0, faulty = -1;
   for (int option; (option = getopt_long (argc, argv, "", options, NULL)) != -1;)
     switch (option)
       {
@@ -136,22 +163,25 @@ order_failures (int argc, char **argv)
       case 'x':
         xid = option_number ("--xid", optarg, 0, 999);
         break;
+      case 'F':
+        faulty = (int) option_number ("--mps-fault", optarg, 0, SOFTGPU_MAX_GPUS - 1);
+        break;
       case 'G':
         given_up = step_number (optarg) + 1;
         break;
       default:
         return 2;
       }
-  if (argc - optind != 1 || (!call && lost < 0 && ecc < 0 && event < 0 && !given_up)
+  if (argc - optind != 1 || (!call && lost < 0 && ecc < 0 && event < 0 && !given_up && faulty < 0)
       || (call && !error) || (event >= 0 && !xid))
     fail (2, "fail", "nothing to order",
-          "name ROOT, and --call with --error or --hang, --lost, --ecc, --give-up, or --event with "
-          "--xid");
+          "name ROOT, and --call with --error or --hang, --lost, --ecc, --give-up, --mps-fault, or "
+          "--event with --xid");
   if (only >= 0 && (!call || strncmp (call, "nvmlDevice", strlen ("nvmlDevice")) != 0))
     fail (2, "--gpu", "only calls of NVML name a GPU", "give a --call such as nvmlDeviceGetUUID");
   struct softgpu_state *state = open_state (argv[optind]);
   const int gpus = (int) state->gpu_count;
-  if (lost >= gpus || ecc >= gpus || event >= gpus || only >= gpus)
+  if (lost >= gpus || ecc >= gpus || event >= gpus || only >= gpus || faulty >= gpus)
     fail (2, "fail", "there is no such GPU", "count them from 0");
   if (call)
     {
@@ -173,6 +203,11 @@ order_failures (int argc, char **argv)
         if (g == lost || state->gpu[g].parent == (unsigned) lost + 1)
           state->gpu[g].lost = 1;
       tell (&state->gpu[lost], XID_OFF_THE_BUS);
+    }
+  if (faulty >= 0)
+    {
+      fault_mps (argv[optind], (unsigned) faulty);
+      return 0;
     }
   if (given_up)
     state->given_up = (unsigned) given_up;

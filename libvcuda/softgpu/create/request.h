@@ -18,6 +18,7 @@ struct request
   uint64_t switch_ns;
   uint64_t submit_ns;
   bool no_preemption;
+  bool exclusive;
   uint64_t context_bytes;
   bool no_managed;
   uint64_t copy_rate;
@@ -35,6 +36,10 @@ struct request
 /* softgpu fail: orders failures; softgpu heal: removes all of them.  */
 int order_failures (int argc, char **argv);
 int heal (const char *root);
+
+/* Attaches to the driver root ROOT, or fails.  */
+struct attachment;
+void attach_to (struct attachment *tie, const char *root);
 
 /* softgpu time: prints how each GPU's time was spent.  */
 int print_times (int argc, char **argv);

@@ -18,7 +18,7 @@ struct part
   uint32_t pid;
   uint64_t pid_namespace;
   char command[17];
-  uint64_t held_ns, submitted, finished;
+  uint64_t held_ns, thread_ns, submitted, finished;
 };
 
 struct times
@@ -30,8 +30,8 @@ struct times
   struct part part[SOFTGPU_MAX_SLOTS * SOFTGPU_MAX_ENTRIES + SOFTGPU_ENDED];
 };
 
-static void
-attach (struct attachment *tie, const char *root)
+void
+attach_to (struct attachment *tie, const char *root)
 {
   struct softgpu_paths paths;
   path_in (paths.state, "%s/softgpu.state", root);
@@ -76,6 +76,7 @@ collect_live (struct times *times, const struct softgpu_state *state)
                                .pid = process->pid,
                                .pid_namespace = process->pid_namespace,
                                .held_ns = queue->held_ns,
+                               .thread_ns = queue->thread_ns,
                                .submitted = queue->kernels_submitted,
                                .finished = queue->kernels_finished };
         copy_name (part->command, process->command);
@@ -95,6 +96,7 @@ collect_ended (struct times *times, const struct softgpu_state *state)
                              .pid = ended->pid,
                              .pid_namespace = ended->pid_namespace,
                              .held_ns = ended->held_ns,
+                             .thread_ns = ended->thread_ns,
                              .submitted = ended->kernels_submitted,
                              .finished = ended->kernels_finished };
       copy_name (part->command, ended->command);
@@ -105,7 +107,7 @@ static void
 collect (struct times *times, const char *root, bool as_is)
 {
   struct attachment tie;
-  attach (&tie, root);
+  attach_to (&tie, root);
   softgpu_lock (&tie);
   struct softgpu_state *state = tie.state;
   for (unsigned gpu = 0; gpu < state->entries && !as_is; gpu++)
@@ -131,10 +133,11 @@ print_parts (const struct times *times, unsigned gpu, bool ended)
         continue;
       printf (
           "%s\n    {\"pid\": %u, \"pid_namespace\": %llu, \"command\": \"%s\", \"held_ns\": %llu,"
-          " \"kernels_submitted\": %llu, \"kernels_finished\": %llu}",
+          " \"whole_ns\": %llu, \"kernels_submitted\": %llu, \"kernels_finished\": %llu}",
           comma, part->pid, (unsigned long long) part->pid_namespace, part->command,
-          (unsigned long long) part->held_ns, (unsigned long long) part->submitted,
-          (unsigned long long) part->finished);
+          (unsigned long long) part->held_ns,
+          (unsigned long long) (part->thread_ns / SOFTGPU_WHOLE),
+          (unsigned long long) part->submitted, (unsigned long long) part->finished);
       comma = ",";
     }
 }

@@ -2,6 +2,7 @@
    attribute that is not named here is a feature that the software GPU lacks, and is 0.  */
 
 #include "driver/driver.h"
+#include "state/queue.h"
 
 static int
 value_of (CUdevice_attribute attribute, const struct softgpu_gpu *gpu)
@@ -50,7 +51,8 @@ value_of (CUdevice_attribute attribute, const struct softgpu_gpu *gpu)
     case CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT:
       return 32;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      return 132;
+      return (int) (softgpu_most_width (softgpu_own_slot (&driver.tie))
+                    / SOFTGPU_MULTIPROCESSOR_THREADS);
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
       return 2048;
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
@@ -68,6 +70,7 @@ value_of (CUdevice_attribute attribute, const struct softgpu_gpu *gpu)
     case CU_DEVICE_ATTRIBUTE_INTEGRATED:
     case CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT:
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+      return gpu->exclusive ? CU_COMPUTEMODE_EXCLUSIVE_PROCESS : CU_COMPUTEMODE_DEFAULT;
     case CU_DEVICE_ATTRIBUTE_ECC_ENABLED:
     case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:

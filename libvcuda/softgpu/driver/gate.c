@@ -27,6 +27,8 @@ softgpu_gate (const char *name)
   if (!driver.ready)
     return 0;
   struct softgpu_slot *own = softgpu_own_slot (&driver.tie);
+  if (own->fault && !needs_no_gpu (name))
+    return (int) own->fault;
   bool of_checkpoint = strncmp (name, "cuCheckpoint", strlen ("cuCheckpoint")) == 0;
   while (!of_checkpoint && own->checkpoint != SOFTGPU_PROCESS_RUNNING)
     nanosleep (&(struct timespec){ .tv_nsec = 1000000 }, NULL);

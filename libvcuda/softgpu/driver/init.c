@@ -1,6 +1,7 @@
 /* cuInit, versions, and what a fork does to the driver.  */
 
 #include "driver/driver.h"
+#include "driver/mps_client.h"
 
 _Atomic (softgpu_notice) softgpu_on_progress;
 _Atomic (softgpu_notice) softgpu_on_progress;
@@ -16,6 +17,7 @@ in_child (void)
   driver.ready = 0;
   driver.forked = true;
   softgpu_forget (&driver.tie);
+  softgpu_leave_mps ();
 }
 
 static CUresult
@@ -39,6 +41,12 @@ start (void)
       softgpu_detach (&driver.tie);
       return (CUresult) ordered;
     }
+  CUresult joined = softgpu_join_mps ();
+  if (joined != CUDA_SUCCESS)
+    {
+      softgpu_detach (&driver.tie);
+      return joined;
+    }
   unsigned usable = 0;
   /* Of MIG devices one process has the first that it sees, and no GPU beside it.  */
   if (driver.tie.mig_count)
@@ -49,6 +57,7 @@ start (void)
         driver.device[usable++].began = driver.tie.gpu[i];
   if (usable == 0)
     {
+      softgpu_leave_mps ();
       softgpu_detach (&driver.tie);
       return CUDA_ERROR_NO_DEVICE;
     }

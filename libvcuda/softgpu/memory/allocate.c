@@ -37,6 +37,10 @@ softgpu_charge_locked (CUdevice device, uint64_t bytes)
 {
   unsigned gpu = gpu_index (device);
   struct softgpu_slot *own = softgpu_own_slot (&driver.tie);
+  const struct softgpu_slot_gpu *use = &own->gpu[gpu];
+  if (use->pinned_bytes
+      && (use->held_bytes > use->pinned_bytes || bytes > use->pinned_bytes - use->held_bytes))
+    return false;
   if (!softgpu_has_room (driver.tie.state, gpu, own->pid_namespace, bytes))
     {
       softgpu_reap (&driver.tie);

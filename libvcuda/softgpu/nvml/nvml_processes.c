@@ -6,6 +6,18 @@
 #include "state/account.h"
 #include "state/process_state.h"
 
+/* An MPS server stands for its clients, which are not listed.  */
+static uint64_t
+of_clients (const struct softgpu_state *state, const struct softgpu_account *account,
+            unsigned server, unsigned gpu)
+{
+  uint64_t held = 0;
+  for (unsigned slot = 0; slot < state->slots_used; slot++)
+    if (state->slot[slot].kind == SOFTGPU_CUDA && state->slot[slot].mps_server == server + 1)
+      held += softgpu_on_device (account, &state->slot[slot].gpu[gpu]);
+  return held;
+}
+
 unsigned
 softgpu_processes (nvmlDevice_t device, struct process *list)
 {
@@ -21,12 +33,15 @@ softgpu_processes (nvmlDevice_t device, struct process *list)
     {
       const struct softgpu_slot *process = &tie->state->slot[slot];
       const struct softgpu_slot_gpu *use = &process->gpu[device->gpu];
-      if (process->kind != SOFTGPU_CUDA || !use->contexts || softgpu_off_gpu (process))
+      bool server = process->kind == SOFTGPU_MPS_SERVER;
+      if ((process->kind != SOFTGPU_CUDA && !server) || process->mps_server || !use->contexts
+          || softgpu_off_gpu (process))
         continue;
       namespace[count] = process->pid_namespace;
       list[count++] = (struct process){
         .pid = process->pid,
-        .held_bytes = softgpu_on_device (&account, use),
+        .held_bytes = softgpu_on_device (&account, use)
+                      + (server ? of_clients (tie->state, &account, slot, device->gpu) : 0),
         .percent
         = (unsigned) ((softgpu_busy_in_last_second (use->period, now) + 5000000) / 10000000),
       };
@@ -48,7 +63,7 @@ softgpu_in_use (struct attachment *tie, unsigned gpu)
 {
   softgpu_reap (tie);
   for (unsigned slot = 0; slot < tie->state->slots_used; slot++)
-    if (tie->state->slot[slot].kind == SOFTGPU_CUDA && tie->state->slot[slot].gpu[gpu].contexts)
+    if (tie->state->slot[slot].kind != SOFTGPU_FREE && tie->state->slot[slot].gpu[gpu].contexts)
       return true;
   return false;
 }

@@ -1,6 +1,7 @@
 /* Takes and holds a slot of the state file, and clears the slots of dead processes.  */
 
 #include "state/attach.h"
+#include "state/queue.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,16 +61,37 @@ keep_ended (struct softgpu_state *state, unsigned slot, unsigned gpu)
                                    .pid = dead->pid,
                                    .pid_namespace = dead->pid_namespace,
                                    .held_ns = queue->held_ns,
+                                   .thread_ns = queue->thread_ns,
                                    .kernels_submitted = queue->kernels_submitted,
                                    .kernels_finished = queue->kernels_finished };
   memcpy (ended->command, dead->command, sizeof ended->command);
   state->ended_count++;
 }
 
+void
+softgpu_fault (struct softgpu_state *state, unsigned slot, uint32_t error)
+{
+  state->slot[slot].fault = error;
+  state->slot[slot].attention |= SOFTGPU_FAULTED;
+  for (unsigned g = 0; g < state->entries; g++)
+    softgpu_drop_all (state, g, slot);
+}
+
+void
+softgpu_fault_clients (struct softgpu_state *state, unsigned server, uint32_t error)
+{
+  for (unsigned slot = 0; slot < state->slots_used; slot++)
+    if (state->slot[slot].kind != SOFTGPU_FREE && state->slot[slot].mps_server == server + 1
+        && !state->slot[slot].fault)
+      softgpu_fault (state, slot, error);
+}
+
 static void
 clear_slot (struct softgpu_state *state, unsigned slot)
 {
   struct softgpu_slot *dead = &state->slot[slot];
+  if (dead->kind == SOFTGPU_MPS_SERVER)
+    softgpu_fault_clients (state, slot, SOFTGPU_SERVER_DIED);
   for (unsigned g = 0; g < state->entries; g++)
     {
       if (dead->gpu[g].kernels_submitted)
@@ -83,7 +105,9 @@ clear_slot (struct softgpu_state *state, unsigned slot)
   dead->unrestorable = 0;
   dead->shares_memory = 0;
   dead->calls = 0;
-  dead->attention &= ~(uint32_t) SOFTGPU_CHECKPOINT;
+  dead->attention &= ~(uint32_t) (SOFTGPU_CHECKPOINT | SOFTGPU_FAULTED);
+  dead->mps_server = dead->mps_generation = dead->mps_percent = 0;
+  dead->fault = 0;
   dead->kind = SOFTGPU_FREE;
   dead->pid = 0;
 }

@@ -56,6 +56,12 @@ void softgpu_detach (struct attachment *tie);
 /* In the child of a fork: lets go of the parent's slot, which must die with the parent alone.  */
 void softgpu_forget (struct attachment *tie);
 
+/* With the lock held: ends the contexts of the process in SLOT, and its calls return ERROR.  */
+void softgpu_fault (struct softgpu_state *state, unsigned slot, uint32_t error);
+
+/* The same for all clients of the MPS server in the slot SERVER.  */
+void softgpu_fault_clients (struct softgpu_state *state, unsigned server, uint32_t error);
+
 void softgpu_lock (struct attachment *tie);
 void softgpu_unlock (struct attachment *tie);
 

@@ -55,6 +55,10 @@ turns_of_others (struct softgpu_state *state, unsigned gpu, unsigned slot)
   const struct softgpu_gpu *device = &state->gpu[gpu];
   uint64_t sum = device->switch_left_ns, left = device->slice_left_ns, switch_ns = 0;
   unsigned other = device->current;
+  /* Clients of MPS take turns in no order of their slots.  */
+  FOR_BACKLOGGED (client, state, gpu)
+    if (state->slot[client].mps_server)
+      return sum;
   for (unsigned reached = 0; other != SOFTGPU_MAX_SLOTS && distance (device, other) >= reached
                              && distance (device, other) < distance (device, slot);
        other = softgpu_next_with_work (state, gpu, other))

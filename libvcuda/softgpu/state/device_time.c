@@ -38,6 +38,19 @@ softgpu_take_submit_time (const struct attachment *tie)
     now = softgpu_now ();
 }
 
+/* A kernel that may fill less of the GPU takes longer, in proportion.  */
+static void
+narrow (struct softgpu_command *command, uint64_t most)
+{
+  if (command->width <= most)
+    return;
+  bool pieces = command->piece_ns && command->left_ns % command->piece_ns == 0;
+  uint64_t count = pieces ? command->left_ns / command->piece_ns : 0;
+  command->piece_ns = command->piece_ns * command->width / most;
+  command->left_ns = pieces ? command->piece_ns * count : command->left_ns * command->width / most;
+  command->width = (uint32_t) most;
+}
+
 uint64_t
 softgpu_submit (struct attachment *tie, unsigned gpu, struct softgpu_command command)
 {
@@ -48,6 +61,8 @@ softgpu_submit (struct attachment *tie, unsigned gpu, struct softgpu_command com
       command.lane = SOFTGPU_LEGACY_LANE;
       command.width = SOFTGPU_WHOLE;
     }
+  if (command.kind == SOFTGPU_KERNEL)
+    narrow (&command, softgpu_most_width (softgpu_own_slot (tie)));
   return softgpu_append (tie->state, gpu, tie->slot, &command) + 1;
 }
 
@@ -66,7 +81,7 @@ softgpu_wait (struct attachment *tie, unsigned gpu, struct softgpu_target target
       softgpu_lock (tie);
       uint64_t now = softgpu_now ();
       softgpu_advance (tie->state, gpu, now);
-      if (softgpu_reached (tie->state, gpu, tie->slot, target))
+      if (softgpu_reached (tie->state, gpu, tie->slot, target) || softgpu_own_slot (tie)->fault)
         break;
       if (now - tie->state->reaped_ns > LOOK_AGAIN_NS)
         {

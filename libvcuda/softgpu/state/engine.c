@@ -8,7 +8,27 @@
 #include "state/queue.h"
 #include "state/turn.h"
 
-/* The next kernel to begin on the processes that have the GPU, and the width of those that run.  */
+/* The next kernel of SLOT to begin, and the width of those that run.  */
+static struct softgpu_command *
+next_of_slot (struct softgpu_state *state, unsigned gpu, unsigned slot, uint64_t *width)
+{
+  struct softgpu_command *first = NULL;
+  *width = 0;
+  FOR_LANES (lane, head, state, gpu, slot)
+    {
+      if (head->kind != SOFTGPU_KERNEL)
+        continue;
+      if (head->state == SOFTGPU_RUNNING)
+        *width += head->width;
+      else if (head->state == SOFTGPU_QUEUED && (!first || head->order < first->order)
+               && softgpu_unblocked (softgpu_queue (state, gpu, slot), lane))
+        first = head;
+    }
+  return first;
+}
+
+/* The next kernel to begin on the processes that have the GPU, and the width of those that run. One
+   that its process's own limit holds back lets others begin.  */
 static struct softgpu_command *
 first_to_begin (struct softgpu_state *state, unsigned gpu, uint64_t *width)
 {
@@ -18,16 +38,12 @@ first_to_begin (struct softgpu_state *state, unsigned gpu, uint64_t *width)
     {
       if (!softgpu_has_gpu (state, gpu, slot))
         continue;
-      FOR_LANES (lane, head, state, gpu, slot)
-        {
-          if (head->kind != SOFTGPU_KERNEL)
-            continue;
-          if (head->state == SOFTGPU_RUNNING)
-            *width += head->width;
-          else if (head->state == SOFTGPU_QUEUED && (!first || head->order < first->order)
-                   && softgpu_unblocked (softgpu_queue (state, gpu, slot), lane))
-            first = head;
-        }
+      uint64_t own;
+      struct softgpu_command *next = next_of_slot (state, gpu, (unsigned) slot, &own);
+      *width += own;
+      if (next && own + next->width <= softgpu_most_width (&state->slot[slot])
+          && (!first || next->order < first->order))
+        first = next;
     }
   return first;
 }
@@ -75,8 +91,7 @@ contended (struct softgpu_state *state, unsigned gpu)
 {
   if (state->clock == SOFTGPU_MPS)
     return false;
-  unsigned current = state->gpu[gpu].current, next = softgpu_next_with_work (state, gpu, current);
-  return next != SOFTGPU_MAX_SLOTS && next != current;
+  return softgpu_next_waiting (state, gpu) != SOFTGPU_MAX_SLOTS;
 }
 
 static void
@@ -123,6 +138,7 @@ run_slot (struct softgpu_state *state, unsigned gpu, unsigned slot, uint64_t ran
     if (has_gpu && softgpu_goes_on (state, gpu, head))
       {
         head->left_ns -= ran;
+        softgpu_queue (state, gpu, slot)->thread_ns += ran * head->width;
         any = true;
       }
     else if (softgpu_over_bus (head) && head->state == SOFTGPU_RUNNING)

@@ -84,3 +84,14 @@ softgpu_move_tail (struct softgpu_state *state, unsigned gpu, unsigned slot)
   if (!queue->lanes)
     state->gpu[gpu].backlogged[slot / 64] &= ~(1ull << slot % 64);
 }
+
+void
+softgpu_drop_all (struct softgpu_state *state, unsigned gpu, unsigned slot)
+{
+  struct softgpu_slot_gpu *queue = softgpu_queue (state, gpu, slot);
+  queue->lanes = 0;
+  for (unsigned lane = 0; lane < SOFTGPU_LANES; lane++)
+    queue->lane[lane] = (struct softgpu_lane){ 0 };
+  queue->tail = queue->head;
+  state->gpu[gpu].backlogged[slot / 64] &= ~(1ull << slot % 64);
+}

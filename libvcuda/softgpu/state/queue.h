@@ -36,6 +36,17 @@ softgpu_lane_head (struct softgpu_state *state, unsigned gpu, unsigned slot, uns
   return first ? softgpu_command_at (state, gpu, slot, first - 1) : NULL;
 }
 
+/* The threads that kernels of PROCESS may fill at a time. An MPS client's percentage counts in
+   whole multiprocessors, rounded down, at least one.  */
+static inline uint64_t
+softgpu_most_width (const struct softgpu_slot *process)
+{
+  if (!process->mps_percent || process->mps_percent >= 100)
+    return SOFTGPU_WHOLE;
+  uint64_t some = (uint64_t) process->mps_percent * SOFTGPU_MULTIPROCESSORS / 100;
+  return (some ? some : 1) * SOFTGPU_MULTIPROCESSOR_THREADS;
+}
+
 /* Walks the lanes that have commands; HEAD is the first command of each.  */
 #define FOR_LANES(lane, head, state, gpu, slot)                                                    \
   for (uint32_t lanes_left = softgpu_queue (state, gpu, slot)->lanes, lane;                        \
@@ -70,6 +81,9 @@ bool softgpu_unblocked (const struct softgpu_slot_gpu *queue, unsigned lane);
 
 /* Takes the finished head of LANE off.  */
 void softgpu_drop_head (struct softgpu_state *state, unsigned gpu, unsigned slot, unsigned lane);
+
+/* Forgets all commands: of a process without contexts, which a fault has ended.  */
+void softgpu_drop_all (struct softgpu_state *state, unsigned gpu, unsigned slot);
 
 /* Moves the ring's tail past what is done; called after heads were dropped.  */
 void softgpu_move_tail (struct softgpu_state *state, unsigned gpu, unsigned slot);

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 11
+#define SOFTGPU_VERSION 12
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MIG_DEVICES 7  /* of one GPU at most */
@@ -45,6 +45,9 @@
 #define SOFTGPU_PERIOD_NS 100000000ull
 #define SOFTGPU_PERIODS 16
 
+/* CUDA_ERROR_MPS_RPC_FAILURE, for the rooms that do not know cuda.h.  */
+#define SOFTGPU_SERVER_DIED 806
+
 #define SOFTGPU_LOCK_BASE (1ull << 40) /* beyond the file's end: a lock needs no content there */
 #define SOFTGPU_ATTACH_LOCK (SOFTGPU_LOCK_BASE - 1)
 
@@ -53,6 +56,7 @@ enum softgpu_slot_kind
   SOFTGPU_FREE = 0,
   SOFTGPU_CUDA = 1,
   SOFTGPU_NVML = 2, /* only queries; never listed as a process of a GPU */
+  SOFTGPU_MPS_SERVER = 3,
 };
 
 struct softgpu_period
@@ -125,7 +129,9 @@ struct softgpu_slot_gpu
   uint64_t waited_ns; /* time with unfinished commands while another process's kernel ran */
   uint64_t kernels_submitted;
   uint64_t kernels_finished;
-  uint32_t lanes; /* one bit for each lane with commands */
+  uint64_t thread_ns;    /* as held_ns, times the width that they had, in threads */
+  uint64_t pinned_bytes; /* of a client of MPS: the most that it may hold; 0: no limit */
+  uint32_t lanes;        /* one bit for each lane with commands */
   uint32_t contexts;
   struct softgpu_lane lane[SOFTGPU_LANES];
   struct softgpu_period period[SOFTGPU_PERIODS];
@@ -139,6 +145,7 @@ struct softgpu_ended
   uint64_t pid_namespace;
   char command[16];
   uint64_t held_ns;
+  uint64_t thread_ns;
   uint64_t kernels_submitted;
   uint64_t kernels_finished;
 };
@@ -148,6 +155,7 @@ enum softgpu_attention
 {
   SOFTGPU_ORDERED = 1,    /* failures were ordered */
   SOFTGPU_CHECKPOINT = 2, /* this process is locked, or checkpointed */
+  SOFTGPU_FAULTED = 4,    /* a fault has ended its contexts */
 };
 
 /* Calls of a checkpoint.  */
@@ -195,7 +203,13 @@ struct softgpu_slot
   _Atomic uint64_t copied_ns;     /* when the copy of a checkpoint or a restore ends */
   _Atomic uint32_t shares_memory; /* it has opened other processes' memory */
   uint32_t unrestorable;          /* a restore has found no room: none is made any more */
-  uint64_t pid_namespace;         /* inode of /proc/self/ns/pid; 0 where /proc is missing */
+  /* Of a client of MPS: its server's slot + 1, that server's generation, and how much of a GPU its
+     kernels may fill.  */
+  uint32_t mps_server;
+  uint32_t mps_generation;
+  uint32_t mps_percent;
+  _Atomic uint32_t fault; /* what each later call returns; of an MPS server: it recovers; 0: none */
+  uint64_t pid_namespace; /* inode of /proc/self/ns/pid; 0 where /proc is missing */
   char command[16];
   /* By the index that a GPU of the process had at its cuInit: the index now, after restores onto
      other GPUs.  */
@@ -230,9 +244,13 @@ struct softgpu_gpu
   uint64_t idle_ns;
   uint64_t submissions;
   uint64_t slice_left_ns;
-  uint64_t switch_left_ns;            /* of the switch to the current process */
-  uint32_t current;                   /* slot that has the turn */
-  uint32_t current_generation;        /* of that slot; 0: no process has had the turn yet */
+  uint64_t switch_left_ns;     /* of the switch to the current process */
+  uint32_t current;            /* slot that has the turn */
+  uint32_t current_generation; /* of that slot; 0: no process has had the turn yet */
+  uint32_t current_server;     /* slot + 1 of the MPS server of its clients; 0: it is one process */
+  uint32_t current_server_generation;
+  uint32_t exclusive; /* one process at a time has contexts, or the clients of one MPS server */
+  uint32_t padding2;
   _Atomic uint32_t lost;              /* fell off the bus */
   _Atomic uint32_t xid[SOFTGPU_XIDS]; /* the last events for NVML; the nth is at n % XIDS */
   _Atomic uint32_t xid_count;

@@ -41,12 +41,14 @@ softgpu_has_work (struct softgpu_state *state, unsigned gpu, unsigned slot)
   return false;
 }
 
-unsigned
-softgpu_next_with_work (struct softgpu_state *state, unsigned gpu, unsigned after)
+static unsigned
+next_of (struct softgpu_state *state, unsigned gpu, unsigned after, bool current_too)
 {
   const uint64_t *backlogged = state->gpu[gpu].backlogged;
   unsigned first = next_backlogged (backlogged, after), slot = first;
-  while (slot != SOFTGPU_MAX_SLOTS && !softgpu_has_work (state, gpu, slot))
+  while (slot != SOFTGPU_MAX_SLOTS
+         && (!softgpu_has_work (state, gpu, slot)
+             || (!current_too && softgpu_is_current (state, gpu, slot))))
     {
       slot = next_backlogged (backlogged, slot);
       if (slot == first)
@@ -55,12 +57,45 @@ softgpu_next_with_work (struct softgpu_state *state, unsigned gpu, unsigned afte
   return slot;
 }
 
+unsigned
+softgpu_next_with_work (struct softgpu_state *state, unsigned gpu, unsigned after)
+{
+  return next_of (state, gpu, after, true);
+}
+
+unsigned
+softgpu_next_waiting (struct softgpu_state *state, unsigned gpu)
+{
+  return next_of (state, gpu, state->gpu[gpu].current, false);
+}
+
 bool
 softgpu_is_current (const struct softgpu_state *state, unsigned gpu, unsigned slot)
 {
   const struct softgpu_gpu *device = &state->gpu[gpu];
+  const struct softgpu_slot *process = &state->slot[slot];
+  if (process->mps_server || device->current_server)
+    return device->current_server == process->mps_server
+           && device->current_server_generation == process->mps_generation;
   return device->current == slot && device->current_generation
-         && device->current_generation == state->slot[slot].generation;
+         && device->current_generation == process->generation;
+}
+
+/* Whether a process has work that does not share its context with SLOT.  */
+static bool
+others_have_work (struct softgpu_state *state, unsigned gpu, unsigned slot)
+{
+  const struct softgpu_slot *own = &state->slot[slot];
+  FOR_BACKLOGGED (other, state, gpu)
+    {
+      const struct softgpu_slot *process = &state->slot[other];
+      bool together = other == slot
+                      || (own->mps_server && own->mps_server == process->mps_server
+                          && own->mps_generation == process->mps_generation);
+      if (!together && softgpu_has_work (state, gpu, (unsigned) other))
+        return true;
+    }
+  return false;
 }
 
 bool
@@ -79,16 +114,31 @@ softgpu_may_stamp (struct softgpu_state *state, unsigned gpu, unsigned slot)
     return false;
   if (softgpu_is_current (state, gpu, slot))
     return true;
-  unsigned other = softgpu_next_with_work (state, gpu, slot);
-  return other == SOFTGPU_MAX_SLOTS || other == slot;
+  return !others_have_work (state, gpu, slot);
+}
+
+/* Whether the current process, or a client of the current server, has work.  */
+static bool
+current_has_work (struct softgpu_state *state, unsigned gpu)
+{
+  FOR_BACKLOGGED (slot, state, gpu)
+    if (softgpu_is_current (state, gpu, (unsigned) slot)
+        && softgpu_has_work (state, gpu, (unsigned) slot))
+      return true;
+  return false;
 }
 
 static bool
-kernel_goes_on (struct softgpu_state *state, unsigned gpu, unsigned slot)
+kernel_goes_on (struct softgpu_state *state, unsigned gpu)
 {
-  FOR_LANES (lane, head, state, gpu, slot)
-    if (softgpu_goes_on (state, gpu, head))
-      return true;
+  FOR_BACKLOGGED (slot, state, gpu)
+    {
+      if (!softgpu_is_current (state, gpu, (unsigned) slot))
+        continue;
+      FOR_LANES (lane, head, state, gpu, slot)
+        if (softgpu_goes_on (state, gpu, head))
+          return true;
+    }
   return false;
 }
 
@@ -96,25 +146,25 @@ bool
 softgpu_take_turn (struct softgpu_state *state, unsigned gpu)
 {
   struct softgpu_gpu *device = &state->gpu[gpu];
-  unsigned slot = device->current;
   if (state->clock == SOFTGPU_MPS || device->switch_left_ns)
     return false;
-  bool own = softgpu_is_current (state, gpu, slot) && softgpu_has_work (state, gpu, slot);
+  bool own = current_has_work (state, gpu);
   if (own && device->slice_left_ns)
     return false;
-  unsigned next = softgpu_next_with_work (state, gpu, slot);
+  unsigned next = softgpu_next_waiting (state, gpu);
   if (next == SOFTGPU_MAX_SLOTS)
-    return false;
-  if (own && next == slot)
     {
-      device->slice_left_ns = state->slice_ns;
-      return true;
+      if (own)
+        device->slice_left_ns = state->slice_ns;
+      return own;
     }
-  if (own && state->no_preemption && kernel_goes_on (state, gpu, slot))
+  if (own && state->no_preemption && kernel_goes_on (state, gpu))
     return false;
   bool first = !device->current_generation;
   device->current = next;
   device->current_generation = state->slot[next].generation;
+  device->current_server = state->slot[next].mps_server;
+  device->current_server_generation = state->slot[next].mps_generation;
   device->slice_left_ns = state->slice_ns;
   device->switch_left_ns = first ? 0 : state->switch_ns;
   return true;

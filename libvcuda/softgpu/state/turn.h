@@ -1,7 +1,8 @@
 /* Which process has the GPU: round robin over those with work, in time slices.
 
    Work is a kernel that could run now, or a record that waits for its moment. A process that waits
-   for its copies only has none, and is skipped. Under MPS there are no turns.  */
+   for its copies only has none, and is skipped. The clients of an MPS server have
+   their turns together; by the clock `mps` there are no turns.  */
 
 #ifndef SOFTGPU_TURN_H
 #define SOFTGPU_TURN_H
@@ -14,7 +15,11 @@ bool softgpu_has_work (struct softgpu_state *state, unsigned gpu, unsigned slot)
    has.  */
 unsigned softgpu_next_with_work (struct softgpu_state *state, unsigned gpu, unsigned after);
 
-/* Whether the process in SLOT is the one that had the turn last.  */
+/* The first slot after the current one that has work and waits for its turn; SOFTGPU_MAX_SLOTS:
+   there is none.  */
+unsigned softgpu_next_waiting (struct softgpu_state *state, unsigned gpu);
+
+/* Whether the process in SLOT had the turn last, by itself or with its MPS server's clients.  */
 bool softgpu_is_current (const struct softgpu_state *state, unsigned gpu, unsigned slot);
 
 /* Whether kernels of SLOT may run.  */

@@ -119,7 +119,7 @@ cuEventSynchronize (CUevent event)
     softgpu_wait (&driver.tie, softgpu_gpu_of_event (event), of_record (event));
   softgpu_progress ();
   softgpu_pools_waited (event->context->device);
-  return CUDA_SUCCESS;
+  return (CUresult) softgpu_own_slot (&driver.tie)->fault;
 }
 
 /* What passed on the GPU's clock between two events. By the kind clock the time in which the

@@ -46,7 +46,7 @@ softgpu_drain_stream (CUstream stream)
   softgpu_wait (&driver.tie, gpu, target);
   softgpu_side_wait (stream, context->device);
   softgpu_progress ();
-  return CUDA_SUCCESS;
+  return (CUresult) softgpu_own_slot (&driver.tie)->fault;
 }
 
 CUresult

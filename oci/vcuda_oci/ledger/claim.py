@@ -8,10 +8,12 @@ from ..container.identity import Owner, pod_key
 from ..host.host import Host
 from ..model.allocation import Allocation, GpuShare
 from ..model.errors import VcudaError
-from ..model.policies import MIG
+from ..model.gpu import Gpu
+from ..model.policies import MIG, MPS
 from ..model.record import Record
 from ..model.request import Request
 from ..pages import limits
+from ..placement import eligible
 from ..placement.choose import Chosen, Refused, choose
 from ..placement.free import no_room
 from ..system.settings_file import BINPACK
@@ -72,9 +74,12 @@ class Claim(Record):
     decision; the container gets exactly these GPUs or none. ended: containers of the pod that leave
     their shares to the others when they have ended, as the kubelet counts init containers. made:
     the GPU instance that was created for the container, and all of its MIG device as a share.
+    isolation: MPS, or "".
     """
 
-    __slots__ = ("claimant", "decided", "ended", "made", "owner", "request", "runtime")
+    __slots__ = (
+        "claimant", "decided", "ended", "isolation", "made", "owner", "request", "runtime",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -85,7 +90,9 @@ class Claim(Record):
         decided: Sequence[GpuShare] = (),
         ended: Sequence[str] = (),
         made: tuple[Held, GpuShare] | None = None,
+        isolation: str = "",
     ) -> None:
+        self.isolation = isolation
         self.owner, self.request, self.runtime = owner, request, runtime
         self.claimant, self.decided, self.ended, self.made = claimant, decided, ended, made
 
@@ -145,7 +152,7 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
             engine=owner.engine,
             suspension=_begins_off(ledger, host, answer.shares),
             idle_suspend=_idle_suspend(wanted, rules),
-            isolation=MIG if wanted.made else "",
+            isolation=MIG if wanted.made else wanted.isolation,
         )
         if wanted.made:
             instance_records.write(ledger.state_dir, wanted.made[0])
@@ -166,6 +173,7 @@ def reclaim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Allocati
     if known is None:
         return None
     same = _is_same(known, wanted.request, owner.is_pod) and _all_here(known, host)
+    same = same and (known.isolation == MPS) == (wanted.isolation == MPS)
     if liveness.container_lives(known):
         instance = (owner.container_id, wanted.runtime)
         if same and (known.container_id, known.runtime) == instance:
@@ -239,7 +247,7 @@ def _place(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Chosen | 
         raise broken_record(*broken[0])
     taken = [share for allocation in allocations for share in allocation.reserved]
     taken += instance_records.taken(ledger.state_dir, host.gpus, taken)
-    sick = unhealthy.reasons(ledger.state_dir)
+    sick = {**_of_others(allocations, wanted, host.gpus), **unhealthy.reasons(ledger.state_dir)}
     return place(host, taken, wanted.request, rules, sick, wanted.decided)
 
 
@@ -267,6 +275,23 @@ def place(
 
         return rotation.rotating(answer, host.gpus, taken)
     return answer
+
+
+def _of_others(
+    allocations: Sequence[Allocation], wanted: Claim, gpus: Sequence[Gpu]
+) -> dict[str, str]:
+    """GPUs with containers that share them otherwise: MPS and turns do not go together, because
+    the driver gives the MPS server's clients a time slice beside each turn."""
+    under_mps = wanted.isolation == MPS
+    why = eligible.TURNS_THERE if under_mps else eligible.MPS_THERE
+    parts = {gpu.uuid: eligible.IS_PART for gpu in gpus if under_mps and gpu.mig}
+    others = {
+        share.uuid: why
+        for allocation in allocations
+        if (allocation.isolation == MPS) != under_mps
+        for share in allocation.reserved
+    }
+    return {**parts, **others}
 
 
 def _make_room(ledger: Ledger, spared: str = "") -> bool:

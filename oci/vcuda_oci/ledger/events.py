@@ -31,6 +31,7 @@ SUSPENDED, RESUMED = "suspended", "resumed"
 SUSPEND_FAILED, LOST = "suspend-failed", "lost"
 DECIDED = "decided"
 THROTTLED, OUT_OF_MEMORY, BYPASS_FOUND = "throttled", "out-of-memory", "bypass-found"
+MPS_ENDED = "mps-ended"
 TURN_OVERRUN = "turn-overrun"  # libvcuda/turns/doubt.c writes it
 AGENT_STARTED, AGENT_ENDED = "agent-started", "agent-ended"
 GPU_UNHEALTHY, GPU_HEALTHY = "gpu-unhealthy", "gpu-healthy"
@@ -81,7 +82,7 @@ def of(allocation: Allocation) -> str:
     shares = "; ".join(map(str, allocation.shares))
     if not allocation.isolation:
         return shares
-    from ..model import fence  # only for a container with a GPU instance of its own
+    from ..model import fence  # only for a container with a fence of its own
 
     word, line = fence.of(allocation.isolation, 100, None)
     return f"{shares}; {word}: {line}"

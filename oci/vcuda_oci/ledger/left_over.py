@@ -1,13 +1,18 @@
-"""Destroy the GPU instances of released shares; a start without such a one pays for one look."""
+"""Destroy the GPU instances of released shares, and end their MPS daemons; a start without such a
+one pays for two looks."""
 
 from __future__ import annotations
 
+import os
+
+from ..model import names
 from . import instance_records
 from .ledger import Ledger
 
 
 def destroy_released(ledger: Ledger) -> None:
-    """After a release, without the ledger's lock: destroy the GPU instances of released shares.
+    """After a release, without the ledger's lock: destroy the GPU instances of released shares,
+    and end MPS daemons without a container.
 
     Raises VcudaError: NVML cannot be asked. The next sweep tries again.
     """
@@ -15,3 +20,7 @@ def destroy_released(ledger: Ledger) -> None:
         from . import instances  # late: NVML, only where an instance is left over
 
         instances.release(ledger)
+    if os.path.isdir(f"{ledger.state_dir}/{names.MPS_FOLDER}"):
+        from . import mps_folder  # late: only where a container was under MPS
+
+        mps_folder.sweep(ledger)

@@ -88,9 +88,9 @@ class Allocation(Record):
     is `shares` (resize.py). engine: where the engine keeps the container's name and image
     (engine_name.py). suspension: None: its processes use the GPUs. idle_suspend: seconds without
     GPU work after which it is suspended; 0: never. isolation: "mig": its share is all of a MIG
-    device that was made for it (instances.py); else "". nodes_left: UUIDs of GPUs that it has no
-    share of, but may still open since a move was killed: the next verb that moves containers takes
-    their nodes away.
+    device that was made for it (instances.py); "mps": it shares its GPU with others under MPS
+    (mps_folder.py); else "". nodes_left: UUIDs of GPUs that it has no share of, but may still open
+    since a move was killed: the next verb that moves containers takes their nodes away.
     """
 
     __slots__ = (  # noqa: RUF023 - the order in a record's file
@@ -236,7 +236,7 @@ def _check(allocation: Allocation) -> None:
         and all_are(str, list(allocation.engine.values()))
         and bool(allocation.shares)
         and all_are(str, allocation.nodes_left)
-        and allocation.isolation in ("", policies.MIG)
+        and allocation.isolation in ("", policies.MIG, policies.MPS)
         and type(allocation.idle_suspend) is int
         and 0 <= allocation.idle_suspend <= MOST_SECONDS
         and isinstance(allocation.created, (int, float))

@@ -10,6 +10,9 @@ WHOLE = "whole"
 _LINES = {
     policies.MIG: "memory and compute by hardware; a fault ends this container's work only, "
     "unless it takes the GPU down",
+    policies.MPS: "memory by the shim and the driver's limit of each process, compute by a ceiling "
+    "of multiprocessors of each process; a fault of a process ends the work of every container "
+    "under MPS on the GPU",
     WHOLE: "no other container has this GPU; a fault ends this container's work only",
     policies.TURNS: "memory by the shim, compute by turns; a fault of a process ends that process, "
     "a fault of the GPU the work of every container on it",
@@ -17,7 +20,7 @@ _LINES = {
 
 
 def of(isolation: str, core_percent: int, gpu: Gpu | None) -> tuple[str, str]:
-    """A word, "mig", "whole" or "turns", and the line.
+    """A word, "mig", "mps", "whole" or "turns", and the line.
 
     isolation: as a record has it. gpu: that the share is of; None: not here any more.
     """

@@ -45,6 +45,10 @@ ANNOTATION_NODE_GPUS = "vcuda.io/node-gpus"
 DECISIONS = "decisions"
 # The folder of records of GPU instances: <state-dir>/instances/<id>.json.
 INSTANCES = "instances"
+# The folder of MPS daemons: <state-dir>/mps/<GPU>.
+MPS_FOLDER = "mps"
+# <state-dir>/door.sock
+CLAIM_SOCKET = "door.sock"
 # The agent's socket for looking up one pod: <state-dir>/pods.sock.
 POD_LOOKUP = "pods.sock"
 
@@ -98,6 +102,7 @@ GUEST_DIR = "/usr/local/vcuda"
 GUEST_LIMITS = GUEST_DIR + "/limits"
 GUEST_USAGE = GUEST_DIR + "/usage"
 GUEST_DRIVER = GUEST_DIR + "/driver"
+GUEST_MPS = GUEST_DIR + "/mps"
 # Names of the driver's real libraries below GUEST_DRIVER, by the library that the shim replaces.
 PRIVATE_DRIVER = {"libcuda.so": "cuda", "libnvidia-ml.so": "nvml"}
 GUEST_CUDA = f"{GUEST_DRIVER}/{PRIVATE_DRIVER['libcuda.so']}"

@@ -24,9 +24,8 @@ NORMAL, LOW = "normal", "low"
 IDLE_SUSPEND = "idle-suspend"
 ISOLATION = "isolation"
 # auto: turns; a GPU instance where no share fits and a GPU is in MIG mode.
-AUTO, TURNS, MIG = "auto", "turns", "mig"
-ISOLATIONS = (AUTO, TURNS, MIG)
-_NOT_YET = ("shim", "mps")
+AUTO, TURNS, MIG, MPS = "auto", "turns", "mig", "mps"
+ISOLATIONS = (AUTO, TURNS, MIG, MPS)
 DEFAULT_WEIGHT = 100
 MOST_WEIGHT = 10_000
 MOST_PRIORITY = 1000
@@ -119,8 +118,10 @@ def isolation_of(text: str, where: str) -> str:
     """Raises VcudaError: not one of ISOLATIONS."""
     if text in ISOLATIONS:
         return text
-    what = "is not offered yet" if text in _NOT_YET else "is not offered"
-    raise VcudaError(f"isolation '{text}' {what}", where, f"use {_listed(list(ISOLATIONS))}")
+    what, hint = "is not offered", f"use {_listed(list(ISOLATIONS))}"
+    if text == "shim":
+        hint = "use turns, where the shim paces its container alone while no turn keeper runs"
+    raise VcudaError(f"isolation '{text}' {what}", where, hint)
 
 
 def describe(

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         def managed_memory(self) -> int: ...  # 1: cuMemAlloc returns managed memory
         @property
         def context_bytes(self) -> int: ...  # charged for each context
+        @property
+        def mps_percent(self) -> int: ...  # 1..100 under MPS; 0: not under MPS
 
 
 ABI_VERSION = 1
@@ -98,7 +100,9 @@ FIELDS = {
         ("latency", "B"),
         ("trim_asked", "B"),
         ("hidden_ms", "H"),
-        ("managed_memory", "I"),
+        ("managed_memory", "B"),
+        ("mps_percent", "B"),
+        ("reserved", "2s"),
         ("context_bytes", "Q"),
     ),
     "usage": (
@@ -192,6 +196,7 @@ class LimitsGpu:
         "latency",
         "managed_memory",
         "memory_bytes",
+        "mps_percent",
         "policy",
         "rate_ppm",
         "turn",
@@ -217,6 +222,7 @@ class LimitsGpu:
         turn_waited_ns: int = 0,
         latency: int = LATENCY_NORMAL,
         hidden_ms: int = 0,
+        mps_percent: int = 0,
     ) -> None:
         self.uuid = uuid
         self.memory_bytes = memory_bytes
@@ -228,6 +234,7 @@ class LimitsGpu:
         self.managed_memory = managed_memory
         self.context_bytes = context_bytes
         self.latency = latency
+        self.mps_percent = mps_percent
         self.turn = turn  # the rest is the turn keeper's or for it; limits_page does not write it
         self.turn_held_ns = turn_held_ns
         self.turn_waited_ns = turn_waited_ns
@@ -281,6 +288,8 @@ def limits_page(
             0,
             0,
             gpu.managed_memory,
+            gpu.mps_percent,
+            b"",
             gpu.context_bytes,
         )
     return page.ljust(LIMITS_SIZE, b"\0")

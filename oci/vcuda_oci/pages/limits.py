@@ -24,7 +24,8 @@ def page_of(allocation: Allocation, context_bytes: int = 0, meter_copies: bool =
     it may begin so. The rate is the reserved core until the arbiter writes a grant. Raises
     VcudaError: the allocation has more GPUs than a page can hold.
     """
-    gpus = [entry_of(share, context_bytes) for share in allocation.shares]
+    under_mps = allocation.isolation == policies.MPS
+    gpus = [entry_of(share, context_bytes, under_mps) for share in allocation.shares]
     asks = bool(allocation.idle_suspend) or allocation.rotates
     off = allocation.suspension if allocation.rotates else None
     state = layout.UNTIL_CALL if off and off.is_off else layout.AWAKE
@@ -34,7 +35,7 @@ def page_of(allocation: Allocation, context_bytes: int = 0, meter_copies: bool =
         raise VcudaError(str(error), "placement", "ask for fewer GPUs") from error
 
 
-def entry_of(share: GpuShare, context_bytes: int) -> layout.LimitsGpu:
+def entry_of(share: GpuShare, context_bytes: int, under_mps: bool = False) -> layout.LimitsGpu:
     return layout.LimitsGpu(
         share.uuid,
         share.memory_bytes,
@@ -46,4 +47,5 @@ def entry_of(share: GpuShare, context_bytes: int) -> layout.LimitsGpu:
         int(share.managed),
         context_bytes,
         latency=_LATENCY[share.latency],
+        mps_percent=share.core_percent if under_mps else 0,
     )

@@ -11,10 +11,15 @@ if TYPE_CHECKING:
 
 # The reason of a GPU that `vcuda drain` has closed.
 DRAINED = "drained"
+# Why a GPU that is not unhealthy has no room: its containers share it in another way.
+TURNS_THERE, MPS_THERE = "its containers take turns", "its containers are under MPS"
+IS_PART = "is a MIG device, where MPS is not offered"
 _KINDS_OF_UUID = ("GPU-", "MIG-")
 _HINTS = {
     "is drained": "name another GPU, ask for less, or run 'vcuda undrain'",
     "is unhealthy": "reset the GPU, or ask for less or another",
+    IS_PART: "use isolation mig or turns, or another GPU",
+    "its containers": "use the isolation that they have, or another GPU",
     "is in MIG mode": "name MIG devices of it, or ask for less or another",
 }
 
@@ -90,8 +95,11 @@ def barred(
 
 
 def closed(uuid: str, reason: str) -> str:
-    """That a GPU gets no new containers. reason: as ledger.unhealthy has it."""
-    return f"{uuid} is {DRAINED if reason == DRAINED else f'unhealthy: {reason}'}"
+    """Why a GPU gets no new containers. reason: as ledger.unhealthy has it, or of above."""
+    if reason == DRAINED:
+        return f"{uuid} is {DRAINED}"
+    is_well = reason in (TURNS_THERE, MPS_THERE, IS_PART)
+    return f"{uuid}: {reason}" if is_well else f"{uuid} is unhealthy: {reason}"
 
 
 def refusal(barred: Mapping[str, str]) -> tuple[str, str]:

@@ -176,7 +176,7 @@ def claim_share(
     allocation, is_new = _claim(ledger, facts, wanted, raw, settings)
     claimed = ClaimedShare(ledger, allocation, is_new, edits.Edits(), facts.root)
     try:
-        if allocation.isolation and is_new:
+        if allocation.isolation == policies.MIG and is_new:
             facts = host_of(settings)  # with the new MIG device
         gpus = [gpu for share in allocation.shares if (gpu := facts.gpu(share.uuid))]
         requirements.check(container.environment, facts, gpus)
@@ -193,6 +193,10 @@ def claim_share(
         libraries = rootfs.library_folder(container)
         own = image_libraries.find(container, facts.libraries)
         claimed.edits = edits.edits_for(allocation, facts, paths, libraries, parts, own)
+        if allocation.isolation == policies.MPS:
+            from ..ledger import mps_claim  # late, as above
+
+            claimed.edits.mounts += mps_claim.wait(ledger, facts, allocation)
         if not facts.root:
             device_nodes.link_numbers(claimed.edits.devices)
     except BaseException:
@@ -226,6 +230,10 @@ def _claim(
 
         wanted = decision_file.as_decided(wanted, raw, settings)
         isolation = wanted.request.terms.isolation or isolation
+    if isolation == policies.MPS:
+        from ..ledger import mps_claim  # late: few containers are under MPS
+
+        return mps_claim.claim_mps(ledger, facts, wanted, rules)
     try:
         if isolation != policies.MIG:
             return claim.claim(ledger, facts, wanted, rules)

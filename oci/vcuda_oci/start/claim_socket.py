@@ -9,7 +9,7 @@ runtime, then "delete" and the id, or "poststop", the id and the container's sta
 Several worker processes accept connections, so that a slow claim delays no other; a fork for each
 connection would cost twice as much as a claim. Two more processes run while the socket is open: the
 page keeper keeps containers' pages open, and the turn keeper (libvcuda/turns) gives the containers
-of a GPU exclusive turns.
+of a GPU exclusive turns. A third one, the MPS keeper, runs while a container is under MPS.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from ..model.errors import NotKnownYetError, VcudaError
 from ..system import files, own_lock, settings_file
 from . import after_delete, apply_share, main, poststop
 
-NAME = "door.sock"
+NAME = names.CLAIM_SOCKET
 MOST_BYTES = 65536
 WORKERS = 4
 DONE, REFUSED, CLOSED = b"+", b"-", b"?"
 _BACKLOG = 128
 _LOOK_AROUND_S = 5
 PAGE_KEEPER, TURN_KEEPER = "page_keeper", "turn_keeper"
+MPS_KEEPER = "mps_keeper"  # while a container is under MPS
 KEEPERS = (PAGE_KEEPER, TURN_KEEPER)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _READY = (decision_file, liveness, nvml, page_file)
@@ -145,6 +146,9 @@ class ClaimServer:
                 raise VcudaError(what, self.path, "raise the limits of the service") from error
         for name in KEEPERS:
             self._run_keeper(name)
+        # Also until it has ended: a killed one is replaced.
+        if MPS_KEEPER in self._keepers or os.path.isdir(f"{self._ledger.state_dir}/mps"):
+            self._run_keeper(MPS_KEEPER)
 
     def _is_ours(self) -> bool:
         try:
@@ -158,8 +162,16 @@ class ClaimServer:
         # Do not restart a failing keeper in a loop.
         if name in self._keepers or time.monotonic() < self._keepers_due.get(name, 0):
             return
-        self._keepers_due[name] = time.monotonic() + _LOOK_AROUND_S
-        work = self._keep_pages if name == PAGE_KEEPER else self._keep_turns
+        if name == MPS_KEEPER:
+            from ..ledger import mps_folder  # late: only where a container is or was under MPS
+
+            if not mps_folder.folders(self._ledger.state_dir):
+                return
+        else:
+            self._keepers_due[name] = time.monotonic() + _LOOK_AROUND_S
+        work = {
+            PAGE_KEEPER: self._keep_pages, TURN_KEEPER: self._keep_turns, MPS_KEEPER: self._keep_mps
+        }[name]  # fmt: skip
         try:
             self._keepers[name] = _fork(work)
         except OSError:
@@ -186,6 +198,13 @@ class ClaimServer:
         guest_process.set_own_name(PAGE_KEEPER)
         self._limit_keeper(PAGE_KEEPER)
         PageKeeper(os.path.dirname(self.path), self._settings).run(server)
+
+    def _keep_mps(self, server: int) -> None:
+        from . import mps_keeper  # late: only where a container is under MPS
+
+        self._socket.close()
+        self._limit_keeper(MPS_KEEPER)
+        mps_keeper.main(os.path.dirname(self.path), server)
 
     def _keep_turns(self, server: int) -> None:
         state_dir = os.path.dirname(self.path)

@@ -7,6 +7,7 @@ import argparse
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import liveness, resize
 from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model import policies
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.placement import eligible
@@ -62,6 +63,8 @@ def resized(
             raise VcudaError("its container is gone", allocation.id, "see 'vcuda ps'")
         if allocation.isolation:
             what = "its share is a GPU instance of its own, which cannot grow or shrink"
+            if allocation.isolation == policies.MPS:
+                what = "its processes are under MPS, which reads their limits at their start"
             raise VcudaError(what, allocation.id, "stop it, and create it with another share")
         after, crowded = resize.wanted(
             ledger, facts, allocation, at, words, settings.memory_overcommit

@@ -203,6 +203,6 @@ def policy_options(parser: argparse.ArgumentParser, live: bool = False) -> None:
         add(
             "--isolation",
             metavar="NAME",
-            help="what holds the share: turns, mig (a GPU instance of its own), or auto; "
+            help="what holds the share: turns, mig (a GPU instance of its own), mps, or auto; "
             "default: the setting isolation",
         )

@@ -26,6 +26,7 @@ from . import (
     finding,
     installation,
     moves,
+    mps,
     nvml_answers,
     state,
 )
@@ -38,6 +39,7 @@ SECONDS = 10.0
 GROUPS: tuple[Any, ...] = (
     driver,
     nvml_answers,
+    mps,
     installation,
     state,
     engines,

@@ -11,7 +11,7 @@ import functools
 import time
 
 from vcuda_oci.host.host import Host
-from vcuda_oci.ledger import events, unhealthy
+from vcuda_oci.ledger import events
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
@@ -123,7 +123,7 @@ def resume(
         held = mine.record.suspension
         if not held:
             return Done({}, changed=False)
-        sick = unhealthy.reasons(ledger.state_dir) if gpu else {}
+        sick = relocation.closed(ledger) if gpu else {}
         moves = relocation.moves_to(mine.record, facts, gpu, sick) if gpu else {}
         if moves:
             elsewhere.refuse_checkpointed(mine, mine.found)
@@ -164,16 +164,18 @@ def move(
     seconds: float = BACK_SECONDS,
     progress: Progress = quiet,
     most_kept: int = 0,
+    by: str = BY_ORDER,
 ) -> Done:
     """Move a container at work to another GPU, by UUID or index; its share there is claimed before
     its own one is given up.
 
-    seconds: for the driver, to take it off. Otherwise as `suspend`. Raises VcudaError: refused or
+    seconds: for the driver, to take it off. by: the reason of its suspension, should only half of
+    the move succeed. Otherwise as `suspend`. Raises VcudaError: refused or
     failed; the container works on where it was, or is suspended.
     """
     with Operation(ledger, id, TURN_SECONDS) as mine:
         _settle(mine, facts)
-        moves = relocation.moves_to(mine.record, facts, gpu, unhealthy.reasons(ledger.state_dir))
+        moves = relocation.moves_to(mine.record, facts, gpu, relocation.closed(ledger))
         if mine.record.suspension:
             hint = f"run 'vcuda resume {id} --gpu {gpu}'"
             raise VcudaError("is suspended", id, hint)
@@ -181,18 +183,18 @@ def move(
             relocation.leave_others(mine.record, facts)
             mine.write_nodes_left([])
             return Done({}, changed=False)
-        refuse_unfit(mine.record, facts, BY_ORDER)
+        refuse_unfit(mine.record, facts, by)
         with Worker(library_of(facts), mine.lock) as worker:
             worker.start()
             targets = Targets(mine.record, ledger.containers)
             worker.await_ready()
             needed = drive.held_now(targets, worker)
             refuse_without_host_room(mine, needed, targets, most_kept)
-            elsewhere.claim(mine, facts, moves, needed)
+            elsewhere.claim(mine, facts, moves, needed, by)
             begun = time.monotonic()
             try:
                 relocation.change_nodes(mine.record, facts, list(moves.values()), ())
-                mine.let_calls_wait(BY_ORDER)
+                mine.let_calls_wait(by)
             except VcudaError:
                 elsewhere.stay(mine, facts)
                 raise

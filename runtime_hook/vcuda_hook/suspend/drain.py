@@ -28,7 +28,7 @@ from vcuda_oci.model.suspension import BY_DRAIN, SUSPENDED
 from vcuda_oci.placement.rearrange import emptying
 from vcuda_oci.system import own_lock
 
-from . import control, elsewhere, host_room, survey
+from . import control, elsewhere, host_room, relocation, survey
 from .drive import Progress
 from .places import Done
 from .survey import Survey, Why
@@ -128,7 +128,7 @@ def _planned(
     most_kept: int,
     failed: Mapping[tuple[str, str], Why],
 ) -> list[Step]:
-    sick = {**unhealthy.reasons(ledger.state_dir), uuid: ""}
+    sick = {**relocation.closed(ledger), uuid: ""}
     seen = survey.survey(ledger, facts, sick)
     return plan(facts, uuid, seen, host_room.left(ledger.read()[0], most_kept), failed)
 
@@ -173,7 +173,9 @@ def take(
 ) -> Result:
     try:
         if step.action == MOVE:
-            done = control.move(ledger, facts, step.id, step.target, seconds, progress, most_kept)
+            done = control.move(
+                ledger, facts, step.id, step.target, seconds, progress, most_kept, BY_DRAIN
+            )
         else:
             done = control.suspend(ledger, facts, step.id, BY_DRAIN, seconds, progress, most_kept)
     except VcudaError as error:

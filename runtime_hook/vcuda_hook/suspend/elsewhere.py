@@ -20,7 +20,7 @@ from vcuda_oci.ledger import events, liveness
 from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
-from vcuda_oci.model.suspension import BY_ORDER, SUSPENDED, SUSPENDING
+from vcuda_oci.model.suspension import SUSPENDED, SUSPENDING
 
 from . import drive, relocation, steps, trims
 from .drive import Outcome, Progress
@@ -30,10 +30,10 @@ from .worker import Hangs, Worker
 
 
 def claim(
-    mine: Operation, facts: Host, moves: Mapping[str, str], needed: Mapping[str, int]
+    mine: Operation, facts: Host, moves: Mapping[str, str], needed: Mapping[str, int], by: str
 ) -> None:
     """Claim the share on the new GPU beside the old one. Raises VcudaError: there is no room."""
-    begun = mine.begun(SUSPENDING, BY_ORDER, dict(needed)).replaced(moves=dict(moves))
+    begun = mine.begun(SUSPENDING, by, dict(needed)).replaced(moves=dict(moves))
     with mine.ledger:
         mine.ledger.sweep(liveness.is_alive)
         records, broken = mine.ledger.read()

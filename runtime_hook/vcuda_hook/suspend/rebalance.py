@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from vcuda_oci.host.host import Host
-from vcuda_oci.ledger import claim, unhealthy
+from vcuda_oci.ledger import claim
 from vcuda_oci.ledger.claim import Rules
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
@@ -19,7 +19,7 @@ from vcuda_oci.placement.choose import Refused
 from vcuda_oci.placement.moves import Move
 from vcuda_oci.placement.rearrange import Need, making_room
 
-from . import drain, survey
+from . import drain, relocation, survey
 from .drain import MOVE, Begin, Result, Step
 from .survey import Found
 
@@ -51,7 +51,7 @@ def proposed(
 
     failed: ids of containers that stay. Raises VcudaError: a record is broken.
     """
-    sick = unhealthy.reasons(ledger.state_dir)
+    sick = relocation.closed(ledger)
     seen = survey.survey(ledger, facts, sick)
     movable = [one for one in seen.found if one.to and one.record.id not in failed]
 

@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 import vcuda_hook
 import vcuda_oci
 from vcuda_oci.host.host import Host
+from vcuda_oci.ledger import unhealthy
+from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation, GpuShare, moved
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.policies import MPS
 from vcuda_oci.placement import eligible, free
 from vcuda_oci.placement.eligible import Refused
 
@@ -37,12 +40,23 @@ def gpu_of(facts: Host, word: str) -> Gpu:
     raise VcudaError("is not in this machine", word, "see 'vcuda gpus'")
 
 
+def closed(ledger: Ledger) -> dict[str, str]:
+    """Why GPUs take no container that moves, by UUID."""
+    under_mps = {
+        share.uuid: eligible.MPS_THERE
+        for one in ledger.read()[0]
+        if one.isolation == MPS
+        for share in one.reserved
+    }
+    return {**under_mps, **unhealthy.reasons(ledger.state_dir)}
+
+
 def moves_to(
     record: Allocation, facts: Host, word: str, sick: Mapping[str, str] = {}
 ) -> dict[str, str]:
     """The moves that bring the container to the GPU of this UUID or index; {}: it is there.
 
-    sick: as ledger.unhealthy.reasons. Raises VcudaError: there is no such GPU, or the container
+    sick: as `closed`. Raises VcudaError: there is no such GPU, or the container
     cannot be moved to it.
     """
     to = gpu_of(facts, word)

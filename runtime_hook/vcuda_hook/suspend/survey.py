@@ -63,7 +63,7 @@ class Survey(NamedTuple):
 def survey(ledger: Ledger, facts: Host, sick: Mapping[str, str]) -> Survey:
     """Ask ledger, runtimes and usage pages; containers that have ended are left out.
 
-    sick: as ledger.unhealthy.reasons. Raises VcudaError: a record is broken.
+    sick: as relocation.closed. Raises VcudaError: a record is broken.
     """
     records, broken = ledger.read()
     if broken:

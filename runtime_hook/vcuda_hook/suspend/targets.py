@@ -9,6 +9,7 @@ from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import liveness
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.policies import MPS
 from vcuda_oci.model.suspension import UNTIL_CALL
 
 from ..live import container_processes
@@ -77,6 +78,9 @@ def refuse_unfit(record: Allocation, facts: Host, by: str) -> None:
         # Each user of a slice can write its page, and so have it taken for idle.
         what = "is a named slice or a claim, which several containers may share"
         raise VcudaError(what, record.id, "suspend it by 'vcuda suspend'")
+    if record.isolation == MPS:
+        what = "is under MPS, and the driver takes no program of an MPS server off"
+        raise VcudaError(what, record.id, "use isolation turns")
     for share in record.shares:
         if share.managed:
             what = f"its memory of {share.uuid} is managed, which the driver cannot take off"

@@ -18,11 +18,14 @@ from support.fake_kubelet import Kubelet, until
 from support.files import ROOT
 from support.node_agent import Agent, AgentNode, children_of
 from support.samples import record
+from vcuda_oci.ledger import mps_folder
 from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.pages import limits
-from vcuda_oci.start.claim_socket import KEEPERS
+from vcuda_oci.start import claim_socket
 from vcuda_plugin.agent.process import confine, rights
 
+KEEPERS = (*claim_socket.KEEPERS, claim_socket.MPS_KEEPER)
 # The kernel names them by bits.
 BITS = confine._BITS
 
@@ -83,15 +86,21 @@ def test_each_process_has_the_rights_of_the_table(
     path = api.kubeconfig(str(node.gpu.root.parent / "kubeconfig"))
     port = listening(node, gpu_offer=offer)
     held = Ledger(node.state_dir)
-    with held:  # its process runs only where a container may be idle
-        idle = record("box", idle_suspend=3600)
-        held.write(idle, limits.page_of(idle))
+    with held:  # their processes run only where a container may be idle, or is under MPS
+        uuid = node.gpu.smi("--query-gpu=uuid", "--format=csv,noheader").split()[0]
+        under_mps = record("mps", isolation="mps", shares=[GpuShare(uuid, 1 << 30, 30)])
+        for one in (record("box", idle_suspend=3600), under_mps):
+            held.write(one, limits.page_of(one))
+    program = str(node.gpu.root / "usr/bin/nvidia-cuda-mps-control")
+    mps_folder.want(node.state_dir, uuid, program, str(node.gpu.libraries))
     expected = table().keys() - (set() if offer == "dra" else {"dra_process"})
     try:
         with node.agent(1, "--kubeconfig", path, "--node-name", "node-1") as agent:
             until(lambda: bool((asked(port, "/usage") or {}).get("gpus")))
             until(lambda: "node-1" in api.nodes)
             until(lambda: processes(agent).keys() == expected)
+            folder = mps_folder.folder_of(node.state_dir, uuid)
+            until(lambda: mps_folder.ready(folder) is not None)
             for name, pid in processes(agent).items():
                 uid, capabilities = table()[name]
                 for each in (pid, *(workers(pid) if name == "claim_socket" else ())):
@@ -108,6 +117,8 @@ def test_each_process_has_the_rights_of_the_table(
                         assert had["Groups"] == "", name
     finally:
         api.stop()
+        for folder in mps_folder.folders(node.state_dir):
+            mps_folder.end_all(folder)
 
 
 def test_the_page_and_the_program_name_the_same_rights() -> None:

@@ -189,6 +189,15 @@ def test_every_program_is_position_independent_and_read_only_where_it_was_reloca
     }
 
 
+SOFTWARE_GPU = (
+    "softgpu",
+    "nvidia-smi",
+    "nvidia-cuda-mps-control",
+    "nvidia-cuda-mps-server",
+    "vcuda-workload",
+)
+
+
 def test_the_software_gpus_programs_check_their_stack_and_their_buffers() -> None:
     built.folder()
     checks = {"__stack_chk_fail", "__fprintf_chk"}
@@ -198,7 +207,7 @@ def test_the_software_gpus_programs_check_their_stack_and_their_buffers() -> Non
         if "/softgpu/" in path and ".so" not in path
         for symbols in [output("readelf", "--dyn-syms", "-W", path)]
     }
-    assert missing == {program: set() for program in ("softgpu", "nvidia-smi", "vcuda-workload")}
+    assert missing == {program: set() for program in SOFTWARE_GPU}
 
 
 _WALK = """

@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 
 from vcuda_oci.host import facts_cache, host
-from vcuda_oci.ledger import events
+from vcuda_oci.ledger import events, mps_folder
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import kernel_tables
@@ -182,6 +182,9 @@ class OutsideWatch:
     ) -> list[str]:
         """Return lines about processes without a share on shared GPUs; these are never stopped."""
         shared = {uuid for holder in holders.values() for uuid in holder.shares}
+        # An MPS server stands for the containers under it.
+        servers = mps_folder.servers(self._state_dir)
+        outsiders = [process for process in outsiders if process.pid not in servers]
         now, lines = time.monotonic(), []
         for uuid in sorted({process.uuid for process in outsiders} & shared):
             pids = {process.pid for process in outsiders if process.uuid == uuid}

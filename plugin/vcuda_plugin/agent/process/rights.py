@@ -65,6 +65,10 @@ KEEPERS = {
     "page_keeper": Rights(frozenset((*_PAGES, *_REPAIR)), _NO_MODULES),
     # A container may change its page's owner and mode.
     "turn_keeper": Rights(frozenset(("DAC_OVERRIDE",)), (*_NO_MODULES, *system_calls.HANDLES)),
+    # It ends daemons that it did not start; the daemon's server starts the driver.
+    "mps_keeper": Rights(
+        frozenset(("DAC_OVERRIDE", "DAC_READ_SEARCH", *_DRIVER, "SYS_PTRACE")), system_calls.NEVER
+    ),
 }
 # The fork server holds the rights of all children to pass them on, and needs KILL to end a child of
 # another uid.

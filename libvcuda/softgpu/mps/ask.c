@@ -1,0 +1,52 @@
+/* The control program without -d and -f: sends each line of its input to the daemon.  */
+
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "mps/daemon.h"
+
+static int
+dial (const char *pipes, const char *name)
+{
+  struct sockaddr_un address = { .sun_family = AF_UNIX };
+  int length = snprintf (address.sun_path, sizeof address.sun_path, "%s/%s", pipes, name);
+  if (length < 0 || (size_t) length >= sizeof address.sun_path)
+    return -1;
+  int fd = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd >= 0 && connect (fd, (const struct sockaddr *) &address, sizeof address) == 0)
+    return fd;
+  if (fd >= 0)
+    close (fd);
+  return -1;
+}
+
+int
+mps_ask (const char *pipes)
+{
+  char line[512], answer[65536];
+  int fd = dial (pipes, MPS_PRIVILEGED);
+  if (fd < 0)
+    fd = dial (pipes, MPS_CONTROL);
+  if (fd < 0)
+    {
+      puts ("Cannot find MPS control daemon process");
+      return 1;
+    }
+  while (fgets (line, sizeof line, stdin))
+    {
+      line[strcspn (line, "\n")] = 0;
+      if (!*line)
+        continue;
+      if (send (fd, line, strlen (line), MSG_NOSIGNAL) < 0)
+        break;
+      ssize_t length = recv (fd, answer, sizeof answer, 0);
+      if (length <= 0)
+        break;
+      fwrite (answer, 1, (size_t) length - 1, stdout); /* a NUL ends it */
+      fflush (stdout);
+    }
+  close (fd);
+  return 0;
+}

@@ -1,0 +1,168 @@
+/* The control daemon's start and end: its sockets, files and log in the pipe and log directories.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mps/daemon.h"
+
+static FILE *control_log;
+
+void
+mps_log (const char *format, ...)
+{
+  struct timespec now;
+  struct tm local;
+  char when[32];
+  clock_gettime (CLOCK_REALTIME, &now);
+  strftime (when, sizeof when, "%Y-%m-%d %H:%M:%S", localtime_r (&now.tv_sec, &local));
+  fprintf (control_log, "[%s.%03d Control %5d] ", when, (int) (now.tv_nsec / 1000000), getpid ());
+  va_list arguments;
+  va_start (arguments, format);
+  vfprintf (control_log, format, arguments);
+  va_end (arguments);
+  fputc ('\n', control_log);
+  fflush (control_log);
+}
+
+static int
+bind_to (const char *pipes, const char *name, unsigned mode)
+{
+  struct sockaddr_un address = { .sun_family = AF_UNIX };
+  int length = snprintf (address.sun_path, sizeof address.sun_path, "%s/%s", pipes, name);
+  if (length < 0 || (size_t) length >= sizeof address.sun_path)
+    return -1;
+  int fd = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  unlink (address.sun_path);
+  if (fd < 0 || bind (fd, (const struct sockaddr *) &address, sizeof address) != 0
+      || chmod (address.sun_path, mode) != 0 || listen (fd, 64) != 0)
+    return -1;
+  return fd;
+}
+
+static bool
+take_lock (const char *pipes)
+{
+  char path[4096];
+  snprintf (path, sizeof path, "%s/control_lock", pipes);
+  int fd = open (path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  return fd >= 0 && flock (fd, LOCK_EX | LOCK_NB) == 0;
+}
+
+static void
+write_pid (const char *pipes)
+{
+  char path[4096];
+  snprintf (path, sizeof path, "%s/nvidia-cuda-mps-control.pid", pipes);
+  FILE *file = fopen (path, "we");
+  if (!file)
+    return;
+  fprintf (file, "%d\n", getpid ());
+  fclose (file);
+}
+
+static void
+see_gpus (void)
+{
+  const char *visible = getenv ("CUDA_VISIBLE_DEVICES");
+  for (unsigned i = 0; i < mps.tie.gpu_count; i++)
+    {
+      char number[16];
+      snprintf (number, sizeof number, "%u", i);
+      if (!visible || !*visible || strcmp (visible, number) == 0
+          || strstr (visible, mps.tie.state->gpu[mps.tie.gpu[i]].uuid))
+        mps.gpu[mps.gpu_count++] = mps.tie.gpu[i];
+    }
+}
+
+static void
+open_logs (void)
+{
+  char path[4096];
+  const char *folder = getenv ("CUDA_MPS_LOG_DIRECTORY");
+  folder = folder && *folder ? folder : "/var/log/nvidia-mps";
+  mkdir (folder, 0755);
+  snprintf (path, sizeof path, "%s/control.log", folder);
+  control_log = fopen (path, "ae");
+  if (!control_log)
+    control_log = stderr;
+}
+
+static void
+end (int number)
+{
+  (void) number;
+  mps.ended = true;
+}
+
+static void
+leave_terminal (void)
+{
+  setsid ();
+  int nothing = open ("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 0; nothing >= 0 && fd < 3; fd++)
+    dup2 (nothing, fd);
+}
+
+int
+mps_run (const char *pipes, bool in_background, bool multiuser)
+{
+  mkdir (pipes, 0755);
+  if (!take_lock (pipes))
+    {
+      puts ("An instance of this daemon is already running");
+      return 1;
+    }
+  mps.multiuser = multiuser;
+  int listener[2] = { bind_to (pipes, MPS_CONTROL, 0666), bind_to (pipes, MPS_PRIVILEGED, 0755) };
+  if (listener[0] < 0 || listener[1] < 0)
+    return 1;
+  int ready[2] = { -1, -1 };
+  pid_t pid = 0;
+  if (in_background && (pipe2 (ready, O_CLOEXEC) != 0 || (pid = fork ()) < 0))
+    return 1;
+  if (pid)
+    {
+      char byte;
+      close (ready[1]);
+      return read (ready[0], &byte, 1) != 1;
+    }
+  if (in_background)
+    leave_terminal ();
+  open_logs ();
+  if (softgpu_attach (&mps.tie, SOFTGPU_NVML) != ATTACHED)
+    {
+      mps_log ("No driver");
+      return 1;
+    }
+  see_gpus ();
+  write_pid (pipes);
+  signal (SIGTERM, end);
+  mps_log ("Start");
+  if (in_background && write (ready[1], "", 1) != 1)
+    return 1;
+  close (ready[0]);
+  close (ready[1]);
+  mps_loop (listener);
+  mps_end_server ();
+  while (mps.server.pid)
+    {
+      mps_watch_server ();
+      usleep (MPS_LOOK_MS * 100);
+    }
+  mps_log ("Exit");
+  char path[4096];
+  snprintf (path, sizeof path, "%s/nvidia-cuda-mps-control.pid", pipes);
+  unlink (path);
+  return 0;
+}

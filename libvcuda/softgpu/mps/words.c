@@ -1,0 +1,212 @@
+/* What the control daemon is told: the words of NVIDIA's version 2.  */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mps/daemon.h"
+#include "state/pid.h"
+
+enum
+{
+  MOST_WORDS = 6,
+  CLIENT_TERMINATED = 810, /* CUDA_ERROR_MPS_CLIENT_TERMINATED */
+};
+
+static bool
+is_server (const char *pid, FILE *out)
+{
+  if (mps.server.ready && pid && atoi (pid) == mps.server.pid)
+    return true;
+  fprintf (out, "Server %s not found\n", pid ? pid : "");
+  return false;
+}
+
+/* The index in mps.gpu of a GPU, by number or UUID; -1: none.  */
+static int
+device_of (const char *text)
+{
+  for (unsigned i = 0; text && i < mps.gpu_count; i++)
+    {
+      char number[16];
+      snprintf (number, sizeof number, "%u", i);
+      if (strcmp (text, number) == 0 || strcmp (text, mps.tie.state->gpu[mps.gpu[i]].uuid) == 0)
+        return (int) i;
+    }
+  return -1;
+}
+
+static void
+set_percent (struct limits *limits, const char *text, FILE *out)
+{
+  char *end;
+  double percent = text ? strtod (text, &end) : 0;
+  if (!text || *end || percent <= 0 || percent > 100)
+    fputs ("Invalid active thread percentage\n", out);
+  else
+    {
+      limits->percent = percent;
+      fprintf (out, "%.1f\n", percent);
+    }
+}
+
+static void
+set_pinned (struct limits *limits, const char *device, const char *text, FILE *out)
+{
+  char *end = NULL;
+  int index = device_of (device);
+  uint64_t size = text ? strtoull (text, &end, 10) : 0;
+  if (index < 0)
+    fputs ("Invalid device\n", out);
+  else if (!text || end == text || (strcmp (end, "G") != 0 && strcmp (end, "M") != 0))
+    fputs ("Invalid pinned memory limit\n", out);
+  else
+    limits->pinned_bytes[index] = size << (*end == 'G' ? 30 : 20);
+}
+
+static void
+print_pinned (const struct limits *limits, const char *device, FILE *out)
+{
+  int index = device_of (device);
+  if (index < 0)
+    fputs ("Invalid device\n", out);
+  else if (!limits->pinned_bytes[index])
+    fputs ("No limit set\n", out);
+  else
+    fprintf (out, "%lluM\n", (unsigned long long) (limits->pinned_bytes[index] >> 20));
+}
+
+static void
+print_clients (bool whole, FILE *out)
+{
+  if (whole)
+    fputs ("PID       ID    SERVER    DEVICE             NAMESPACE    COMMAND\n", out);
+  for (unsigned i = 0; i < mps.count; i++)
+    {
+      const struct connection *client = &mps.connection[i];
+      if (client->state != MPS_CLIENT)
+        continue;
+      const struct softgpu_slot *slot = &mps.tie.state->slot[client->slot];
+      for (unsigned g = 0; whole && g < mps.gpu_count; g++)
+        fprintf (out, "%-9d %-5d %-9d %-18.18s %-12llu %.15s\n", (int) client->pid, 0,
+                 (int) mps.server.pid, mps.tie.state->gpu[mps.gpu[g]].uuid,
+                 (unsigned long long) slot->pid_namespace, slot->command);
+      if (!whole)
+        fprintf (out, "%d\n", (int) client->pid);
+    }
+}
+
+static void
+terminate (const char *pid, FILE *out)
+{
+  for (unsigned i = 0; pid && i < mps.count; i++)
+    if (mps.connection[i].state == MPS_CLIENT && mps.connection[i].pid == atoi (pid))
+      {
+        softgpu_lock (&mps.tie);
+        softgpu_fault (mps.tie.state, mps.connection[i].slot, CLIENT_TERMINATED);
+        softgpu_unlock (&mps.tie);
+        return;
+      }
+  fprintf (out, "Client %s not found\n", pid ? pid : "");
+}
+
+static bool
+is (const char *word, const char *name)
+{
+  return strcmp (word, name) == 0;
+}
+
+/* Words that only look; false: WORD is none.  */
+static bool
+look (char **word, FILE *out)
+{
+  if (is (word[0], "get_server_list"))
+    {
+      if (mps.server.ready)
+        fprintf (out, "%d\n", (int) mps.server.pid);
+    }
+  else if (is (word[0], "get_server_status"))
+    {
+      if (is_server (word[1], out))
+        fputs (mps_server_recovers () ? "FAULT\n" : "ACTIVE\n", out);
+    }
+  else if (is (word[0], "get_client_list"))
+    {
+      if (is_server (word[1], out))
+        print_clients (false, out);
+    }
+  else if (is (word[0], "ps"))
+    print_clients (true, out);
+  else if (is (word[0], "get_default_active_thread_percentage"))
+    fprintf (out, "%.1f\n", mps.limits.percent);
+  else if (is (word[0], "get_active_thread_percentage"))
+    {
+      if (is_server (word[1], out))
+        fprintf (out, "%.1f\n", mps.server.limits.percent);
+    }
+  else if (is (word[0], "get_default_device_pinned_mem_limit"))
+    print_pinned (&mps.limits, word[1], out);
+  else if (is (word[0], "get_device_pinned_mem_limit"))
+    {
+      if (is_server (word[1], out))
+        print_pinned (&mps.server.limits, word[2], out);
+    }
+  else
+    return false;
+  return true;
+}
+
+/* Words that change something; false: WORD is none.  */
+static bool
+change (char **word, FILE *out)
+{
+  if (is (word[0], "start_server"))
+    {
+      if (!word[1] || !is (word[1], "-uid") || !word[2])
+        fputs ("usage: start_server -uid <user id>\n", out);
+      else if (!mps.server.pid)
+        mps_start_server ((uid_t) strtoul (word[2], NULL, 10));
+    }
+  else if (is (word[0], "shutdown_server"))
+    {
+      if (is_server (word[1], out))
+        mps_end_server ();
+    }
+  else if (is (word[0], "terminate_client"))
+    {
+      if (is_server (word[1], out))
+        terminate (word[2], out);
+    }
+  else if (is (word[0], "set_default_active_thread_percentage"))
+    set_percent (&mps.limits, word[1], out);
+  else if (is (word[0], "set_active_thread_percentage"))
+    {
+      if (is_server (word[1], out))
+        set_percent (&mps.server.limits, word[2], out);
+    }
+  else if (is (word[0], "set_default_device_pinned_mem_limit"))
+    set_pinned (&mps.limits, word[1], word[2], out);
+  else if (is (word[0], "set_device_pinned_mem_limit"))
+    {
+      if (is_server (word[1], out))
+        set_pinned (&mps.server.limits, word[2], word[3], out);
+    }
+  else if (is (word[0], "quit"))
+    mps.ended = true;
+  else
+    return false;
+  return true;
+}
+
+void
+mps_do (char *line, bool privileged, FILE *out)
+{
+  char *word[MOST_WORDS] = { NULL }, *rest = line;
+  for (int i = 0; i < MOST_WORDS - 1 && (word[i] = strtok_r (rest, " ", &rest)); i++)
+    continue;
+  if (!word[0] || look (word, out))
+    return;
+  if (!privileged)
+    fputs ("Permission denied\n", out);
+  else if (!change (word, out))
+    fprintf (out, "Unknown command: %s\n", word[0]);
+}

@@ -1,0 +1,37 @@
+/* What a client of MPS and the control daemon say to each other, over the socket `control` of the
+   pipe directory: one packet each way, then the connection stays open for the client's life.
+   NVIDIA's own protocol is not public; this one is the software GPU's.  */
+
+#ifndef SOFTGPU_MPS_WIRE_H
+#define SOFTGPU_MPS_WIRE_H
+
+#include "state/state.h"
+
+#define MPS_DEFAULT_PIPES "/tmp/nvidia-mps"
+#define MPS_CONTROL "control"
+#define MPS_PRIVILEGED "control_privileged"
+
+#define MPS_HELLO 0x4f4c4548u
+#define MPS_ANSWER 0x52534e41u
+
+struct mps_hello
+{
+  uint32_t magic;
+  uint32_t slot; /* of the client */
+};
+
+/* pinned_bytes: of each of GPU, the most that a client may hold; 0: no limit.  */
+struct mps_answer
+{
+  uint32_t magic;
+  int32_t error; /* a CUresult; then nothing else counts */
+  uint32_t server;
+  uint32_t generation;
+  uint32_t percent;
+  uint32_t gpu_count;
+  uint32_t gpu[SOFTGPU_MAX_GPUS];
+  uint64_t pinned_bytes[SOFTGPU_MAX_GPUS];
+  char shared[64]; /* a file in /dev/shm that the client needs */
+};
+
+#endif

@@ -1,0 +1,177 @@
+"""The MPS keeper: starts and watches a control daemon for each GPU with containers under MPS.
+
+It is a child of the process with the claim socket, and runs while a container is under MPS. The
+daemons do not end with it: the next keeper takes them over. ledger/mps_folder.py explains the
+files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from ..guest import process as guest_process
+from ..ledger import events, liveness, mps_folder
+from ..ledger.ledger import Ledger
+from ..ledger.mps_folder import Ready
+from ..model.errors import VcudaError
+from ..system import files
+
+# Between two looks; a claim that waits for its daemon ends the pause by a signal.
+_PERIOD_SECONDS = 0.2
+_START_SECONDS = 5.0
+_RETRY_SECONDS = 1.0
+# The daemon is asked for a fault so often: each time by a process.
+_ASK_SECONDS = 0.5
+_MULTIUSER = "-multiuser-server"
+
+
+class MpsKeeper:
+    def __init__(self, state_dir: str) -> None:
+        self._ledger = Ledger(state_dir)
+        self._state_dir = state_dir
+        self._due: dict[str, float] = {}
+        self._said: dict[str, str] = {}
+        self._asked: dict[str, float] = {}
+        self._faulty: set[str] = set()  # folders with a fault that was reported
+
+    def run(self, parent: int) -> None:
+        """Keep daemons until no container is under MPS, or `parent`, the parent process, ends."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+        while os.getppid() == parent and mps_folder.folders(self._state_dir):
+            for folder in mps_folder.folders(self._state_dir):
+                try:
+                    self._look(folder)
+                except (OSError, VcudaError, subprocess.SubprocessError) as error:
+                    self._due[folder] = time.monotonic() + _RETRY_SECONDS
+                    self._complain(folder, f"{error}")
+            signal.sigtimedwait([signal.SIGCHLD], _PERIOD_SECONDS)
+            _reap()
+
+    def _complain(self, folder: str, what: str) -> None:
+        """Write a line to the log, once while the fault is the same."""
+        if self._said.get(folder) != what:
+            self._said[folder] = what
+            print(f"vcuda: MPS of {folder}: {what}", file=sys.stderr)
+
+    def _look(self, folder: str) -> None:
+        tree = mps_folder.wanted(folder)
+        if tree is None or not mps_folder.is_wanted(self._ledger, folder):
+            mps_folder.sweep(self._ledger)
+            return
+        now = mps_folder.ready(folder)
+        if now:
+            self._watch(folder, tree, now)
+        elif time.monotonic() >= self._due.get(folder, 0):
+            with mps_folder.Lock(self._state_dir):
+                if mps_folder.is_wanted(self._ledger, folder):  # nor has a sweep come first
+                    self._replace(folder, tree)
+
+    def _watch(self, folder: str, tree: dict[str, str], now: Ready) -> None:
+        """Report a fault of the server that ends the work of all its clients."""
+        if time.monotonic() - self._asked.get(folder, 0) < _ASK_SECONDS:
+            return
+        self._asked[folder] = time.monotonic()
+        status = _ask(folder, tree, f"get_server_status {now.server[0]}")
+        if "FAULT" not in status:
+            self._faulty.discard(folder)
+        elif folder not in self._faulty:
+            self._faulty.add(folder)
+            self._report(tree, "a fault of one container's program ended the work of all of them")
+
+    def _replace(self, folder: str, tree: dict[str, str]) -> None:
+        if os.path.exists(folder + "/ready.json"):
+            self._report(tree, "its MPS daemon or server has ended, and with it its GPU work")
+        mps_folder.end_all(folder)
+        files.remove(folder + "/ready.json")
+        for part in ("pipe", "log"):
+            os.makedirs(f"{folder}/{part}", 0o700, exist_ok=True)
+        daemon = _start(folder, tree)
+        server = _server(folder, tree)
+        pids = [[pid, liveness.start_time(pid)] for pid in (daemon, server)]
+        self._said.pop(folder, None)
+        mps_folder.write_ready(folder, Ready(pids[0], pids[1], mps_folder.shared_of(server)))
+
+    def _report(self, tree: dict[str, str], what: str) -> None:
+        for container in mps_folder.containers(self._ledger, tree["gpu"]):
+            self._ledger.record_event(events.MPS_ENDED, container, f"{tree['gpu']}: {what}")
+
+
+def _environment(folder: str, tree: dict[str, str]) -> dict[str, str]:
+    places = {
+        "CUDA_MPS_PIPE_DIRECTORY": f"{folder}/pipe",
+        "CUDA_MPS_LOG_DIRECTORY": f"{folder}/log",
+        "CUDA_VISIBLE_DEVICES": tree["gpu"],
+        "LD_LIBRARY_PATH": tree["library"],
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+    }
+    root = tree["program"].rpartition("/usr/bin/")[0]
+    # The software GPU's programs find their state so; NVIDIA's do not know the variable.
+    return {**places, **({"SOFTGPU_ROOT": root} if root else {})}
+
+
+def _start(folder: str, tree: dict[str, str]) -> int:
+    """Start the daemon; its pid. For clients of all users where the program knows how. Raises
+    VcudaError: it ends at once."""
+    for more in ([_MULTIUSER], []):
+        daemon = subprocess.Popen(
+            [tree["program"], "-f", *more],
+            env=_environment(folder, tree),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=_unblock,  # this process has one thread
+        )
+        until = time.monotonic() + _START_SECONDS
+        while daemon.poll() is None and time.monotonic() < until:
+            if os.path.exists(f"{folder}/pipe/nvidia-cuda-mps-control.pid"):
+                return daemon.pid
+            time.sleep(0.01)
+    raise VcudaError("the MPS control daemon does not start", tree["program"], f"see {folder}/log")
+
+
+def _ask(folder: str, tree: dict[str, str], word: str) -> str:
+    return subprocess.run(
+        [tree["program"]],
+        env=_environment(folder, tree),
+        input=word + "\n",
+        stdout=subprocess.PIPE,
+        timeout=_START_SECONDS,
+        text=True,
+        check=False,
+    ).stdout
+
+
+def _server(folder: str, tree: dict[str, str]) -> int:
+    """Start a server before its first client needs it; its pid. Raises VcudaError."""
+    _ask(folder, tree, f"start_server -uid {os.geteuid()}")
+    until = time.monotonic() + _START_SECONDS
+    while time.monotonic() < until:
+        found = re.findall(r"^\d+$", _ask(folder, tree, "get_server_list"), re.MULTILINE)
+        if found:
+            return int(found[0])
+        time.sleep(0.01)
+    raise VcudaError("the MPS server does not start", folder, f"see {folder}/log")
+
+
+def _unblock() -> None:
+    """Let the daemon hear of its server's end: a blocked signal stays so in a new program."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def main(state_dir: str, parent: int) -> None:
+    guest_process.set_own_name("mps_keeper")
+    MpsKeeper(state_dir).run(parent)

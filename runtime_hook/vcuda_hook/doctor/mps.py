@@ -1,0 +1,111 @@
+"""Check MPS: the control program, compute modes, daemons without a container, users that wait."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vcuda_oci.host import driver_scan, nvml
+from vcuda_oci.ledger import mps_claim, mps_folder
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model import policies
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system.settings_file import Config
+
+from . import finding
+from .finding import ERROR, INFO, OK, WARNING, Finding
+
+MPS = "mps"
+CHECKS = (MPS,)
+_EXCLUSIVE_PROCESS, _PROHIBITED = 3, 2  # nvmlComputeMode_t
+
+
+@dataclass
+class Daemon:
+    """A control daemon. folder: of the state folder; "": it is another program's. is_wanted: a
+    container is under it. for_all: it serves clients of all users at once."""
+
+    pid: int
+    folder: str
+    is_wanted: bool
+    for_all: bool
+
+
+def examine(settings: Config) -> list[Finding]:
+    try:
+        root = settings.driver_root.rstrip("/")
+        found = driver_scan.find(root)
+        exclusive = _exclusive(found.libraries.get("libnvidia-ml.so.1", ""))
+        ledger = Ledger(settings.state_dir)
+        daemons = _daemons(ledger)
+    except VcudaError as error:
+        return [finding.of_error(MPS, error)]
+    return judge(settings.isolation, mps_claim.CONTROL in found.other, exclusive, daemons)
+
+
+def judge(
+    isolation: str, has_program: bool, exclusive: Sequence[str], daemons: Sequence[Daemon]
+) -> list[Finding]:
+    """isolation: the setting. exclusive: GPUs that admit one process, or MPS, as text."""
+    found = []
+    if isolation == policies.MPS and not has_program:
+        what = (
+            "isolation is mps and the driver has no nvidia-cuda-mps-control: every share is refused"
+        )
+        hint = "install the driver's compute utilities, or set isolation to auto"
+        found.append(Finding(MPS, ERROR, what, mps_claim.CONTROL, hint))
+    if exclusive and isolation != policies.MPS:
+        what = "admits one process at a time: several containers share it with isolation mps alone"
+        hint = "use isolation mps there, or leave the mode by 'nvidia-smi -c 0'"
+        found.append(Finding(MPS, WARNING, what, ", ".join(exclusive), hint))
+    for daemon in daemons:
+        where = f"pid {daemon.pid}" + (f", {daemon.folder}" if daemon.folder else "")
+        if not daemon.folder:
+            what = "an MPS daemon of another program: its clients take time slices beside turns"
+            hint = "end it by 'quit', or keep it to GPUs that vcuda does not share"
+            found.append(Finding(MPS, INFO, what, where, hint))
+        elif not daemon.is_wanted:
+            what = "an MPS daemon is left over: no container is under it"
+            hint = "run 'vcuda release --all-dead'"
+            found.append(Finding(MPS, WARNING, what, where, hint))
+        elif not daemon.for_all:
+            what = "serves one user at a time: containers of others wait until its clients end"
+            hint = "run those containers as one user, or install a newer driver"
+            found.append(Finding(MPS, WARNING, what, where, hint))
+    wanted = len([one for one in daemons if one.is_wanted])
+    program = "" if has_program else "; the driver has no control program"
+    return found or [Finding(MPS, OK, f"{wanted} daemons{program}")]
+
+
+def _exclusive(library: str) -> list[str]:
+    """The GPUs in a compute mode other than the default. Raises VcudaError."""
+    answer = nvml.inventory(library)
+    driver, found = ctypes.CDLL(library), []
+    driver.nvmlInit_v2()
+    for gpu in answer.gpus:
+        handle, mode = ctypes.c_void_p(), ctypes.c_int()
+        if gpu.mig is None and not driver.nvmlDeviceGetHandleByUUID(
+            gpu.uuid.encode(), ctypes.byref(handle)
+        ):
+            driver.nvmlDeviceGetComputeMode(handle, ctypes.byref(mode))
+            if mode.value in (_EXCLUSIVE_PROCESS, _PROHIBITED):
+                found.append(f"GPU {gpu.index} ({gpu.uuid})")
+    return found
+
+
+def _daemons(ledger: Ledger) -> list[Daemon]:
+    """The control daemons of this pid namespace. Raises VcudaError: a record is broken."""
+    ours = {
+        pid: folder
+        for folder in mps_folder.folders(ledger.state_dir)
+        for pid in mps_folder.processes(folder)
+    }
+    found = []
+    for pid in mps_folder.all_processes():
+        words = mps_folder.words_of(pid, "cmdline")
+        if words and words[0].endswith(b"mps-control") and {b"-d", b"-f"} & set(words):
+            folder = ours.get(pid, "")
+            wanted = bool(folder) and mps_folder.is_wanted(ledger, folder)
+            found.append(Daemon(pid, folder, wanted, b"-multiuser-server" in words))
+    return found

@@ -1,0 +1,73 @@
+"""An MPS control daemon on a software GPU's driver root."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from support.fake_kubelet import until
+from support.softgpu_host import SoftGpu
+
+
+class ControlDaemon:
+    """A running daemon, with pipe and log directories of its own below `folder`."""
+
+    def __init__(self, gpu: SoftGpu, folder: Path, *options: str) -> None:
+        self._gpu = gpu
+        self._places = {
+            "CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"),
+            "CUDA_MPS_LOG_DIRECTORY": str(folder / "log"),
+        }
+        started = self.control("-d", *options)
+        assert (started.returncode, started.stdout) == (0, ""), started
+        self.pid = int((folder / "pipe/nvidia-cuda-mps-control.pid").read_text())
+
+    def control(self, *options: str, lines: str = "") -> subprocess.CompletedProcess[str]:
+        program = self._gpu.root / "usr/bin/nvidia-cuda-mps-control"
+        environment = {**self._gpu.environment(), **self._places}
+        return subprocess.run(
+            [program, *options],
+            input=lines,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    def say(self, word: str) -> str:
+        """What the daemon prints when it is told so."""
+        return self.control(lines=word + "\n").stdout
+
+    @contextlib.contextmanager
+    def variables(self, percent: str = "", pinned: str = "") -> Iterator[None]:
+        """While the block runs, new processes are clients of the daemon."""
+        names = dict(self._places)
+        if percent:
+            names["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percent
+        if pinned:
+            names["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = pinned
+        os.environ.update(names)
+        try:
+            yield
+        finally:
+            for name in names:
+                del os.environ[name]
+
+    def close(self) -> None:
+        """Raises TimeoutError: the daemon does not end."""
+        self.say("quit")
+        with open(self._places["CUDA_MPS_PIPE_DIRECTORY"] + "/control_lock") as lock:
+            until(lambda: _is_free(lock))
+
+
+def _is_free(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
