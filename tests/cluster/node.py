@@ -292,8 +292,9 @@ class Node:
         return self.host.check(command, env=env)
 
     def events(self, name: str, reason: str) -> list[str]:
-        """The messages of a pod's events of one reason."""
-        selector = f"--field-selector=involvedObject.name={name},reason={reason}"
+        """The messages of a pod's events of one reason; not those of an earlier pod of its name."""
+        uid = self.get("pod", name)["metadata"]["uid"]
+        selector = f"--field-selector=involvedObject.uid={uid},reason={reason}"
         return [event["message"] for event in self.get("events", selector)["items"]]
 
     def allocatable(self, resource: str) -> int:
