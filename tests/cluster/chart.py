@@ -66,6 +66,12 @@ class Chart:
         )
         assert done.rc == 0, done.stderr
 
+    def test(self) -> None:
+        """Run `helm test`."""
+        done = self._helm("test", "vcuda")
+        assert done.rc == 0, done.stdout + done.stderr
+        assert "Phase:          Succeeded" in done.stdout
+
     def uninstall(self) -> None:
         done = self._helm("uninstall", "vcuda", "--wait")
         assert done.rc == 0, done.stderr

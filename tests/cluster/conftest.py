@@ -54,6 +54,5 @@ def started(programs: str, files: Files, session_folder: str) -> Iterator[Node]:
 def node(started: Node) -> Iterator[Node]:
     """The node without a pod; a test's own pods are deleted after it."""
     yield started
-    for pod in started.get("pods")["items"]:
-        started.delete(pod["metadata"]["name"])
+    started.kubectl("delete", "pods", "--all", "--timeout=50s")
     started.wait(lambda: started.held() == {}, "shares of deleted pods")

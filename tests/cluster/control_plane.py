@@ -28,11 +28,13 @@ class Service:
 
     def __init__(self, host: PrivateHost, name: str, *command: str) -> None:
         self.host, self.name, self.command = host, name, command
+        self.before: tuple[str, ...] = ()
         self.more: tuple[str, ...] = ()
         self.start()
 
     def start(self) -> None:
-        self._process = self.host.daemon([*self.command, *self.more], self.name + ".log")
+        command = [*self.before, *self.command, *self.more]
+        self._process = self.host.daemon(command, self.name + ".log")
 
     def pid(self) -> int:
         """nsenter forks into the pid namespace: its one child is the daemon."""

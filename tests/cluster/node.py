@@ -15,7 +15,7 @@ from cluster.engine import NodeEngine
 from support import cgroups
 from support.engines.base import IMAGE, Files
 from support.files import ROOT
-from support.private_host import wait_until
+from support.private_host import PATH, wait_until
 from support.product import Product
 from vcuda_oci.model import names
 
@@ -127,7 +127,7 @@ class Node:
 
     def wait_ended(self, names: list[str]) -> None:
         self.wait(
-            lambda: all(self.phase(name) in ("Succeeded", "Failed") for name in names),
+            lambda: set(self.phases(names).values()) <= {"Succeeded", "Failed"},
             "the end of the pods",
         )
 
@@ -274,14 +274,29 @@ class Node:
         pod = self.get("pod", name)
         return str(pod["status"].get("phase", "")) if pod else ""
 
+    def phases(self, names: list[str]) -> dict[str, str]:
+        """By name; "": there is no such pod."""
+        found = {each["metadata"]["name"]: each["status"] for each in self.get("pods")["items"]}
+        return {name: str(found.get(name, {}).get("phase", "")) for name in names}
+
     def exec(self, name: str, *command: str) -> str:
         done = self.cluster.kubectl("exec", name, "--", *command)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def vcuda(self, *words: str) -> str:
+        """What the host's vcuda prints, with the administrator's KUBECONFIG."""
+        command = [self.product.prefix + "/bin/vcuda", "--config", self.product.config, *words]
+        # After a reboot the start times of processes count from then.
+        command = [*self.engine.before, *command]
+        path = f"{self.cluster.programs}:{PATH}"
+        env = {"KUBECONFIG": self.cluster.kubeconfig("admin"), "PATH": path}
+        return self.host.check(command, env=env)
+
     def events(self, name: str, reason: str) -> list[str]:
-        """The messages of a pod's events of one reason."""
-        selector = f"--field-selector=involvedObject.name={name},reason={reason}"
+        """The messages of a pod's events of one reason; not those of an earlier pod of its name."""
+        uid = self.get("pod", name)["metadata"]["uid"]
+        selector = f"--field-selector=involvedObject.uid={uid},reason={reason}"
         return [event["message"] for event in self.get("events", selector)["items"]]
 
     def allocatable(self, resource: str) -> int:

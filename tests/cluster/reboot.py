@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import socket
+import time
 import uuid
 
 from cluster.control_plane import NODE, Service
@@ -51,6 +52,13 @@ def reboot(node: Node, agent: HostAgent | None = None) -> None:
     node.kubelet.end(signal.SIGKILL)
     if agent:
         agent.service.end(signal.SIGKILL)
+    # Programs of the node tell what is from before its boot by the kernel's time since then. Both
+    # that and the starts of containers are whole seconds here.
+    time.sleep(2)
+    since = int(time.clock_gettime(time.CLOCK_BOOTTIME))
+    booted = ("unshare", "--time", f"--boottime=-{since}", "--")
+    for service in (node.engine, node.kubelet, *((agent.service,) if agent else ())):
+        service.before = booted
     node.engine.restart(lambda: _empty(node))
     host = node.host
     host.run(["umount", _BOOT])

@@ -45,12 +45,13 @@ def test_pods_wait_soon_after_the_agent_is_killed(slowly_reporting: Node) -> Non
         created[name] = since
         time.sleep(0.2)
     later = [name for name, since in created.items() if since > NOTICED_SECONDS]
-    assert [node.phase(name) for name in later] == ["Pending"] * len(later)
+    assert node.phases(later) == dict.fromkeys(later, "Pending")
     # What comes first, the extender's reason or the kubelet's report, is on the pods.
     log = node.kubectl("logs", "--namespace", NAMESPACE, EXTENDER, "--container=extender")
     assert f"node {NODE}: the node agent is away: its pod is not ready" in log
     node.wait_ended(list(created))
-    rejected = {name: since for name, since in created.items() if node.phase(name) == "Failed"}
+    phases = node.phases(list(created))
+    rejected = {name: since for name, since in created.items() if phases[name] == "Failed"}
     assert {name for name in rejected if rejected[name] > NOTICED_SECONDS} == set(), rejected
     node.wait_agent_ready()
 
@@ -64,7 +65,7 @@ def test_deployment_runs_again_after_pods_of_it_were_rejected(slowly_reporting: 
         node.kubectl("delete", "pod", before, "--wait=false")
         began = time.monotonic()
         node.wait(lambda: deployments.ready(node, "train") == 1, "the Deployment's pod")
-        node.wait(lambda: list(node.held()) not in ([], [before]), "the share of the next pod")
+        node.wait(lambda: bool(node.held().keys() - {before}), "the share of the next pod")
         assert time.monotonic() - began < AGAIN_SECONDS
         rejected = [
             pod
@@ -73,7 +74,8 @@ def test_deployment_runs_again_after_pods_of_it_were_rejected(slowly_reporting: 
         ]
         assert len(rejected) <= MOST_REJECTED
         # They stay as objects; the node has nothing of them.
-        assert len(node.held()) == 1
+        node.wait(lambda: len(node.held()) == 1, "the end of the former pod's share")
+        assert before not in node.held()
     node.wait_agent_ready()
 
 

@@ -15,7 +15,7 @@ from support.product import MEMORY_UNIT
 REBOOTS = 3
 # From the kubelet's start on.
 AGAIN_SECONDS = 30.0
-REJECTED = "UnexpectedAdmissionError"
+REJECTED, MISSING = "UnexpectedAdmissionError", "GpuShareMissing"
 SHARE = (40, 4 * MEMORY_UNIT)
 
 
@@ -60,7 +60,8 @@ def test_reboot_keeps_pods_where_the_agent_is_the_hosts_service(
         reboot_and_wait(node, names, host_agent)
         assert node.held() == dict.fromkeys(names, SHARE)
         assert node.gpus_held() == {name: node.decided(name) for name in names}
-        assert [node.events(name, REJECTED) for name in names] == [[], [], []]
+        for reason in (REJECTED, MISSING):
+            assert [node.events(name, reason) for name in names] == [[], [], []]
 
 
 def test_reboot_restarts_deployments_where_the_agent_is_a_pod(node: Node) -> None:

@@ -18,7 +18,7 @@ def test_rollout_of_the_agent_rejects_no_pod(node: Node) -> None:
     names = node.roll_out_amid_pods(lambda name: node.run(name, 1, 1, ["true"], restart="Never"))
     assert former not in node.agent_pids()
     node.wait_ended(names)
-    assert {name: node.phase(name) for name in names} == dict.fromkeys(names, "Succeeded")
+    assert node.phases(names) == dict.fromkeys(names, "Succeeded")
     assert node.held() == {"before": (30, 4 * MEMORY_UNIT)}
     assert node.kubelet.log().count(UNHEALTHY) == unhealthy
     # The new agent's own end is noticed too.

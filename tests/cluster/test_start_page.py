@@ -22,3 +22,7 @@ def test_the_pages_pod_shows_its_share(node: Node) -> None:
     node.wait(lambda: node.phase("train") in ("Succeeded", "Failed"), "the pod's end")
     assert node.phase("train") == "Succeeded", node.kubectl("logs", "train")
     assert f"{20 * MEMORY_UNIT >> 20}MiB" in node.kubectl("logs", "train").replace(" ", "")
+
+
+def test_charts_own_check_succeeds(node: Node) -> None:
+    node.chart.test()

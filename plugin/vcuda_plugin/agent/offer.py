@@ -45,14 +45,12 @@ class Offer:
         self._records = Records(settings.state_dir)
         self._seen: Inventory | None = None
         self._withheld: dict[str, str] = {}
-        self._has_claims = False
         self._may_publish = False
 
     @property
     def has_claims(self) -> bool:
         """Whether the ledger has shares of claims."""
-        self._read()
-        return self._has_claims
+        return any(map(withheld.is_claim, self._records.read()[0]))
 
     def changed(self, seen: Inventory) -> None:
         """Take the GPUs and their health."""
@@ -73,7 +71,6 @@ class Offer:
     def _read(self) -> bool:
         """Read the records; return whether other GPUs are withheld than before."""
         records, before = self._records.read()[0], self._withheld
-        self._has_claims = any(map(withheld.is_claim, records))
         self._withheld = withheld.withheld(records, self._settings.by_dra)
         for uuid in sorted(self._withheld.keys() - before.keys()):
             _log.warning("%s: not offered: %s", uuid, self._withheld[uuid])

@@ -9,7 +9,6 @@ renewal, by its own clock.
 from __future__ import annotations
 
 import time
-from typing import Any
 from urllib.parse import quote
 
 from .api import ApiError, KubeApi, message_of
@@ -27,7 +26,7 @@ def folder(namespace: str) -> str:
 def renew(api: KubeApi, namespace: str, node: str, node_uid: str) -> None:
     """Renew the node's Lease; create it if there is none. Raises ApiError.
 
-    node_uid: of the node's object, with which the Lease is removed; "": unknown.
+    node_uid: of the node's object, with which the Lease is removed; "": unknown, none is created.
     """
     spec = {
         "holderIdentity": node,
@@ -36,11 +35,11 @@ def renew(api: KubeApi, namespace: str, node: str, node_uid: str) -> None:
     }
     path, kind = f"{folder(namespace)}/{quote(node, '')}", "application/merge-patch+json"
     status, answer = api.call("PATCH", path, {"spec": spec}, kind=kind)
+    if status == 404 and not node_uid:
+        return
     if status == 404:
-        metadata: dict[str, Any] = {"name": node, "labels": dict([LABEL])}
-        if node_uid:
-            owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid}
-            metadata["ownerReferences"] = [owner]
+        owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid}
+        metadata = {"name": node, "labels": dict([LABEL]), "ownerReferences": [owner]}
         tree = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
         status, answer = api.call("POST", folder(namespace), {**tree, "spec": spec})
     if status >= 400:

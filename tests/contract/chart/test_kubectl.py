@@ -102,7 +102,7 @@ def test_the_pages_overlay_names_the_images_of_every_container(
     assert sorted(images) == [
         f"REGISTRY/{AGENT}:0.1.0",
         *[f"REGISTRY/{EXTENDER}:0.1.0"] * 2,
-        "registry.k8s.io/kube-scheduler:v1.37.0",
+        "registry.k8s.io/kube-scheduler:v1.36.2",
     ]
 
 

@@ -109,20 +109,29 @@ def test_invalid_amounts_are_said_once_and_hold_no_other_pod_up(tmp_path: Any) -
     assert "vcuda-memory without tencent.com/vcuda-core" in event["message"]
 
 
-def test_refusal_of_one_namespace_is_tried_again_while_others_are_served(tmp_path: Any) -> None:
+def test_refused_template_is_tried_again_and_holds_no_other_up(tmp_path: Any) -> None:
     api = FakeApiServer()
-    api.before = lambda method, path, body: (
-        status(403, "exceeded quota: claims")
-        if method == "POST" and "/team/" in path and body["metadata"]["name"] == NAME
-        else None
-    )
+    refused = []
+
+    def refuse(method: str, path: str, body: Any) -> Any:
+        if method == "POST" and body["metadata"].get("name") == NAME:
+            refused.append(path)
+            return status(403, "exceeded quota: claims")
+        return None
+
+    api.before = refuse
     with api.running():
         api.put(pod("first"), pod("second", "vcuda.core-100"))
         with maker(api, tmp_path):
             until(lambda: list(api.objects[TEMPLATES]) == ["team/vcuda.core-100"])
             until(lambda: "exceeded quota: claims; trying again" in log(tmp_path))
+            # The next pause is of a second or more.
+            until(lambda: len(refused) == 2)
+            api.put(pod("third", "vcuda.core-200"))
+            until(lambda: "team/vcuda.core-200" in api.objects[TEMPLATES])
+            assert len(refused) == 2
             api.before = lambda *_: None
-            until(lambda: len(api.objects[TEMPLATES]) == 2)
+            until(lambda: len(api.objects[TEMPLATES]) == 3)
     assert api.recorded_events == {}
 
 

@@ -34,6 +34,7 @@ def run(kubeconfig: str, node: str, source: int, namespace: str) -> None:
     writer = _Writer(kubeconfig, node, namespace)
     line, beginning = b"", b""
     while True:
+        whole: list[bytes] = []
         if select.select([source], [], [], max(0.0, writer.due - time.monotonic()))[0]:
             part = os.read(source, 1 << 16)
             if not part:
@@ -42,10 +43,10 @@ def run(kubeconfig: str, node: str, source: int, namespace: str) -> None:
             if news := [each for each in whole if each]:
                 line = news[-1]
                 writer.due = 0.0
-            if b"" in whole:
-                writer.renew()
         if line and time.monotonic() >= writer.due:
             writer.write(json.loads(line))
+        if b"" in whole:
+            writer.renew()
 
 
 class _Writer:

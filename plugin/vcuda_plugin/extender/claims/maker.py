@@ -79,17 +79,24 @@ class Maker:
             each.start()
         for each in self.following:
             each.synced.wait()
-        retry = Retry(_log.warning, _LONGEST_PAUSE_SECONDS)
+        # Each template has its own pause: one that is refused holds no other up.
+        later: dict[Key, tuple[float, Retry]] = {}
         while True:
+            first = min((at for at, _ in later.values()), default=None)
             with self._lock:
-                self._lock.wait_for(lambda: self._due)
+                pause = None if first is None else max(0.0, first - time.monotonic())
+                self._lock.wait_for(lambda: self._due, pause)
                 self._due, missing = False, self._missing()
-            troubles = [trouble for pod, key in missing if (trouble := self._create(pod, key))]
-            if troubles:
-                time.sleep(retry.after(f"{troubles[0]}; trying again"))
-                self._wake()
-            else:
-                retry.forget()
+            keys = {key for _, key in missing}
+            later = {key: each for key, each in later.items() if key in keys}
+            for pod, key in missing:
+                at, retry = later.get(key) or (0.0, Retry(_log.warning, _LONGEST_PAUSE_SECONDS))
+                if at > time.monotonic():
+                    continue
+                later.pop(key, None)
+                if trouble := self._create(pod, key):
+                    pause = retry.after(f"{trouble}; trying again")
+                    later[key] = time.monotonic() + pause, retry
 
     def _missing(self) -> list[tuple[Object, Key]]:
         there = set(self._there.values())

@@ -24,8 +24,6 @@ from ..quota.quota_usage import NO_GROUP, Group
 
 _MOST_BYTES = 1 << 50
 _MOST_CAPACITY_GPUS = 64
-# The kubelet still counts the devices, and marks all of them unhealthy: it rejects pods.
-AWAY = f"the node agent is away: none of its {names.GPUMANAGER_CORE} is allocatable"
 NO_GPUS = "no GPUs that vcuda shares"
 _FINISHED = ("Succeeded", "Failed")
 
@@ -78,15 +76,14 @@ def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeF
     """Read a node. Never raises: a node with invalid annotations has no usable GPU."""
     metadata = _mapping(node.get("metadata"))
     name, annotations = str(metadata.get("name", "")), _mapping(metadata.get("annotations"))
-    status = _mapping(node.get("status"))
-    capacity, allocatable = _mapping(status.get("capacity")), _mapping(status.get("allocatable"))
-    away = whole(allocatable.get(names.GPUMANAGER_CORE, 1)) == 0
+    # What is allocatable kube-scheduler has checked before it asks. With a later watch than its own
+    # we would refuse a node that it has just seen return, and the pod would wait for minutes.
+    capacity = _mapping(_mapping(node.get("status")).get("capacity"))
     labels = _mapping(metadata.get("labels"))
     read_from = (
         *(annotations.get(key) for key in (names.ANNOTATION_NODE_GPUS, known.CORDONED)),
         *(capacity.get(key) for key in (names.GPUMANAGER_CORE, names.GPUMANAGER_MEMORY)),
         *(labels.get(key) for key in known.MODEL_LABELS),
-        away,
     )
     source = str(read_from)
     group = Group(_label(labels, place.model_labels), _label(labels, place.pool_labels))
@@ -103,8 +100,6 @@ def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeF
         return NodeFacts(name, source, group, why=why)
     if not reported.gpus:
         return NodeFacts(name, source, group, why=NO_GPUS)
-    if away and whole(capacity.get(names.GPUMANAGER_CORE, 0)):
-        return NodeFacts(name, source, group, reported, why=AWAY)
     cordoned = {word.strip() for word in str(annotations.get(known.CORDONED, "")).split(",")}
     usable = tuple(
         gpu
