@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.samples import GIB, host, record
 from vcuda_hook.suspend import relocation
+from vcuda_oci.host.host import Host
+from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import allocation
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.suspension import RESUMING, SUSPENDED, SUSPENDING, WAITING, Suspension
+from vcuda_oci.pages import limits
+from vcuda_oci.placement import eligible
 
 MOVES = {"GPU-0": "GPU-1"}
 
@@ -94,3 +99,16 @@ def test_room_on_the_new_gpu_counts_what_others_hold_there() -> None:
 
 def _fields(gpu: Gpu) -> dict[str, Any]:
     return dict(vars(gpu))
+
+
+def test_no_container_moves_to_a_gpu_of_containers_under_mps(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path))
+    there = record("mps", shares=[share("GPU-1")], isolation="mps")
+    with ledger:
+        ledger.write(there, limits.page_of(there))
+    closed = relocation.closed(ledger)
+    assert closed == {"GPU-1": eligible.MPS_THERE}
+    gpus = [Gpu(f"GPU-{at}", at, at, 16 * GIB, "A100", f"0000:0{at}:00.0") for at in range(2)]
+    facts = Host("", "580.1", "", gpus)
+    with pytest.raises(VcudaError, match="GPU-1: its containers are under MPS"):
+        relocation.moves_to(record("a", shares=[share()]), facts, "1", closed)

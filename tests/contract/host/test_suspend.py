@@ -276,6 +276,13 @@ def test_what_the_driver_would_refuse_is_refused_before_anything_is_locked(node:
         f"vcuda: box: its memory of {uuid} is managed, which the driver cannot take off; set "
         "memory-overcommit to 1 and start the container again\n",
     )
+    with node.ledger:
+        node.ledger.record(held.replaced(isolation="mps"))
+    refused = node.vcuda("suspend", "box")
+    assert refused.stderr == (
+        "vcuda: box: is under MPS, and the driver takes no program of an MPS server off; use "
+        "isolation turns\n"
+    )
     node.runtime.set_state("box", "paused", pid=node.boxes[0].processes[0].pid)
     with node.ledger:
         node.ledger.record(held)
