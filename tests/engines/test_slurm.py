@@ -112,6 +112,7 @@ def test_gpu_run_gives_a_job_no_more_than_its_shards(slurm: Slurm) -> None:
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
+        (("srun", "--immediate=1", "--gres=shard:9", "true"), "Unable to allocate resources"),
         (("srun", "--gres=shard:11", "true"), "Requested node configuration is not available"),
         (("srun", *GPU_RUN, "true"), r"job \d+ has no shards"),
         (("srun", "--gres=shard:1,shard:2", *GPU_RUN, "true"), "has no shards"),
