@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -15,6 +16,7 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.system import kernel_tables
 
+from ..live import cgroup_folders
 from . import spec
 
 GRACE_SECONDS = 30
@@ -27,8 +29,8 @@ def watch_this_process(
 
     Usually the low-level runtime has deleted the container by then, and nothing is left to do. The
     watcher is no child of this process (runc waits for all of its children), is in its own session
-    (a signal to the process group must not kill it), and keeps no file open. claimant: pid and
-    start time of this process.
+    (a signal to the process group must not kill it), is in init's cgroups (Slurm and systemd end a
+    job by its cgroup), and keeps no file open. claimant: pid and start time of this process.
     """
     waiting_for = os.pidfd_open(claimant[0])
     child = os.fork()
@@ -38,6 +40,7 @@ def watch_this_process(
         return
     try:
         os.setsid()
+        _join_cgroups_of_init()
         if os.fork():
             os._exit(0)
         os.chdir("/")
@@ -96,6 +99,13 @@ def clean_up_after(
             ledger.remove(left.id)
             ledger.record_event(events.RELEASED, left, "its 'vcuda run' was killed")
     left_over.destroy_released(ledger)
+
+
+def _join_cgroups_of_init() -> None:
+    with contextlib.suppress(OSError):  # without it the watcher is in its caller's cgroups
+        init = os.open("/proc/1", os.O_PATH | os.O_DIRECTORY)
+        cgroup_folders.join(init)
+        os.close(init)
 
 
 def _close(fd: int) -> None:
