@@ -200,7 +200,8 @@ def read_limits(page: bytes) -> Limits:
     for index in range(min(head[3], MAX_GPUS)):
         entry = _LIMITS_GPU.unpack_from(page, LIMITS_HEAD_SIZE + index * LIMITS_GPU_SIZE)
         turn, _, _, held_ns, waited_ns = entry[7:12]
-        gpu = LimitsGpu(text_of(entry[0]), *entry[1:7], entry[15], entry[-1])
+        amounts = {"managed_memory": entry[15], "context_bytes": entry[-1]}
+        gpu = LimitsGpu(text_of(entry[0]), *entry[1:7], **amounts)
         gpu.turn, gpu.turn_held_ns, gpu.turn_waited_ns = turn, held_ns, waited_ns
         gpu.latency, gpu.hidden_ms, gpu.mps_percent = entry[12], entry[14], entry[16]
         gpus.append(gpu)
