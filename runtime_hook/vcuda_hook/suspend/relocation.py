@@ -103,7 +103,7 @@ def room(
     """Why there is no room on the new GPUs; None: there is. Pure."""
     taken = [share for other in others if other.id != record.id for share in other.resident]
     there = [share for share in moved(record.shares, dict(moves)) if share.uuid in moves.values()]
-    return free.no_room(there, gpus, taken, 1)
+    return free.beside_mps(there, others) or free.no_room(there, gpus, taken, 1)
 
 
 def pairs(shares: Sequence[GpuShare], moves: Mapping[str, str]) -> list[list[str]]:
