@@ -15,8 +15,8 @@
 
 #define PPM_PER_PERCENT 10000u
 #define MILLION 1000000u
-/* Of locks in one reading, and one more for all other slots: a container may take thousands, and
-   every query walks them.  */
+/* Lock queries in one reading, besides one for all other slots: a container may take thousands of
+   locks, and every query walks them.  */
 #define MOST_QUERIES 16
 
 /* O_NONBLOCK: the container may have leased the page; then the open fails, and is tried again.  */
@@ -244,7 +244,7 @@ container_suspensions (const struct container *container)
 }
 
 bool
-container_was_kept (const struct container *container, unsigned gpu)
+container_had_turns (const struct container *container, unsigned gpu)
 {
   return container->limits_at->gpu[gpu].turn != 0;
 }

@@ -77,10 +77,10 @@ struct share container_share (const struct container *container, unsigned gpu, u
 bool container_is_suspended (const struct container *container);
 uint32_t container_suspensions (const struct container *container);
 
-/* Whether an earlier keeper gave it a word.  */
-bool container_was_kept (const struct container *container, unsigned gpu);
+/* Whether an earlier keeper has written its turn.  */
+bool container_had_turns (const struct container *container, unsigned gpu);
 
-/* What that keeper has counted.  */
+/* What the earlier keeper has counted.  */
 void container_totals (const struct container *container, unsigned gpu, uint64_t *held_ns,
                        uint64_t *waited_ns);
 

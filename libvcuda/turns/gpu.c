@@ -139,7 +139,7 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
       tenant->container = container;
       tenant->gpu = index;
       /* It may use the GPU since then.  */
-      tenant->may_hold_work = container_was_kept (container, index);
+      tenant->may_hold_work = container_had_turns (container, index);
       tenant->suspensions = container_suspensions (container);
       container_totals (container, index, &tenant->held_ns, &tenant->waited_ns);
       tenant->waited_before_ns = tenant->waited_ns;

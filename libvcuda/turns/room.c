@@ -1,8 +1,9 @@
-/* Passes on that a container finds the GPU full.  */
+/* When a container finds the GPU full, asks its neighbours for what their pools keep.  */
 
 #include "room.h"
 
-/* Pools of one GPU are asked at most so often, and for one container.  */
+/* The shortest time between two requests to the pools of a GPU, and between two for one container.
+ */
 #define EACH_GPU_NS (1000 * MS)
 #define EACH_TENANT_NS (5000 * MS)
 

@@ -7,13 +7,13 @@
 #include "ends.h"
 
 /* How often a page is read: the holder's, that of a queue for which others wait, and both where the
-   kernel tells of ends.  */
+   kernel reports ends.  */
 #define HOLDER_CHECK_NS (9 * MS / 2)
 #define CHECK_NS (2 * MS)
 #define SELDOM_NS (50 * MS)
 /* So many turns long its queue ended with the turn, or with a ring.  */
 #define STEADY_TURNS 16
-/* The kernel tells of an end before it drops the locks.  */
+/* The kernel reports an end before it drops the locks.  */
 #define SETTLING_NS (5 * MS)
 #define SETTLING_CHECK_NS (MS / 2)
 /* A live holder ends its turn itself; check it this long after, or where it is expected to ring. */
@@ -36,7 +36,7 @@ static void
 read_ends (struct tenant *tenant, uint64_t now)
 {
   uint32_t ends = tenant->ends;
-  tenant->tells_ends = ends_read (tenant->container, &tenant->ends);
+  tenant->reports_ends = ends_read (tenant->container, &tenant->ends);
   if (tenant->ends != ends)
     tenant->ended_ns = now;
 }
@@ -45,7 +45,7 @@ void
 tenant_read (struct tenant *tenant, uint64_t now, bool live)
 {
   read_ends (tenant, now);
-  live |= settles (tenant, now) || (tenant->blocks_ns && !tenant->tells_ends);
+  live |= settles (tenant, now) || (tenant->blocks_ns && !tenant->reports_ends);
   struct signals before = tenant->signals;
   doubt_read (tenant, now, live);
   tenant->rang = tenant->signals.bell != before.bell;
@@ -123,11 +123,11 @@ tenant_blocks (struct tenant *tenant, uint64_t now)
 
 /* How long from now its page need not be read, where it does not ring.  */
 static uint64_t
-longest_check_ns (const struct tenant *tenant, uint64_t now, uint64_t untold_ns)
+longest_check_ns (const struct tenant *tenant, uint64_t now, uint64_t unreported_ns)
 {
   if (settles (tenant, now))
     return SETTLING_CHECK_NS;
-  return tenant->tells_ends && now >= tenant->distrusted_until_ns ? SELDOM_NS : untold_ns;
+  return tenant->reports_ends && now >= tenant->distrusted_until_ns ? SELDOM_NS : unreported_ns;
 }
 
 /* When its queue is expected to be empty.  */
@@ -144,7 +144,7 @@ tenant_late_ns (const struct tenant *tenant, uint64_t now, uint64_t until_ns)
   if (tenant->steady >= STEADY_TURNS)
     check = now + longest_check_ns (tenant, now, HOLDER_CHECK_NS);
   /* A thread that waits for the queue rings when its wait ends.  */
-  bool rings = tenant->tells_ends && (tenant->rings || tenant->signals.will_clear);
+  bool rings = tenant->reports_ends && (tenant->rings || tenant->signals.will_clear);
   uint64_t late = until_ns + (rings ? RINGS_LATE_NS : LATE_NS);
   return late > now && late < check ? late : check;
 }

@@ -32,7 +32,7 @@ struct tenant
   uint64_t blocks_ns; /* since when others wait for its queue; 0: none does */
   uint64_t ring_debt_ns, read_ns;
   uint32_t suspensions; /* how often it has been resumed */
-  bool tells_ends;      /* ends.h */
+  bool reports_ends;    /* ends.h */
   uint32_t ends;        /* those of its processes, as last read */
   uint64_t ended_ns;    /* when the last of them was read */
 

@@ -218,7 +218,7 @@ def test_a_broken_record_blocks_with_one_line_that_names_the_file(claims: Claims
     path = write(claims.ledger.allocations + "/cut.json", record("cut").dump()[:40])
     message = claims.refusal("a")
     assert message.startswith(f"{path}: is not a whole record (")
-    assert message.endswith("; run 'vcuda release cut' if its container is gone")
+    assert message.endswith("; run 'vcuda release cut' if its container has ended")
     assert "\n" not in message
     assert left_in(claims.ledger.state_dir) == ["allocations/cut.json"]
 

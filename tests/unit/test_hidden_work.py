@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -10,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.samples import GIB, record
+from vcuda_hook.live import turn_figures
+from vcuda_hook.live.turn_figures import GpuTurns, Turns
+from vcuda_oci.guest import page_file
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import Allocation, GpuShare
+from vcuda_oci.pages import layout, limits, page_reader
 from vcuda_plugin.agent.bypass.hidden_work import IDLE, POLLS, Hidden, HiddenWork, Poll
+from vcuda_plugin.agent.bypass.turn_audit import TurnAudit
 
 PERIOD = 2.0
 SHARES = st.floats(0, 1)
@@ -144,3 +153,25 @@ def test_time_without_turns_is_no_sign_that_a_container_obeys_again() -> None:
     found = after([*lies, *free, *[poll(0.1, 0.5, free_ns=20)] * 2])
     assert found[POLLS + 1 : -1] == [None] * 20
     assert found[-1] == about(0.4 * PERIOD, 50, 10)
+
+
+def test_hidden_work_of_a_moved_container_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(str(tmp_path))
+    before = record("it", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
+    with ledger:
+        ledger.write(before, limits.page_of(before))
+    figures = {"GPU-0": GpuTurns(0, 0, 0, {"it": Turns(0, 0, 0, 0, 0)})}
+    monkeypatch.setattr(turn_figures, "read", lambda state_dir: figures)
+    monkeypatch.setattr(HiddenWork, "add", lambda gpu, poll: {"it": Hidden(1.5, 90, 30)})
+    audit = TurnAudit(str(tmp_path))
+
+    def charged_ms(now: Allocation) -> int:
+        audit.begin()
+        assert audit.end([now], {}, {}).keys() == {("it", "GPU-0")}
+        page = page_file.read_page(f"{ledger.containers}/it/limits", layout.LIMITS_SIZE)
+        return page_reader.read_limits(page).gpus[0].hidden_ms
+
+    assert charged_ms(before) == 1500
+    assert charged_ms(before.replaced(shares=[GpuShare("GPU-1", 4 * GIB, 30)])) == 1500

@@ -355,6 +355,7 @@ def waiting(id: str, wanted: float, core: int = 50) -> Any:
         ([waiting("a", 1), waiting("b", 2)], "ab", "a, b waited for room before"),
         ([record("r", shares=[GpuShare("GPU-0", 8 * GIB, 60)])], "", "40 % and 8.0 GiB of GPU-0"),
         ([record("r", shares=[GpuShare("GPU-0", 9 * GIB, 10)])], "", "90 % and 7.0 GiB of GPU-0"),
+        ([record("r", isolation="mps")], "", "GPU-0: its containers are under MPS"),
     ],
 )
 def test_room_is_given_in_the_order_of_the_first_wish(

@@ -15,7 +15,7 @@ from ..model.request import Request
 from ..pages import limits
 from ..placement import eligible
 from ..placement.choose import Chosen, Refused, choose
-from ..placement.free import no_room
+from ..placement.free import beside_mps, no_room
 from ..system.settings_file import BINPACK
 from . import events, instance_records, liveness, unhealthy
 from .instance_records import Held
@@ -212,8 +212,9 @@ def _require_room(ledger: Ledger, host: Host, known: Allocation, rules: Rules) -
         allocations, broken = ledger.read()
         if broken:
             raise broken_record(*broken[0])
-        taken = [share for other in allocations if other.id != known.id for share in other.resident]
-        refused = no_room(shares, host.gpus, taken, rules.overcommit)
+        others = [other for other in allocations if other.id != known.id]
+        taken = [share for other in others for share in other.resident]
+        refused = beside_mps(shares, others) or no_room(shares, host.gpus, taken, rules.overcommit)
         # The record itself must not be swept: it is about to be taken over.
         if not refused or attempt or not _make_room(ledger, known.id):
             break

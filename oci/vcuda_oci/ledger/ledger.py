@@ -225,7 +225,7 @@ class Ledger:
         dead = [allocation for allocation in allocations if not is_alive(allocation)]
         for allocation in dead:
             self.remove(allocation.id)
-            self.record_event(events.RELEASED, allocation, "swept: its container is gone")
+            self.record_event(events.RELEASED, allocation, "swept: its container has ended")
         swept = [allocation.id for allocation in dead]
         kept = {allocation.id for allocation in allocations} - set(swept)
         kept |= {os.path.basename(path)[: -len(_SUFFIX)] for path, _ in broken}
@@ -271,7 +271,7 @@ def broken_record(path: str, reason: str) -> VcudaError:
     return VcudaError(
         f"is not a whole record ({reason})",
         path,
-        f"run 'vcuda release {id}' if its container is gone",
+        f"run 'vcuda release {id}' if its container has ended",
     )
 
 

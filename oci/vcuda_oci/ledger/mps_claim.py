@@ -25,7 +25,7 @@ _WHAT = "isolation mps"
 def claim_mps(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[Allocation, bool]:
     """As `claim.claim`, on a GPU without containers that take turns. Raises VcudaError: refused."""
     _check(host, wanted)
-    _server_of(ledger.state_dir)
+    _claim_socket_pid(ledger.state_dir)
     # Under MPS nothing is suspended, and memory is promised once.
     rules = rules.replaced(overcommit=1, rotates=False, idle_suspend=0)
     return claim.claim(ledger, host, wanted.replaced(isolation=policies.MPS), rules)
@@ -45,7 +45,7 @@ def wait(ledger: Ledger, host: Host, allocation: Allocation) -> list[tuple[str, 
         if time.monotonic() > until:
             what = f"{_WHAT}: no MPS server after {_READY_SECONDS:.0f} s"
             raise VcudaError(what, folder, f"see {folder}/log and 'vcuda doctor'")
-        os.kill(_server_of(ledger.state_dir), signal.SIGCHLD)  # it looks at once
+        os.kill(_claim_socket_pid(ledger.state_dir), signal.SIGCHLD)  # ends its pause
         time.sleep(_PAUSE_SECONDS)
         found = mps_folder.ready(folder)
     read_only = ["bind", "rprivate", "nosuid", "nodev", "ro", "noexec"]
@@ -79,7 +79,7 @@ def _check(host: Host, wanted: Claim) -> None:
         raise VcudaError(what, host.root or "/", hint)
 
 
-def _server_of(state_dir: str) -> int:
+def _claim_socket_pid(state_dir: str) -> int:
     """Pid of the process with the claim socket, which keeps the daemons. Raises VcudaError."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dialled:
         try:

@@ -1,4 +1,4 @@
-"""MPS on this host: a folder for each GPU that has containers under MPS.
+"""MPS on this host: a folder for each GPU that has containers under MPS. <GPU>: see folder_of.
 
     <state>/mps/lock             held (flock) by the process that starts or ends daemons
     <state>/mps/<GPU>/wanted.json   which GPU, and the control program: written by claims
@@ -28,7 +28,7 @@ from ..model.policies import MPS
 from ..model.record import Record
 from ..system import files, kernel_tables, own_lock
 from . import liveness
-from .ledger import Ledger
+from .ledger import Ledger, broken_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,11 +124,10 @@ def write_ready(folder: str, found: Ready) -> None:
 
 
 def containers(ledger: Ledger, uuid: str) -> list[Allocation]:
-    """The allocations under MPS on the GPU. Raises VcudaError: a record is broken, so that it is
-    not known."""
+    """The allocations under MPS on the GPU. Raises VcudaError: a record is broken."""
     found, broken = ledger.read()
     if broken:
-        raise VcudaError(broken[0][1], broken[0][0], "run 'vcuda release' with its id")
+        raise broken_record(*broken[0])
     return [one for one in found if one.isolation == MPS and one.shares[0].uuid == uuid]
 
 

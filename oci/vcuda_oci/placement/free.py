@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from ..model.allocation import GpuShare
 from ..model.gpu import Gpu
-from ..model.policies import FIXED, WEIGHTED, Terms
+from ..model.policies import FIXED, MPS, WEIGHTED, Terms
 from ..model.sizes import gib
-from .eligible import Refused
+from .eligible import MPS_THERE, Refused, closed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ..model.allocation import Allocation
 
 
 class Free:
@@ -119,3 +121,15 @@ def resized(
         )
     answer = share_of(gpu.uuid, memory_bytes, core, terms, share.managed)
     return answer.replaced(rotates=share.rotates)
+
+
+def beside_mps(shares: Sequence[GpuShare], others: Sequence[Allocation]) -> Refused | None:
+    """Why a container that takes turns cannot come back to these shares: another one is under MPS
+    on such a GPU. None: it can.
+    """
+    under_mps = {share.uuid for one in others if one.isolation == MPS for share in one.shares}
+    for share in shares:
+        if share.uuid in under_mps:
+            hint = "end the containers under MPS there, or use another GPU"
+            return Refused(closed(share.uuid, MPS_THERE), hint)
+    return None

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-# How many placements of a container are tried for one plan, at most.
+# How many steps a search takes at most: placements and sets of containers that it tries.
 STEPS = 100_000
 
 
@@ -61,8 +61,8 @@ class Board:
         for share in (*fixed, *[tenant.share for tenant in tenants]):
             self._add(share.uuid, share, -1)
 
-    def has_room(self, tenant: Tenant, uuid: str) -> bool:
-        """Raises Exhausted."""
+    def can_go(self, tenant: Tenant, uuid: str) -> bool:
+        """Whether this is another GPU, with room for the tenant's share. Raises Exhausted."""
         self.count_step()
         share = tenant.share
         return (
@@ -72,7 +72,7 @@ class Board:
         )
 
     def count_step(self) -> None:
-        """Raises Exhausted."""
+        """Count one step of the search. Raises Exhausted."""
         self._steps -= 1
         if self._steps < 0:
             raise Exhausted
@@ -105,7 +105,7 @@ class Board:
         # The fullest GPU first, so that the emptiest stays whole.
         for uuid in sorted(first.to, key=lambda uuid: self.core.get(uuid, -1)):
             alike = (self.core.get(uuid), self.memory.get(uuid), tuple(uuid in t.to for t in rest))
-            if uuid in closed or alike in tried or not self.has_room(first, uuid):
+            if uuid in closed or alike in tried or not self.can_go(first, uuid):
                 continue
             tried.add(alike)
             move = self.go(first, uuid)

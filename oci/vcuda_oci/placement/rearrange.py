@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     # Whether the request fits beside these shares.
     Fits = Callable[[Sequence[GpuShare]], bool]
 
-# With more containers on a GPU, sets of at most two of them are tried, and the smallest together.
+# With more containers on a GPU than this, _sets has only sets of one and two of them, and those of
+# the N that hold least; `emptying` tries all of them together, then one by one.
 _MOST_SETS_OF = 10
 
 
@@ -38,8 +39,8 @@ def emptying(
 ) -> list[Move]:
     """The moves that take as many tenants as possible off the GPU `source`.
 
-    gpus: without those that must not get containers. fixed: shares that stay. Of equally many
-    tenants those are moved that hold most.
+    gpus: of the node; Tenant.to names those that a tenant may go to. fixed: shares that stay. Of
+    equally many tenants those are moved that hold most.
     """
     others = [gpu for gpu in gpus if gpu.uuid != source]
     board = Board(others, fixed, tenants)
@@ -101,7 +102,7 @@ class _Search:
                 return
             home = self.board.at[one.id]
             for uuid in one.to:
-                if self.board.has_room(one, uuid):
+                if self.board.can_go(one, uuid):
                     first = self.board.go(one, uuid)
                     self._offer([first])
                     self._second(first, order)
@@ -115,7 +116,7 @@ class _Search:
             if two.id == first.id or not self._helps(home, two):
                 continue
             for uuid in two.to:
-                if self.board.has_room(two, uuid):
+                if self.board.can_go(two, uuid):
                     self._offer([first, self.board.go(two, uuid)])
                     self.board.go(two, home)
 

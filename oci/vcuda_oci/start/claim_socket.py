@@ -147,7 +147,8 @@ class ClaimServer:
         for name in KEEPERS:
             self._run_keeper(name)
         # Also until it has ended: a killed one is replaced.
-        if MPS_KEEPER in self._keepers or os.path.isdir(f"{self._ledger.state_dir}/mps"):
+        folder = f"{self._ledger.state_dir}/{names.MPS_FOLDER}"
+        if MPS_KEEPER in self._keepers or os.path.isdir(folder):
             self._run_keeper(MPS_KEEPER)
 
     def _is_ours(self) -> bool:

@@ -21,7 +21,7 @@ from ..ledger.mps_folder import Ready
 from ..model.errors import VcudaError
 from ..system import files
 
-# Between two looks; a claim that waits for its daemon ends the pause by a signal.
+# Between two checks; a claim that waits for its daemon ends the pause by a signal.
 _PERIOD_SECONDS = 0.2
 _START_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
@@ -35,7 +35,7 @@ class MpsKeeper:
         self._ledger = Ledger(state_dir)
         self._state_dir = state_dir
         self._due: dict[str, float] = {}
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self._asked: dict[str, float] = {}
         self._faulty: set[str] = set()  # folders with a fault that was reported
 
@@ -45,7 +45,7 @@ class MpsKeeper:
         while os.getppid() == parent and mps_folder.folders(self._state_dir):
             for folder in mps_folder.folders(self._state_dir):
                 try:
-                    self._look(folder)
+                    self._check(folder)
                 except (OSError, VcudaError, subprocess.SubprocessError) as error:
                     self._due[folder] = time.monotonic() + _RETRY_SECONDS
                     self._complain(folder, f"{error}")
@@ -54,11 +54,11 @@ class MpsKeeper:
 
     def _complain(self, folder: str, what: str) -> None:
         """Write a line to the log, once while the fault is the same."""
-        if self._said.get(folder) != what:
-            self._said[folder] = what
+        if self._logged.get(folder) != what:
+            self._logged[folder] = what
             print(f"vcuda: MPS of {folder}: {what}", file=sys.stderr)
 
-    def _look(self, folder: str) -> None:
+    def _check(self, folder: str) -> None:
         tree = mps_folder.wanted(folder)
         if tree is None or not mps_folder.is_wanted(self._ledger, folder):
             mps_folder.sweep(self._ledger)
@@ -90,10 +90,10 @@ class MpsKeeper:
         files.remove(folder + "/ready.json")
         for part in ("pipe", "log"):
             os.makedirs(f"{folder}/{part}", 0o700, exist_ok=True)
-        daemon = _start(folder, tree)
-        server = _server(folder, tree)
+        daemon = _start_daemon(folder, tree)
+        server = _start_server(folder, tree)
         pids = [[pid, liveness.start_time(pid)] for pid in (daemon, server)]
-        self._said.pop(folder, None)
+        self._logged.pop(folder, None)
         mps_folder.write_ready(folder, Ready(pids[0], pids[1], mps_folder.shared_of(server)))
 
     def _report(self, tree: dict[str, str], what: str) -> None:
@@ -114,7 +114,7 @@ def _environment(folder: str, tree: dict[str, str]) -> dict[str, str]:
     return {**places, **({"SOFTGPU_ROOT": root} if root else {})}
 
 
-def _start(folder: str, tree: dict[str, str]) -> int:
+def _start_daemon(folder: str, tree: dict[str, str]) -> int:
     """Start the daemon; its pid. For clients of all users where the program knows how. Raises
     VcudaError: it ends at once."""
     for more in ([_MULTIUSER], []):
@@ -147,7 +147,7 @@ def _ask(folder: str, tree: dict[str, str], word: str) -> str:
     ).stdout
 
 
-def _server(folder: str, tree: dict[str, str]) -> int:
+def _start_server(folder: str, tree: dict[str, str]) -> int:
     """Start a server before its first client needs it; its pid. Raises VcudaError."""
     _ask(folder, tree, f"start_server -uid {os.geteuid()}")
     until = time.monotonic() + _START_SECONDS
@@ -160,7 +160,7 @@ def _server(folder: str, tree: dict[str, str]) -> int:
 
 
 def _unblock() -> None:
-    """Let the daemon hear of its server's end: a blocked signal stays so in a new program."""
+    """Unblock SIGCHLD in the daemon, which inherits the mask: it must notice its server's end."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 

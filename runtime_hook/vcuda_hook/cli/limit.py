@@ -60,7 +60,7 @@ def resized(
         at = _which(allocation, gpu, facts)
         before = allocation.shares[at]
         if not liveness.is_alive(allocation):
-            raise VcudaError("its container is gone", allocation.id, "see 'vcuda ps'")
+            raise VcudaError("its container has ended", allocation.id, "see 'vcuda ps'")
         if allocation.isolation:
             what = "its share is a GPU instance of its own, which cannot grow or shrink"
             if allocation.isolation == policies.MPS:

@@ -52,7 +52,7 @@ class Step(NamedTuple):
 
 
 class Result(NamedTuple):
-    """done: None: it failed, or there was nothing to do. error: why it failed, or ""."""
+    """What became of a step. done: None: it failed, or there was nothing to do. error: "": none."""
 
     step: Step
     done: Done | None = None
@@ -156,7 +156,7 @@ def drain(
             step = next((one for one in steps if one.action in (MOVE, SUSPEND)), None)
             if step is None:
                 break
-            results[step.id] = take(ledger, facts, step, seconds, begin(step), most_kept)
+            results[step.id] = carry_out(ledger, facts, step, seconds, begin(step), most_kept)
             if results[step.id].error:
                 failed[step.id, step.action] = results[step.id].error, ""
         with changing(ledger) as drained:
@@ -168,9 +168,10 @@ def drain(
     return [*results.values(), *still.values()]
 
 
-def take(
+def carry_out(
     ledger: Ledger, facts: Host, step: Step, seconds: float, progress: Progress, most_kept: int
 ) -> Result:
+    """Move or suspend the container as the step says; a failure is in the result."""
     try:
         if step.action == MOVE:
             done = control.move(
@@ -179,8 +180,12 @@ def take(
         else:
             done = control.suspend(ledger, facts, step.id, BY_DRAIN, seconds, progress, most_kept)
     except VcudaError as error:
-        return Result(step, None, f"{error.what}; {error.hint}" if error.hint else error.what)
+        return _failed(step, error)
     return Result(step, done)
+
+
+def _failed(step: Step, error: VcudaError) -> Result:
+    return Result(step, None, f"{error.what}; {error.hint}" if error.hint else error.what)
 
 
 def undrain(
@@ -215,7 +220,7 @@ def undrain(
                 done = control.resume(ledger, facts, record.id, overcommit, seconds, progress)
                 results.append(Result(step, done))
             except VcudaError as error:
-                results.append(Result(step, None, f"{error.what}; {error.hint}"))
+                results.append(_failed(step, error))
     return was is not None, results
 
 

@@ -198,7 +198,7 @@ class Operation:
         return off.replaced(needed=dict(needed)) if needed else off
 
     def _ended(self) -> Ended:
-        return Ended("its container is gone", self.id, "see 'vcuda ps'")
+        return Ended("its container has ended", self.id, "see 'vcuda ps'")
 
 
 def _instance(record: Allocation) -> tuple[str, list[str], list[int]]:

@@ -25,8 +25,10 @@ from .survey import Found
 
 
 class Proposal(NamedTuple):
-    """moves: []: the request fits already; None: no moves make it fit. refused: why it does not fit
-    now. unmoved: containers that cannot be moved.
+    """What makes a request fit.
+
+    moves: []: it fits already; None: no moves make it fit. refused: why it does not fit now.
+    unmoved: containers that cannot be moved.
     """
 
     moves: list[Move] | None
@@ -55,7 +57,7 @@ def proposed(
     seen = survey.survey(ledger, facts, sick)
     movable = [one for one in seen.found if one.to and one.record.id not in failed]
 
-    def answer(taken: Sequence[GpuShare]) -> Refused | None:
+    def refusal(taken: Sequence[GpuShare]) -> Refused | None:
         chosen = claim.place(facts, taken, request, rules, sick)
         return chosen if isinstance(chosen, Refused) else None
 
@@ -64,9 +66,9 @@ def proposed(
         seen.beside(movable),
         [one.tenant for one in movable],
         needs(request, facts),
-        lambda taken: answer(taken) is None,
+        lambda taken: refusal(taken) is None,
     )
-    now = answer(seen.beside(())) if moves != [] else None
+    now = refusal(seen.beside(())) if moves != [] else None
     return Proposal(moves, now, [one for one in seen.found if one.unmoved])
 
 
@@ -94,6 +96,6 @@ def rebalance(
                 return left, results
             move = left.moves[0]
             step = Step(move.id, MOVE, move.bytes, move.target)
-            results.append(drain.take(ledger, facts, step, seconds, begin(step), most_kept))
-            # What another program has filled meanwhile is not tried for ever.
+            results.append(drain.carry_out(ledger, facts, step, seconds, begin(step), most_kept))
+            # Each container is moved once at most, so that the loop ends while others fill GPUs.
             failed.add(move.id)

@@ -85,7 +85,7 @@ def refusal(record: Allocation, facts: Host, to: Gpu) -> tuple[str, str] | None:
     if record.becoming:
         return "its share is being changed", "try again"
     if record.rotates:
-        return "takes turns on its GPU", "start it with memory-overcommit 1"
+        return "rotates on its GPU", "start it with memory-overcommit 1"
     if int(facts.version.partition(".")[0]) < LEAST_DRIVER:
         return f"driver {facts.version} cannot move programs", "install driver 580 or newer"
     now = facts.gpu(record.shares[0].uuid)
@@ -103,7 +103,7 @@ def room(
     """Why there is no room on the new GPUs; None: there is. Pure."""
     taken = [share for other in others if other.id != record.id for share in other.resident]
     there = [share for share in moved(record.shares, dict(moves)) if share.uuid in moves.values()]
-    return free.no_room(there, gpus, taken, 1)
+    return free.beside_mps(there, others) or free.no_room(there, gpus, taken, 1)
 
 
 def pairs(shares: Sequence[GpuShare], moves: Mapping[str, str]) -> list[list[str]]:
@@ -121,7 +121,7 @@ def change_nodes(
     try:
         pid = container_processes.init_of(record.runtime, record.container_id)
     except (OSError, ValueError, KeyError, TypeError):
-        raise VcudaError("its container is gone", record.id, "see 'vcuda ps'") from None
+        raise VcudaError("its container has ended", record.id, "see 'vcuda ps'") from None
     order = {
         "pid": pid,
         "container_id": record.container_id,

@@ -31,7 +31,7 @@ def refusal(
         if share.uuid in closed:
             hint = "run 'vcuda undrain', or resume it with --gpu on another GPU"
             return Refused(f"{share.uuid} is drained", hint)
-    refused = free.no_room(wanted, gpus, taken, overcommit)
+    refused = free.beside_mps(wanted, others) or free.no_room(wanted, gpus, taken, overcommit)
     if refused:
         return refused
     first = [other for other in earlier(mine, others) if other.id in waiters]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import liveness, unhealthy
+from vcuda_oci.ledger.ledger import broken_record
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import RESUMING, WAITING, Suspension
 from vcuda_oci.placement.eligible import Refused
@@ -17,8 +18,8 @@ from . import room
 from .operation import Busy, Operation
 from .worker import Worker
 
-# Between readings of the ledger without any change in it, and between looks for a change.
-_READ_SECONDS, _LOOK_SECONDS = 0.2, 0.01
+# Between readings of the ledger without any change in it, and between polls for a change.
+_READ_SECONDS, _POLL_SECONDS = 0.2, 0.01
 _SWEEP_SECONDS = 2.0  # between sweeps, which ask low-level runtimes
 
 # Whether a program may still wait: called while there is no room, with the reason.
@@ -76,8 +77,7 @@ def _ask(
 ) -> _Answer:
     records, broken = mine.ledger.read()
     if broken:
-        path, reason = broken[0]
-        raise VcudaError(f"is not a whole record ({reason})", path, "see 'vcuda ps'")
+        raise broken_record(*broken[0])
     as_waiter = mine.record.replaced(suspension=waits)
     drained = unhealthy.read_drained(mine.ledger.state_dir)
     refused = room.refusal(as_waiter, records, facts.gpus, overcommit, waiters, drained)
@@ -93,7 +93,7 @@ def _changed(mine: Operation) -> int:
 def _await_change(mine: Operation, seen: int, end: float) -> None:
     """Return soon after another program has written a record, at the latest at `end`."""
     while (left := end - time.monotonic()) > 0:
-        time.sleep(min(_LOOK_SECONDS, left))
+        time.sleep(min(_POLL_SECONDS, left))
         if _changed(mine) != seen:
             return
 

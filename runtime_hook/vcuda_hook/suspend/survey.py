@@ -1,4 +1,4 @@
-"""What runs on the GPUs, and which of it can be moved or suspended, as plans need it."""
+"""The containers on the GPUs, and which of them can be moved or suspended, for plans."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _STATES = {
 class Found(NamedTuple):
     """A container that holds GPUs.
 
-    bytes: what its processes hold, as it reports itself. to: UUIDs of the GPUs that it may be moved
-    to, whatever is free there. unmoved, unsuspended: why it cannot be; None: it can.
+    bytes: what its processes hold by its own usage page, at most its shares. to: UUIDs of the GPUs
+    that it may be moved to, whatever is free there. unmoved, unsuspended: why it cannot be; None:
+    it can.
     """
 
     record: Allocation
@@ -45,8 +46,10 @@ class Found(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """found: the containers at work. asleep: the suspended ones. fixed: shares without those of
-    `found`, as placement counts them.
+    """The containers of a node.
+
+    found: those at work. asleep: the suspended ones. fixed: the shares that placement counts,
+    without those of `found`.
     """
 
     found: Sequence[Found]

@@ -28,7 +28,7 @@ class Targets:
     """
 
     def __init__(self, record: Allocation, containers: str) -> None:
-        """containers: the ledger's folder of pages. Raises VcudaError: its container is gone;
+        """containers: the ledger's folder of pages. Raises VcudaError: its container has ended;
         Unreachable: it is paused, or has no cgroup of its own.
         """
         self._page: tuple[int, int] | None = None
@@ -40,7 +40,7 @@ class Targets:
             status, init = container_processes.state_of(record.runtime, record.container_id)
             self._cgroups = container_processes.cgroups(init)
         except (OSError, ValueError, KeyError, TypeError):
-            raise VcudaError("its container is gone", record.id, "see 'vcuda ps'") from None
+            raise VcudaError("its container has ended", record.id, "see 'vcuda ps'") from None
         if status == "paused":
             # The driver has threads in the processes that it locks; they must run.
             raise Unreachable("its container is paused", record.id, "unpause it first")

@@ -229,7 +229,7 @@ def test_a_broken_record_is_listed_last_with_exit_code_1(node: Node, capsys: Any
         assert "box" in captured.out or verb == "gpus"
         (line,) = captured.err.splitlines()
         assert line.startswith(f"vcuda: {node.ledger.allocations}/half.json: is not a whole record")
-        assert line.endswith("run 'vcuda release half' if its container is gone")
+        assert line.endswith("run 'vcuda release half' if its container has ended")
 
 
 def test_a_record_that_names_half_of_a_pod_is_shown(node: Node, capsys: Any) -> None:

@@ -132,7 +132,7 @@ def test_incomplete_record_is_named_and_ignored(ledger: Ledger, spoil: Any, reas
         ledger.get("box")
     assert str(refused.value) == (
         f"{path}: is not a whole record ({broken[0][1]}); "
-        "run 'vcuda release box' if its container is gone"
+        "run 'vcuda release box' if its container has ended"
     )
 
 

@@ -210,7 +210,7 @@ def test_a_dead_containers_share_is_taken_only_when_its_room_is_needed(
 def test_removed_container_is_refused(node: Node, capsys: Any) -> None:
     node.add_record("box", GpuShare("GPU-0", 4 * GIB, 30), status="")
     assert node.vcuda("limit", "box", "--core", "50") == 1
-    assert capsys.readouterr().err == "vcuda: box: its container is gone; see 'vcuda ps'\n"
+    assert capsys.readouterr().err == "vcuda: box: its container has ended; see 'vcuda ps'\n"
 
 
 def test_beside_a_broken_record_a_share_may_shrink_but_not_grow(node: Node, capsys: Any) -> None:

@@ -101,7 +101,7 @@ def test_the_next_instance_of_a_pods_container_takes_over_and_is_swept(
         (HOOK, "stopped", "its pod keeps the share"),
         (WRAPPER, "taken-over", HALF),
         (HOOK, "stopped", "its pod keeps the share"),
-        ("vcuda", "released", "swept: its container is gone"),
+        ("vcuda", "released", "swept: its container has ended"),
     ]
     about = [(event["container"], event["pod"]) for event in events.read(node.ledger.state_dir)]
     assert about == [(id, "team/web/main") for id in ("c1", "c1", "c2", "c2", "c2")]
@@ -154,5 +154,5 @@ def test_changes_by_hand_are_events(tmp_path: Any) -> None:
     assert [(e["allocation"], e["kind"], e["text"]) for e in events.read(ledger.state_dir)] == [
         ("box", "released", "released by hand, by force"),
         ("odd", "released", "released by hand, by force; it was broken"),
-        ("dead", "released", "swept: its container is gone"),
+        ("dead", "released", "swept: its container has ended"),
     ]

@@ -185,7 +185,7 @@ def test_a_broken_record_is_found(ledger: Ledger) -> None:
     assert (found.severity, found.where, found.hint) == (
         ERROR,
         path,
-        "run 'vcuda release torn' if its container is gone",
+        "run 'vcuda release torn' if its container has ended",
     )
     assert found.what.startswith("is not a whole record (")
 

@@ -108,7 +108,7 @@ BAD_INPUT: list[tuple[str, Any, Prepare, str]] = [
         asking(),
         cut_a_record,
         "{allocations}/other.json: is not a whole record ({cut}); "
-        "run 'vcuda release other' if its container is gone",
+        "run 'vcuda release other' if its container has ended",
     ),
     (
         "no driver root",

@@ -31,12 +31,13 @@ from typing import NamedTuple
 
 # The polls of a mean.
 POLLS = 16
-# So many times its standard error must the mean exceed the margin.
+# The mean must exceed the margin by so many times its standard error.
 CERTAIN = 5.0
-# Not counted: what NVML rounds, and the ends of turns. A container that uses no more is idle.
+# Excess up to this is not counted: NVML rounds, and turns end late. Use up to this is idleness.
 MARGIN = 0.03
-# A second in which a container held so much more than it used shows an honest one.
+# A container that used so much less than it held in a second had a turn without work.
 IDLE = 0.1
+# In so large a part of the seconds one figure must be the larger one.
 NEARLY_ALL = 0.8
 # Seconds that the limits page can hold.
 MOST_CHARGED = 60.0
@@ -85,7 +86,7 @@ class _Second(NamedTuple):
         return self.used / max(1.0, self.total)
 
 
-class _Look(NamedTuple):
+class _Sample(NamedTuple):
     """What one container held, could use without a turn, and used in a second."""
 
     held: float
@@ -94,39 +95,39 @@ class _Look(NamedTuple):
 
 
 class _Container:
-    """What NVML and the keeper say of one container.
+    """What NVML and the keeper report of one container.
 
-    seconds: without time free of turns. looks: all seconds. sum, charged: seconds of excess since
+    seconds: without time free of turns. samples: all seconds. sum, charged: seconds of excess since
     its work counts as hidden, and the part charged.
     """
 
     def __init__(self) -> None:
         self._seconds: deque[_Second] = deque(maxlen=POLLS)
-        self._looks: deque[_Look] = deque(maxlen=POLLS)
+        self._samples: deque[_Sample] = deque(maxlen=POLLS)
         self._next: _Second | None = None
         self._hides = False
         self._sum = self._charged = 0.0
 
     @property
-    def looks(self) -> list[_Look]:
+    def samples(self) -> list[_Sample]:
         """The last polls; none before there are POLLS."""
-        return list(self._looks) if len(self._looks) == POLLS else []
+        return list(self._samples) if len(self._samples) == POLLS else []
 
     def add(self, new: _Second, is_believed: Callable[[], bool]) -> Hidden | None:
         """Add a poll; return what is hidden, None: nothing.
 
-        Whether a second was free of time without turns shows in the poll after it.
+        Only the poll after a second shows whether the second had time without turns.
         """
         last, self._next = self._next, new
         if last is not None:
             free = (new.free_ns - last.free_ns) / 1e9 / new.seconds
-            self._looks.append(_Look(last.held, free, last.used))
+            self._samples.append(_Sample(last.held, free, last.used))
         if last is None or new.free_ns != last.free_ns:
-            # Without turns, nothing shows that a container obeys which did not.
+            # Without turns nothing shows whether a container obeys them.
             if not self._hides:
                 self._seconds.clear()
             return None
-        # At rest it does not show that it obeys.
+        # A second at rest does not show that it obeys.
         if not self._hides or max(last.used, last.held) > MARGIN:
             self._seconds.append(last)
         hid = self._hides
@@ -172,35 +173,36 @@ class HiddenWork:
         for id, container in self._containers.items():
             used = min(1.0, poll.used.get(id, 0.0))
             second = _Second(poll.seconds, poll.held[id], used, poll.total, poll.free_ns[id])
-            hidden = container.add(second, partial(self._tells_apart, id))
+            hidden = container.add(second, partial(self._is_distinguished, id))
             if hidden:
                 found[id] = hidden
         return found
 
-    def _tells_apart(self, id: str) -> bool:
-        """Whether NVML's figures show that they tell the container ID from another one."""
-        own = self._containers[id].looks
-        all_looks = {at: one.looks for at, one in self._containers.items()}
-        total = sum(_mean(look.held for look in looks) for looks in all_looks.values() if looks)
+    def _is_distinguished(self, id: str) -> bool:
+        """Whether NVML's figures show that they do not mix the container ID with another one."""
+        own = self._containers[id].samples
+        all_samples = {at: one.samples for at, one in self._containers.items()}
+        known = [samples for samples in all_samples.values() if samples]
+        total = sum(_mean(one.held for one in samples) for samples in known)
         return any(
-            _shows_no_others(looks, total) or _differ(own, looks)
-            for at, looks in all_looks.items()
-            if at != id and looks
+            _shows_no_others(samples, total) or _differ(own, samples)
+            for at, samples in all_samples.items()
+            if at != id and samples
         )
 
 
-def _shows_no_others(looks: list[_Look], total: float) -> bool:
+def _shows_no_others(samples: list[_Sample], total: float) -> bool:
     """Whether NVML shows nothing beside a container's turns and free time; TOTAL: all turns.
 
-    Did it count the work of others, the excess would be what they held.
+    If NVML counted the work of others, the excess would be what they held.
     """
-    own = _mean(look.held for look in looks)
-    might = _mean(look.held + look.free for look in looks)
-    excess = _mean(look.used for look in looks) - might
+    own = _mean(sample.held for sample in samples)
+    might = _mean(sample.held + sample.free for sample in samples)
+    excess = _mean(sample.used for sample in samples) - might
     return min(might, total - own) > MARGIN and excess <= min(MARGIN, (total - own) / 3)
 
 
-def _differ(one: list[_Look], other: list[_Look]) -> bool:
+def _differ(one: list[_Sample], other: list[_Sample]) -> bool:
     """Whether one figure is the larger one by far, in nearly all seconds in which both can work."""
     gaps = [
         mine.used - others.used

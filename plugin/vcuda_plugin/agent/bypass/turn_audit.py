@@ -107,7 +107,9 @@ class TurnAudit:
         """Write to the limits pages; what cannot be written is left for the next poll."""
         for place, hidden in found.items():
             self._due_ns[place] += round(hidden.new_seconds * 1e9)
-        self._due_ns = Counter({at: ns for at, ns in self._due_ns.items() if at[0] in allocations})
+        # What a container hid on a GPU that it has left by a move is not charged on the next one.
+        places = {(one.id, share.uuid) for one in allocations.values() for share in one.shares}
+        self._due_ns = Counter({at: ns for at, ns in self._due_ns.items() if at in places})
         due = {at: ns // MS for at, ns in self._due_ns.items() if ns >= MS}
         if not due:
             return

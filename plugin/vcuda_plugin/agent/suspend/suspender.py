@@ -225,7 +225,7 @@ class Suspender:
         def is_there(reason: str) -> None:
             now = ledger.get(one.id)
             if now is None or now.claimant != one.claimant:
-                raise VcudaError("its container is gone", one.id, "see 'vcuda ps'")
+                raise VcudaError("its container has ended", one.id, "see 'vcuda ps'")
 
         return control.resume(
             ledger, self._facts, one.id, self._overcommit, _ROOM_SECONDS, waiting=is_there
