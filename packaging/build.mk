@@ -51,9 +51,10 @@ release: arm64 ## what is published of a version: packages, SBOM, notes, checksu
 MADE_PAGES := settings flags
 
 .PHONY: pages
-pages: prepare-check build ## write the pages of docs/ that are made of the code
+pages: prepare-check build ## write the pages of docs/ that are made of the code, and the diagrams
 	@for page in $(MADE_PAGES); do $(OUR_PYTHON) docs/site/$${page}_page.py >docs/$$page.md.new \
 	  && mv docs/$$page.md.new docs/$$page.md || exit 1; done
+	@$(VENV)/bin/python -B docs/site/flows.py
 
 .PHONY: docs
 docs: prepare-check ## the documentation as a site, into build/site; a link that leads nowhere fails

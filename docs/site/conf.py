@@ -4,6 +4,8 @@ The pages are read where they lie, and keep their places, so a link that holds i
 holds there too, and one that does not fails the build.
 """
 
+import os
+
 project = "vcuda"
 copyright = "the authors of vcuda, Apache-2.0"
 extensions = ["myst_parser"]
@@ -29,5 +31,6 @@ html_title = "vcuda"
 html_copy_source = False
 html_show_sphinx = False
 html_extra_path = ["index.html"]
+html_search_scorer = os.path.join(os.path.dirname(__file__), "scorer.js")
 # Code blocks hold a prompt, its command and the output.
 highlight_language = "text"

@@ -1,4 +1,4 @@
-"""Check the containers with shares: do they run, and have their programs loaded the shim?"""
+"""Check the containers with shares: do they run, with the shim, and with which?"""
 
 from __future__ import annotations
 
@@ -9,27 +9,33 @@ from dataclasses import dataclass, field
 from vcuda_oci.ledger import liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.start import apply_share
+from vcuda_oci.system import kernel_tables
 from vcuda_oci.system.settings_file import Config
 
 from ..live import container_processes
 from ..live.container_processes import Process
-from .finding import ERROR, OK, UNKNOWN, WARNING, Finding
+from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 
-DEAD, UNSHIMMED = "dead-containers", "shim-not-loaded"
-CHECKS = (DEAD, UNSHIMMED)
+DEAD, UNSHIMMED, OLDER = "dead-containers", "shim-not-loaded", "older-shim"
+CHECKS = (DEAD, UNSHIMMED, OLDER)
+# Of a file's name in mountinfo's "root". Source: Linux, fs/d_path.c.
+_REMOVED = "//deleted"
 
 
 @dataclass
 class Container:
     """is_alive: as a claim judges it. processes: those with a libcuda but without the shim.
 
-    hidden: some of its processes could not be examined.
+    hidden: some of its processes could not be examined. shims: names of the shim's files that are
+    mounted in it, which carry their contents' hashes.
     """
 
     id: str
     is_alive: bool
     processes: list[Process] = field(default_factory=list)
     hidden: bool = False
+    shims: frozenset[str] = frozenset()
 
 
 def examine(settings: Config) -> list[Finding]:
@@ -37,7 +43,8 @@ def examine(settings: Config) -> list[Finding]:
         return [Finding(name, UNKNOWN, "not checked", hint="run it as root") for name in CHECKS]
     allocations, _ = Ledger(settings.state_dir).read()
     containers = [read_host(allocation) for allocation in allocations]
-    return [dead(containers), *shim_not_loaded(containers)]
+    today = os.path.basename(os.path.realpath(apply_share.SHIM))
+    return [dead(containers), *shim_not_loaded(containers), older_shim(containers, today)]
 
 
 def read_host(allocation: Allocation) -> Container:
@@ -49,6 +56,7 @@ def read_host(allocation: Allocation) -> Container:
     try:
         init = container_processes.init_of(allocation.runtime, allocation.container_id)
         pids = container_processes.of(init) if init else []
+        container.shims = _shims(kernel_tables.mounts(f"/proc/{init}")) if init else frozenset()
     except (OSError, ValueError, KeyError, TypeError):
         # The runtime does not know a container that is being created.
         pid, started = allocation.claimant
@@ -90,3 +98,20 @@ def shim_not_loaded(containers: Sequence[Container]) -> list[Finding]:
             hint = "run it as root on the host, where its runtime answers"
             found.append(Finding(UNSHIMMED, UNKNOWN, what, container.id, hint))
     return found or [Finding(UNSHIMMED, OK, "no program in a container goes round the shim")]
+
+
+def older_shim(containers: Sequence[Container], today: str) -> Finding:
+    """today: the name of the file that the next container gets."""
+    older = [each.id for each in containers if each.shims and today not in each.shims]
+    if not older:
+        return Finding(OLDER, OK, "no container has the shim of another version")
+    what = "has the shim of its start, of another version"
+    if len(older) > 1:
+        what = "have the shims of their start, of another version"
+    hint = "its limits hold; start it again for this version's shim"
+    return Finding(OLDER, INFO, what, ", ".join(older), hint)
+
+
+def _shims(mounts: Sequence[kernel_tables.Mount]) -> frozenset[str]:
+    files = {os.path.basename(mount.root.removesuffix(_REMOVED)) for mount in mounts}
+    return frozenset(file for file in files if file.startswith("libvcuda"))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import kubernetes_validate
 import pytest
+import yaml
 
 from contract.chart import rendering
 from contract.chart.rendering import (
@@ -39,7 +42,15 @@ NAMES = [
 def test_helm_finds_nothing_to_say_against_the_chart() -> None:
     done = rendering.helm("lint", "--strict", CHART)
     assert done.returncode == 0, done.stdout
-    assert "[WARNING]" not in done.stdout
+    assert not re.search(r"\[(WARNING|INFO)\]", done.stdout), done.stdout
+
+
+def test_the_charts_icon_is_the_file_beside_it() -> None:
+    with open(CHART + "/Chart.yaml") as file:
+        icon = yaml.safe_load(file)["icon"]
+    kind, _, content = icon.partition(",")
+    with open(CHART + "/icon.svg", "rb") as picture:
+        assert (kind, base64.b64decode(content)) == ("data:image/svg+xml;base64", picture.read())
 
 
 @pytest.mark.parametrize("version", VERSIONS)

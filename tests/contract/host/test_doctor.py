@@ -55,7 +55,8 @@ def test_a_host_that_is_well_gets_one_line_a_check_and_0(
         "ok       device-nodes         all 4 are there\n"
         "ok       dead-containers      none holds a share\n"
         "ok       shim-not-loaded      no program in a container goes round the shim\n"
-        "6 ok\n"
+        "ok       older-shim           no container has the shim of another version\n"
+        "7 ok\n"
     )
 
 
@@ -78,7 +79,8 @@ def test_a_finding_is_a_line_with_its_hint_and_decides_the_exit_code(
         "warning  dead-containers      a, b: dead, and shares not released; run 'vcuda release "
         "--all-dead'; the next claim that needs the room does it too",
         "ok       shim-not-loaded      no program in a container goes round the shim",
-        "1 warning, 5 ok",
+        "ok       older-shim           no container has the shim of another version",
+        "1 warning, 6 ok",
     ]
     os.unlink(root + "/dev/nvidia-uvm")
     assert vcuda() == 2
@@ -87,7 +89,7 @@ def test_a_finding_is_a_line_with_its_hint_and_decides_the_exit_code(
         f"error    device-nodes         {root}/dev/nvidia-uvm: is not there, or no character "
         f"device; run 'chroot {root} nvidia-modprobe -c 0 -u' and create the container again"
     )
-    assert lines[-1] == "1 error, 1 warning, 4 ok"
+    assert lines[-1] == "1 error, 1 warning, 5 ok"
 
 
 def test_json_is_the_same_findings(vcuda: Any, root: str, tmp_path: Any, capfd: Any) -> None:
@@ -107,6 +109,7 @@ def test_json_is_the_same_findings(vcuda: Any, root: str, tmp_path: Any, capfd: 
             "run 'vcuda release --all-dead'; the next claim that needs the room does it too",
         ),
         entry("shim-not-loaded", OK, "no program in a container goes round the shim"),
+        entry("older-shim", OK, "no container has the shim of another version"),
     ]
 
 
@@ -153,6 +156,7 @@ def test_a_runtime_that_hangs_makes_its_checks_unknown_and_no_other(
         ("device-nodes", OK, "all 4 are there"),
         ("dead-containers", UNKNOWN, "not checked: no answer in 10 s"),
         ("shim-not-loaded", UNKNOWN, "not checked: no answer in 10 s"),
+        ("older-shim", UNKNOWN, "not checked: no answer in 10 s"),
     ]
 
 
@@ -162,7 +166,7 @@ def test_runtime_without_an_answer_for_a_live_container_is_reported(
     holds(tmp_path, "a")
     script(f"{tmp_path}/bin/runc", "#!/bin/sh\necho 'a loader misses a library' >&2\nexit 127\n")
     found = report.examine(f"{tmp_path}/config.toml", 30)
-    assert found[-2:] == [
+    assert found[-3:-1] == [
         Finding("dead-containers", OK, "none holds a share"),
         Finding(
             "shim-not-loaded",

@@ -59,7 +59,7 @@ def found(folder: Path, files: list[Path], maps: int = 1) -> Iterator[tuple[int,
                 box = record("box", runtime=runtime.words)
                 ledger.write(box, limits.page_of(box))
             settings = settings_file.parse(f'state-dir = "{folder}/state"', "config.toml")
-            _, shim = containers.examine(settings)
+            _, shim, _ = containers.examine(settings)
             yield guest.pid, shim
         finally:
             guest.kill()

@@ -233,6 +233,7 @@ def test_a_pods_container_between_two_starts_is_well(ledger: Ledger, tmp_path: A
     assert containers.examine(settings_of(ledger)) == [
         Finding("dead-containers", OK, "none holds a share"),
         Finding("shim-not-loaded", OK, "no program in a container goes round the shim"),
+        Finding("older-shim", OK, "no container has the shim of another version"),
     ]
 
 
@@ -244,6 +245,7 @@ def test_a_named_slice_that_no_container_holds_is_well(ledger: Ledger) -> None:
     assert containers.examine(settings_of(ledger)) == [
         Finding("dead-containers", OK, "none holds a share"),
         Finding("shim-not-loaded", OK, "no program in a container goes round the shim"),
+        Finding("older-shim", OK, "no container has the shim of another version"),
     ]
 
 

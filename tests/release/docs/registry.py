@@ -80,10 +80,12 @@ class Registry:
         match = re.fullmatch(r"/v2/(.+)/manifests/(.+)", path)
         if match and method == "PUT":
             manifest = json.loads(body)
-            parts = [manifest["config"], *manifest["layers"]]
+            # A list of images, or one.
+            parts = manifest.get("manifests") or [manifest["config"], *manifest["layers"]]
             if not {each["digest"]: each["size"] for each in parts}.items() <= self._sizes.items():
                 return 400, {}
             self.images[":".join(match.groups())] = body
+            self._sizes[digest_of(body)] = len(body)
             return 201, {"Docker-Content-Digest": digest_of(body)}
         return 404, {}
 

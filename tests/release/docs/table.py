@@ -107,9 +107,20 @@ IMAGES = (
     "podman push REGISTRY/vcuda-node-agent:0.1.0",
     "podman push REGISTRY/vcuda-scheduler-extender:0.1.0",
 )
+# Of both architectures. No emulator runs on this machine, so here of its own.
+MANIFESTS = tuple(
+    f"podman build --platform linux/amd64,linux/arm64 --manifest REGISTRY/vcuda-{name}:0.1.0"
+    f" --file packaging/Containerfile --target {name} ."
+    for name in ("node-agent", "scheduler-extender")
+)
+PUSHES = tuple(
+    f"podman manifest push --all REGISTRY/vcuda-{name}:0.1.0 docker://REGISTRY/vcuda-{name}:0.1.0"
+    for name in ("node-agent", "scheduler-extender")
+)
 # Commands that are run, and not just so.
 RUN = {
-    **dict.fromkeys(IMAGES, How(by_root=True)),
+    **dict.fromkeys((*IMAGES, *PUSHES), How(by_root=True)),
+    **{line: How(by_root=True, instead=line.replace(",linux/arm64", "")) for line in MANIFESTS},
     "vcuda limit run-3f2a --memory 8GiB": How(before=LIVING.format("run-3f2a")),
     "vcuda limit pod-7c1e --policy elastic --core-limit 80 --dry-run": How(
         before=LIVING.format("pod-7c1e")

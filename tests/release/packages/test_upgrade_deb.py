@@ -12,10 +12,11 @@ from release.packages.machine import Machine
 SHIM = "/usr/lib/vcuda/libvcuda.so.1"
 
 
-def faults(machine: Machine) -> list[str]:
-    """What the doctor finds wrong."""
+def diagnosis(machine: Machine) -> tuple[list[str], str]:
+    """What the doctor finds wrong, and the containers with the shim of another version."""
     found = json.loads(machine.run("vcuda", "doctor", "--json").stdout)
-    return [entry["what"] for entry in found if entry["severity"] == "error"]
+    (older,) = (entry["where"] for entry in found if entry["name"] == "older-shim")
+    return [entry["what"] for entry in found if entry["severity"] == "error"], older
 
 
 @pytest.mark.parametrize("way", ["upgrade", "downgrade"])
@@ -39,13 +40,14 @@ def test_running_container_retains_its_shim_and_limits(plain: Machine, way: str)
     assert container.status() == "running"
     assert container.shim() == old_shim
     assert container.allocates() == node.STOPPED_AT_1_GIB
-    assert faults(plain) == []
+    assert diagnosis(plain) == ([], container.id)
 
     # Started again, it is.
     container.call("kill", "KILL")
     container.call("delete", "--force")
     container.start()
     assert container.shim() == new_shim
+    assert diagnosis(plain) == ([], "")
     assert container.allocates() == node.STOPPED_AT_1_GIB
     container.call("delete", "--force")
     assert json.loads(plain.check("vcuda", "ps", "--json")) == []
