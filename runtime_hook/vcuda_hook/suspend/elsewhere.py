@@ -16,11 +16,12 @@ import time
 from collections.abc import Mapping, Sequence
 
 from vcuda_oci.host.host import Host
-from vcuda_oci.ledger import events, liveness
+from vcuda_oci.ledger import events, liveness, unhealthy
 from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
 from vcuda_oci.model.suspension import SUSPENDED, SUSPENDING
+from vcuda_oci.placement import eligible
 
 from . import drive, relocation, steps, trims
 from .drive import Outcome, Progress
@@ -32,7 +33,10 @@ from .worker import Hangs, Worker
 def claim(
     mine: Operation, facts: Host, moves: Mapping[str, str], needed: Mapping[str, int], by: str
 ) -> None:
-    """Claim the share on the new GPU beside the old one. Raises VcudaError: there is no room."""
+    """Claim the share on the new GPU beside the old one.
+
+    Raises VcudaError: there is no room, or the new GPU gets no containers.
+    """
     begun = mine.begun(SUSPENDING, by, dict(needed)).replaced(moves=dict(moves))
     with mine.ledger:
         mine.ledger.sweep(liveness.is_alive)
@@ -42,6 +46,10 @@ def claim(
         refused = relocation.room(mine.record, records, facts.gpus, moves)
         if refused:
             raise VcudaError(f"there is no room: {refused.reason}", mine.id, refused.hint)
+        sick = unhealthy.reasons(mine.ledger.state_dir)
+        for uuid in moves.values():
+            if uuid in sick:  # since `moves_to` has looked
+                raise VcudaError(eligible.closed(uuid, sick[uuid]), mine.id, "name another GPU")
         mine.write(begun)
 
 

@@ -14,7 +14,11 @@ from support.suspended import Node
 from vcuda_hook.suspend import control, relocation
 from vcuda_hook.suspend.places import library_of
 from vcuda_hook.suspend.worker import Worker
+from vcuda_oci.ledger import unhealthy
+from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.ledger.liveness import start_time
+from vcuda_oci.ledger.unhealthy import Drain
+from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import RESUMING
 from vcuda_plugin.agent.bypass.held_containers import Held
 
@@ -71,3 +75,24 @@ def test_container_on_its_way_is_at_home_on_both_gpus(killed: Kills) -> None:
     node = killed.node
     held = Held(node.record("box"), f"{node.ledger.containers}/box")
     assert sorted(held.holder().shares) == sorted(gpu.uuid for gpu in node.facts.gpus)
+
+
+def test_move_to_a_gpu_that_is_drained_meanwhile_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path, "--memory", "8GiB", "--gpus", "2")
+    kills = Kills(node, tmp_path, processes=1)
+    look, other = relocation.closed, node.facts.gpus[1].uuid
+
+    def drained_after(ledger: Ledger) -> dict[str, str]:
+        found = look(ledger)
+        unhealthy.write_drained(ledger.state_dir, {other: Drain(time.time(), ended=True)})
+        return found
+
+    monkeypatch.setattr(relocation, "change_nodes", kills.nodes.change)
+    monkeypatch.setattr(relocation, "closed", drained_after)
+    with pytest.raises(VcudaError, match=f"{other} is drained"):
+        kills.run("move", node.facts)
+    assert (node.step("box"), kills.places()) == (None, {0})
+    assert [share.uuid for share in node.record("box").resident] == [node.facts.gpus[0].uuid]
+    node.end()
