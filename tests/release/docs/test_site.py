@@ -29,7 +29,7 @@ QUERIES = {
     "uninstall": "docs/install",
     "upgrade": "docs/operations",
     "fractional gpu": "docs/request",
-    "slurm": "docs/limits",
+    "slurm": "docs/tutorial-slurm",
     "jupyter": "docs/tutorial-jupyterhub",
     "docker compose": "docs/start-docker",
     "prometheus": "docs/metrics",
