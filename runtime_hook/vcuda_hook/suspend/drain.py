@@ -149,7 +149,7 @@ def drain(
     results: dict[str, Result] = {}
     failed: dict[tuple[str, str], Why] = {}
     with alone(ledger):
-        _close(ledger, uuid)
+        begun = _close(ledger, uuid)
         repair_all(ledger, facts)
         while True:
             steps = _planned(ledger, facts, uuid, most_kept, failed)
@@ -160,7 +160,8 @@ def drain(
             if results[step.id].error:
                 failed[step.id, step.action] = results[step.id].error, ""
         with changing(ledger) as drained:
-            drained[uuid] = Drain(drained[uuid].since, ended=True)
+            # The file may have been removed meanwhile: only undrain opens the GPU.
+            drained[uuid] = Drain(drained.get(uuid, begun).since, ended=True)
     still = {step.id: Result(step) for step in steps if step.id not in results}
     for step in steps:
         if step.id in results and step.action == STAY:
@@ -264,13 +265,14 @@ def changing(ledger: Ledger) -> Iterator[dict[str, Drain]]:
             raise unwritable(ledger.state_dir, error) from error
 
 
-def _close(ledger: Ledger, uuid: str) -> None:
+def _close(ledger: Ledger, uuid: str) -> Drain:
     with changing(ledger) as drained:
         is_new = uuid not in drained
         since = time.time() if is_new else drained[uuid].since
-        drained[uuid] = Drain(since, ended=False)
+        drained[uuid] = begun = Drain(since, ended=False)
     if is_new:
         _record(ledger, events.GPU_DRAINED, uuid, "gets no new containers")
+    return begun
 
 
 def _record(ledger: Ledger, kind: str, uuid: str, text: str) -> None:

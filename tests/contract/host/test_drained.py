@@ -11,7 +11,7 @@ from support.claims import Claims
 from support.samples import GIB, host, record
 from support.tenants import Tenants
 from vcuda_hook.doctor import moves
-from vcuda_hook.suspend import drain
+from vcuda_hook.suspend import drain, places
 from vcuda_hook.suspend.drain import ASLEEP, MOVE, STAY, SUSPEND
 from vcuda_hook.suspend.survey import Found, Survey
 from vcuda_oci.ledger import unhealthy
@@ -100,3 +100,12 @@ def test_doctor_names_drains_and_nodes_that_a_killed_move_has_left(
     if not ended:
         with drain.alone(node.ledger):
             assert moves.examine(settings)[0].severity == "info"
+
+
+def test_gpu_ends_drained_though_the_file_was_removed_meanwhile(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Tenants(str(tmp_path))
+    monkeypatch.setattr(drain, "repair_all", lambda *_: close(node.state_dir))
+    assert drain.drain(node.ledger, host(16, 16), "GPU-0", 1, lambda step: places.quiet) == []
+    assert unhealthy.read_drained(node.state_dir)["GPU-0"].ended
