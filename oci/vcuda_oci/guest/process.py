@@ -7,7 +7,6 @@ through that descriptor.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import struct
@@ -85,21 +84,15 @@ def device_of(link: str) -> int:
 def maps(pid: int, device: int, inode: int) -> bool:
     """Whether a process has this file mapped. No other process can map a file into it.
 
-    False also if it has too many mappings to check. Raises OSError: it has ended, or may not be
-    inspected.
+    Raises OSError: it has ended, or may not be inspected; EFBIG: it has too many mappings to check.
     """
     number = f"{os.major(device):02x}:{os.minor(device):02x}"
-    try:
-        if any(_is(link, device, inode) for link in _links(pid, f" {number} {inode} ")):
-            return True
-        # If mountinfo shows the device as stat does, maps does too, and the answer above is right.
-        if any(mount.device == device for mount in kernel_tables.mounts()):
-            return False
-        return any(_is(link, device, inode) for link in _links(pid, f" {inode} "))
-    except OSError as error:
-        if error.errno == errno.EFBIG:
-            return False
-        raise
+    if any(_is(link, device, inode) for link in _links(pid, f" {number} {inode} ")):
+        return True
+    # If mountinfo shows the device as stat does, maps does too, and the answer above is right.
+    if any(mount.device == device for mount in kernel_tables.mounts()):
+        return False
+    return any(_is(link, device, inode) for link in _links(pid, f" {inode} "))
 
 
 def _links(pid: int, part: str) -> Iterator[str]:

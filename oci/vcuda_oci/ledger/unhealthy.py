@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
+# Seconds since 1970; a later moment is no time of a drain.
+_LATEST = 1e11
 _MOST_BYTES = 1 << 20
 
 
@@ -140,7 +142,7 @@ def _fault(reason: str, xid: int, until: float | None) -> GpuFault:
 
 def _drain(since: float, ended: bool) -> Drain:
     """A drained GPU from the file. Raises TypeError: a field has a wrong type."""
-    if type(since) not in (float, int) or type(ended) is not bool:
+    if type(since) not in (float, int) or not 0 <= since < _LATEST or type(ended) is not bool:
         raise TypeError("not a drained GPU")
     return Drain(since, ended=ended)
 

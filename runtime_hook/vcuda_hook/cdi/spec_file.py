@@ -33,6 +33,8 @@ def write(
 
     Needs the ledger's lock. Raises VcudaError: it cannot be written.
     """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise VcudaError("is not a regular file", path, "name another --output")
     text, devices = spec_text(ledger, facts, settings, kind, without)
     if not facts.root:
         device_nodes.link_numbers(list(facts.nodes.values()))

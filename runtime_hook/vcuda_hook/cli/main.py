@@ -25,6 +25,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return output.flushed(_main(argv))
     except SystemExit as end:
         raise SystemExit(output.flushed(end.code if isinstance(end.code, int) else 0)) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("vcuda: interrupted\n")
+        return 128 + signal.SIGINT
     except OSError as error:
         if not output.is_of_output(error):
             raise

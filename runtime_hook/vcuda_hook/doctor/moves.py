@@ -24,6 +24,10 @@ def examine(settings: Config) -> list[Finding]:
         return [Finding(name, UNKNOWN, "not checked", hint="run it as root") for name in CHECKS]
     drained = unhealthy.read_drained(settings.state_dir)
     found = [_drained(settings.state_dir, uuid, each) for uuid, each in drained.items()]
+    path = unhealthy.drained_in(settings.state_dir)
+    if not drained and os.path.exists(path):
+        what = "names no drained GPU as it is: drained GPUs get containers"
+        found.append(Finding(DRAINED, WARNING, what, path, "run 'vcuda drain' again, or remove it"))
     return [*(found or [Finding(DRAINED, OK, "none")]), *_nodes_left(settings.state_dir)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -77,13 +78,22 @@ def below(folders: Mapping[str, str], proc: str = "/proc") -> list[int]:
     return sorted(found)
 
 
+class TooManyMappings(Exception):
+    """A process, by pid, has too many mappings to check."""
+
+
 def that_map(device: int, inode: int, proc: str = "/proc") -> list[int]:
-    """The pids of the processes that have this file mapped."""
+    """The pids of the processes that have this file mapped.
+
+    Raises TooManyMappings: of one of them that cannot be said.
+    """
     found = []
     for pid in map(int, filter(str.isdigit, os.listdir(proc))):
         try:
             found += [pid] if process.maps(pid, device, inode) else []
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise TooManyMappings(pid) from None
             continue  # it has ended
     return found
 

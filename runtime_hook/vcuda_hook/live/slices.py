@@ -29,6 +29,11 @@ _PREFIX = names.SLICE_PREFIX
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,98}[A-Za-z0-9])?", re.ASCII)
 # The names of whole GPUs.
 _TAKEN = re.compile(r"[0-9]+(:[0-9]+)?|all|(GPU|MIG)-.*", re.IGNORECASE)
+# What a request of a container can say besides, and why a slice's cannot.
+_OF_CONTAINERS = {
+    "isolation": "leave it out: a slice's containers take turns",
+    "idle-suspend": "leave it out: 'vcuda suspend' alone suspends a slice",
+}
 
 
 def parse(text: str) -> tuple[str, Request]:
@@ -45,6 +50,8 @@ def parse(text: str) -> tuple[str, Request]:
         key, colon, value = part.partition(":")
         if not colon or (key in words and key != "gpu"):
             raise VcudaError(f"'{part}' is not part of a request", where, "write core:30")
+        if key in _OF_CONTAINERS:
+            raise VcudaError(f"'{key}' is not part of a slice", where, _OF_CONTAINERS[key])
         words[key] = f"{words[key]},{value}" if key in words else value
     return name, request.parse(request.RawRequest(words, where))
 

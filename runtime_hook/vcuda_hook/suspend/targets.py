@@ -31,7 +31,7 @@ class Targets:
         """containers: the ledger's folder of pages. Raises VcudaError: its container has ended;
         Unreachable: it is paused, or has no cgroup of its own.
         """
-        self._page: tuple[int, int] | None = None
+        self._id, self._page = record.id, None
         self._cgroups: Mapping[str, str] = {}
         try:
             if record.is_named_slice:
@@ -69,7 +69,11 @@ class Targets:
     def _pids(self) -> Sequence[int]:
         if self._page is None:
             return container_processes.below(self._cgroups)
-        return container_processes.that_map(*self._page)
+        try:
+            return container_processes.that_map(*self._page)
+        except container_processes.TooManyMappings as error:
+            what = f"process {error} has too many mappings to tell whether it uses the slice"
+            raise Unreachable(what, self._id, "end that process") from None
 
 
 def refuse_unfit(record: Allocation, facts: Host, by: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import stat
 from typing import Any
 
 import jsonschema
@@ -244,6 +245,11 @@ def test_a_slice_is_released_by_its_name_alone(node: Node, capsys: Any) -> None:
         (["all=core:30"], "--slice: 'all' is a whole GPU's name; choose another"),
         (["gpu-0=core:30"], "--slice: 'gpu-0' is a whole GPU's name; choose another"),
         (["a=core"], "--slice a: 'core' is not part of a request; write core:30"),
+        (
+            ["a=core:30,memory:1GiB,isolation:mps"],
+            "--slice a: 'isolation' is not part of a slice; leave it out: a slice's containers "
+            "take turns",
+        ),
         (["a=core:30,core:40"], "--slice a: 'core:40' is not part of a request; write core:30"),
         (["a=cores:30"], "--slice a: unknown request key 'cores'; did you mean 'core'?"),
         (["a=memory:1GiB"], "--slice a: memory without core; add how much compute: core:30"),
@@ -263,6 +269,15 @@ def test_a_slice_that_cannot_be_leaves_everything_as_it_was(
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert captured.err.startswith(f"vcuda: {line}")
     assert (node.read(), node.shares()) == (before, shares)
+
+
+def test_spec_replaces_no_device(node: Node, capsys: Any) -> None:
+    os.makedirs(os.path.dirname(node.spec))
+    os.mkfifo(node.spec)
+    assert node.cdi("generate") == 1
+    line = f"vcuda: {node.spec}: is not a regular file; name another --output\n"
+    assert capsys.readouterr().err == line
+    assert stat.S_ISFIFO(os.stat(node.spec).st_mode)
 
 
 def test_slices_are_added_and_removed_completely_at_any_kill(node: Node) -> None:

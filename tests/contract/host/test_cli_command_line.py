@@ -89,6 +89,14 @@ def test_named_settings_that_are_not_there_are_an_error(
     )
 
 
+def test_interrupt_is_one_line(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "_main", interrupted)
+    assert (main.main(["gpus"]), capsys.readouterr().err) == (130, "vcuda: interrupted\n")
+
+
 @pytest.mark.parametrize("words", [["help"], ["--help"], ["gpus", "--help"], ["version"]])
 def test_a_full_standard_output_is_one_line(words: list[str]) -> None:
     program = "import sys; from vcuda_hook.cli.main import main; sys.exit(main())"

@@ -44,6 +44,14 @@ def test_new_and_restarted_containers_go_to_other_gpus(tmp_path: Any) -> None:
     assert unhealthy.reasons(state) == {"GPU-0": "Xid 79"}
 
 
+@pytest.mark.parametrize("text", ["", "[]", '{"GPU-0": {"since": 1e999, "ended": true}}'])
+def test_record_of_drains_that_cannot_be_read_is_reported(tmp_path: Any, text: str) -> None:
+    settings = settings_file.parse(f'state-dir = "{tmp_path}"', "config.toml")
+    (tmp_path / "drained.json").write_text(text)
+    (found,) = [one for one in moves.examine(settings) if one.name == moves.DRAINED]
+    assert (found.severity, found.where) == ("warning", f"{tmp_path}/drained.json")
+
+
 def found(id: str, held: int, *to: str, memory: int = 4, **changes: Any) -> Found:
     shares = [GpuShare("GPU-0", memory * GIB, 20)]
     return Found(record(id, shares=shares, **changes), held * GIB, to, None, None)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -22,6 +23,7 @@ from vcuda_oci.ledger import events, unhealthy
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.pages import layout
+from vcuda_oci.system import kernel_tables
 
 # Holds managed memory, which a checkpoint refuses.
 MANAGED = """
@@ -461,6 +463,11 @@ def test_claim_is_suspended_by_order_with_all_that_map_its_page(node: Node) -> N
     answer_of(user)
     with pytest.raises(VcudaError, match="which several containers may share"):
         control.suspend(node.ledger, node.facts, "claim@1", "idle")
+    with (
+        mock.patch.object(kernel_tables, "_MOST_MAPS_BYTES", 100),
+        pytest.raises(VcudaError, match="too many mappings to tell whether it uses the slice"),
+    ):
+        control.suspend(node.ledger, node.facts, "claim@1")
     assert node.used() > before
     assert node.vcuda("suspend", "claim@1").returncode == 0
     assert (node.used(), node.step("claim@1")) == (before, "suspended")

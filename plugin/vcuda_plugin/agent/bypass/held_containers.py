@@ -7,6 +7,7 @@ for a named slice by the page that the process has mapped.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
@@ -171,7 +172,7 @@ class HeldContainers:
                     page = page_file.identity(held.folder_of_pages + "/usage")
                 except OSError:
                     continue  # removed meanwhile
-                if process.maps(pid, *page):
+                if _maps(pid, page):
                     return held
         return None
 
@@ -217,3 +218,13 @@ def _name(allocation: Allocation) -> str:
     if pod:
         return f"pod {pod.get('namespace')}/{pod.get('name')}, container {pod.get('container')}"
     return f"container {allocation.container_id}"
+
+
+def _maps(pid: int, page: tuple[int, int]) -> bool:
+    """As process.maps; one with too many mappings to check counts as outside of all slices."""
+    try:
+        return process.maps(pid, *page)
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            return False
+        raise
