@@ -83,11 +83,7 @@ def test_a_container_whose_wish_stays_unseen_is_answered_and_waits_for_its_turn(
     assert 100 * outcome.tenants[1].work == pytest.approx(70, abs=2)
 
 
-# Without preemption a hidden kernel of 300 ms has the GPU to its end.
-FLOORS = {"default": 68, "no preemption": 65, "switch 500 us": 68}
-
-
-@pytest.mark.parametrize("model", FLOORS)
+@pytest.mark.parametrize("model", ["default", "no preemption", "switch 500 us"])
 @pytest.mark.parametrize("load", [loads.MS_25, loads.MS_300], ids=lambda load: load.name)
 def test_hidden_long_kernels_cost_their_container_its_turns_and_no_other_work(
     model: str, load: Load
@@ -97,7 +93,7 @@ def test_hidden_long_kernels_cost_their_container_its_turns_and_no_other_work(
     scripts = [PAGE + NEVER_BUSY, AUDIT]
     outcome = judge(MODELS[model], tenants, scripts=scripts, warming_s=60, window_s=60)
     assert set(outcome.errors.splitlines(True)) <= {LIES}
-    assert 100 * outcome.tenants[1].work >= FLOORS[model]
+    assert 100 * outcome.tenants[1].work >= 69
     assert 100 * outcome.tenants[0].work <= 30
 
 

@@ -18,7 +18,9 @@ of the sum is charged, until the mean no longer shows it.
 NVML may count a process's wait for the GPU as work, or the work of other processes. They are
 believed where no other process works, and where they show no excess of another container: it waits
 for its turns with nothing on the GPU, so they do not count the work of others as its own. If they
-add up to more than the GPU has, each one's part of the GPU is its part of their sum.
+add up to more than the GPU has, each one's part of the GPU is its part of their sum, which decides
+whether it hides work. It is charged for its whole figure then: a wait among its own kernels was one
+for the turns of others.
 """
 
 from __future__ import annotations
@@ -136,7 +138,7 @@ class _Container:
             self._sum = self._charged = 0.0
             return None
         for second in [last] if hid else self._seconds:
-            self._sum += second.seconds * (second.part - second.held)
+            self._sum += second.seconds * (second.used - second.held)
         charge = min(MOST_CHARGED, max(0.0, self._sum - self._charged))
         self._charged += charge
         used, held = (
