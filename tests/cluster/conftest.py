@@ -16,6 +16,10 @@ from support.needed import skip_or_fail
 from support.product import missing
 
 OF_CLAIMS = ("test_claims.py", "test_gangs.py", "test_old_manifests.py")
+# A folder with the Prometheus operator's own definitions, such as
+# example/prometheus-operator-crd of its repository.
+DEFINITIONS = "PROMETHEUS_CRDS"
+NO_DEFINITIONS = f"no definitions given: set {DEFINITIONS} to a folder with those of the operator"
 __all__ = ["files", "host_is_left_as_it_was", "session_folder"]
 
 
@@ -29,6 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         if not binaries.given():
             item.add_marker(pytest.mark.skip(reason=binaries.NOT_GIVEN))
+        elif item.path.name == "test_monitoring.py" and DEFINITIONS not in os.environ:
+            item.add_marker(pytest.mark.skip(reason=NO_DEFINITIONS))
         elif item.path.name in OF_CLAIMS and not engine.given():
             item.add_marker(pytest.mark.skip(reason=engine.NOT_GIVEN))
 

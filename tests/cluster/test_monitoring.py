@@ -9,23 +9,18 @@ import glob
 import os
 from typing import Any
 
-import pytest
-
 from cluster.chart import NAMESPACE
 from cluster.node import Node
 from contract.chart import rendering
 
-VARIABLE = "PROMETHEUS_CRDS"
-NOT_GIVEN = f"no definitions given: set {VARIABLE} to a folder with those of the operator"
 KINDS = ("ServiceMonitor", "PrometheusRule")
 
 
-@pytest.mark.skipif(VARIABLE not in os.environ, reason=NOT_GIVEN)
 def test_api_server_stores_each_field_of_the_monitoring_objects(node: Node) -> None:
     definitions = [
         found
         for kind in KINDS
-        for found in glob.glob(f"{os.environ[VARIABLE]}/*_{kind.lower()}s.yaml")
+        for found in glob.glob(f"{os.environ['PROMETHEUS_CRDS']}/*_{kind.lower()}s.yaml")
     ]
     assert len(definitions) == len(KINDS)
     files = [f"--filename={file}" for file in definitions]

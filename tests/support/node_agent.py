@@ -127,6 +127,7 @@ class Agent:
 
     def end(self) -> None:
         status = 0
+        was_killed = self.process.poll() == -signal.SIGKILL
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             status = self.process.wait(30)
@@ -135,4 +136,5 @@ class Agent:
         self._log.close()
         self._folder.cleanup()
         assert status == 0, log
-        assert not any("Traceback" in line for line in log), log
+        # Its processes end with it, at any step.
+        assert was_killed or not any("Traceback" in line for line in log), log

@@ -307,8 +307,9 @@ def _make_room(ledger: Ledger, spared: str = "") -> bool:
 
 
 def _all_here(allocation: Allocation, host: Host) -> bool:
-    """Whether its GPUs are still in the machine."""
-    return all(host.gpu(share.uuid) for share in allocation.shares)
+    """Whether its GPUs are still in the machine, and have what it was promised of each."""
+    gpus = [(share, host.gpu(share.uuid)) for share in allocation.shares]
+    return all(gpu and share.memory_bytes <= gpu.memory_bytes for share, gpu in gpus)
 
 
 def _take_over(ledger: Ledger, known: Allocation, wanted: Claim, rules: Rules) -> Allocation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model.allocation import GpuShare
+from ..model.allocation import Allocation, GpuShare
 from ..model.gpu import Gpu
 from ..model.policies import FIXED, MPS, WEIGHTED, Terms
 from ..model.sizes import gib
@@ -11,8 +11,6 @@ from .eligible import MPS_THERE, Refused, closed
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from ..model.allocation import Allocation
 
 
 class Free:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,15 @@ from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.pages import limits
 from vcuda_oci.start import claim_socket
 from vcuda_plugin.agent.process import confine, rights
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A short one: sockets of MPS are below it."""
+    with tempfile.TemporaryDirectory(prefix="rights") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
 
 KEEPERS = (*claim_socket.KEEPERS, claim_socket.MPS_KEEPER)
 # The kernel names them by bits.

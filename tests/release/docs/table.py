@@ -231,7 +231,10 @@ BUILDS = "tests/engines/test_mount_points.py builds by Podman"
 RUNS_A_POD = "runs a pod; tests/engines/test_chart_check.py runs its command"
 PYTORCH = "needs PyTorch and a GPU; the page runs the same share with another image"
 VIEWED = "needs an extender that runs; tests/contract/scheduler/test_cluster_page.py asks one"
+BY_RUNC = "needs a daemon beside it; tests/engines/test_mps.py does so with Docker and runc"
 NOT_HERE = {
+    "docker run --runtime=vcuda -e VCUDA_CORE=30 -e VCUDA_MEMORY=5GiB -e VCUDA_ISOLATION=mps IMAGE"
+    " nvidia-smi": BY_RUNC,
     "docker run --detach --name train --runtime=vcuda -e VCUDA_CORE=50 -e VCUDA_MEMORY=8GiB"
     ' --shm-size 8g --volume "$PWD:/work" pytorch/pytorch python /work/train.py': PYTORCH,
     "kubectl --namespace vcuda port-forward service/vcuda-cluster-page 8443:443": VIEWED,
