@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -17,6 +18,7 @@ import pytest
 from contract.agent.test_device_plugin import CORE, uuids
 from support.cluster_api import KubeApi
 from support.dra_claims import NODE, SPACE, claim, result
+from support.fake_api_calls import JSON, MERGE_PATCH, merged
 from support.fake_api_objects import CLAIMS, SLICES
 from support.fake_api_server import status
 from support.fake_dra_kubelet import DraKubelet
@@ -294,6 +296,37 @@ def test_slices_that_another_removed_or_changed_come_back(dra: DraNode) -> None:
         dra.api.set(SLICES, name, changed)
         until(lambda: len(dra.devices()) == 2)
         assert dra.generation() == 2
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_slice_removed_before_its_writers_answer_came_is_written_again(
+    dra: DraNode, method: str
+) -> None:
+    """The watch is faster than the answer, and tells of a removal that is newer than it."""
+    late: list[str] = []
+
+    def answer_late(called: str, path: str, body: Any) -> Any:
+        if not path.startswith(SLICES) or called != method or late:
+            return None
+        answer = dra.api.call(called, path, {}, body, MERGE_PATCH if called == "PATCH" else JSON)
+        (name,) = dra.slices()
+        dra.api.delete(name, SLICES)
+        late.append(name)
+
+        async def wait() -> Any:
+            await asyncio.sleep(0.5)
+            return answer
+
+        return wait()
+
+    dra.api.before = answer_late
+    with dra.agent():
+        if method == "PATCH":
+            until(lambda: len(dra.devices()) == 2)
+            (name,) = dra.slices()
+            dra.api.set(SLICES, name, merged(dra.slices()[name], {"spec": {"devices": []}}))
+        until(lambda: bool(late))
+        until(lambda: len(dra.devices()) == 2, 10)
 
 
 def test_slices_are_written_once_the_api_is_back(dra: DraNode) -> None:

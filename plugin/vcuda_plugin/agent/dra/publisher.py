@@ -29,6 +29,8 @@ class Publisher(ListWatch):
         self._node, self._node_uid = node, ""
         self._listing: dict[str, Object] = {}
         self._existing: dict[str, Object] | None = None
+        # The newest version of each slice that the watch has told of, of removed ones too.
+        self._told: dict[str, int] = {}
         self._devices: Sequence[Object] | None = None
         self._counter_sets: Sequence[Object] = ()
         self._lock = threading.Condition()
@@ -49,18 +51,19 @@ class Publisher(ListWatch):
     def listed_all(self, began: float) -> None:
         with self._lock:
             self._existing = self._listing
+            self._told.update((name, _version(each)) for name, each in self._existing.items())
             self._wake()
 
     def changed(self, item: Object) -> None:
         with self._lock:
             if self._existing is not None:
-                self._existing[str(item["metadata"]["name"])] = item
+                self._existing[self._note(item)] = item
                 self._wake()
 
     def removed(self, item: Object) -> None:
         with self._lock:
             if self._existing is not None:
-                self._existing.pop(str(item["metadata"]["name"]), None)
+                self._existing.pop(self._note(item), None)
                 self._wake()
 
     def write(self, api: KubeApi) -> None:
@@ -82,6 +85,12 @@ class Publisher(ListWatch):
         self._due = True
         self._lock.notify_all()
 
+    def _note(self, item: Object) -> str:
+        """Remember how new the watch's word on this slice is. Return the slice's name."""
+        name = str(item["metadata"]["name"])
+        self._told[name] = _version(item)
+        return name
+
     def _write(self, api: KubeApi) -> None:
         with self._lock:
             if self._existing is None or self._devices is None:
@@ -97,14 +106,25 @@ class Publisher(ListWatch):
             status, answer = api.call(each.method, each.path, each.body, kind=kind)
             if status >= 400 and not (each.method == "DELETE" and status == 404):
                 raise ApiError(status, f"{each.method} {each.path}: {message_of(answer)}")
-            # The watch brings this object later; what is decided before is decided on it.
+            # The watch brings this object later; what is decided before is decided on it. Or it
+            # came sooner than the answer, with what another writer did since.
             with self._lock:
-                if self._existing is not None and each.body is not None:
-                    self._existing[str(answer["metadata"]["name"])] = answer
-                elif self._existing is not None:
+                if self._existing is None:
+                    continue
+                if each.body is None:
                     self._existing.pop(each.path.rpartition("/")[2], None)
+                elif _version(answer) > self._told.get(name := str(answer["metadata"]["name"]), -1):
+                    self._existing[name] = answer
         if due:
             _log.info("%d devices in ResourceSlices of pool %s", len(devices), self._node)
+
+
+def _version(item: Object) -> int:
+    """Of two versions of an object the newer one has the higher number.
+
+    Source: KEP-5504, "Comparable Resource Version".
+    """
+    return int(item["metadata"]["resourceVersion"])
 
 
 def _uid_of(api: KubeApi, node: str) -> str:
