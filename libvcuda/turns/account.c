@@ -5,7 +5,8 @@
 #include "cut_in.h"
 #include "together.h"
 
-/* A program that began its work more often in a turn has left the GPU idle in between.  */
+/* A program that began its work more often in a turn has left the GPU idle in between; in a longer
+   one as much more often.  */
 #define MOST_BEGUN 8
 #define WAKING_NS (MS / 10)
 
@@ -72,7 +73,10 @@ static void
 learn_pass (const struct gpu *gpu, uint64_t lost, uint64_t now)
 {
   struct tenant *holder = gpu->holder;
-  bool has_gaps = holder->signals.work_begun - holder->granted_begun > MOST_BEGUN;
+  uint64_t turn = (uint64_t) holder->claim.turn_ns;
+  uint64_t longer = gpu->until_ns > gpu->least_until_ns ? gpu->until_ns - gpu->least_until_ns : 0;
+  uint32_t begun = holder->signals.work_begun - holder->granted_begun;
+  bool has_gaps = begun * turn > MOST_BEGUN * (turn + longer);
   if (gpu->sole)
     return;
   if (has_gaps ? now < gpu->until_ns : !holder->claim.wants)

@@ -220,15 +220,61 @@ queue_next (struct claimant *const *claimants, int count)
   return next;
 }
 
-int64_t
-queue_turn_ns (const struct claimant *claimant)
+static int64_t
+affordable_ns (const struct claimant *claimant, int64_t most)
 {
   /* It earns meanwhile, too.  */
   int64_t unearned = MILLION - (int64_t) claimant->rate_ppm;
-  int64_t ns = claimant->turn_ns;
-  if (unearned > 0 && claimant->budget_ns < earned ((uint32_t) unearned, ns))
-    ns = (int64_t) ((__int128) claimant->budget_ns * MILLION / unearned);
+  if (unearned <= 0 || claimant->budget_ns >= earned ((uint32_t) unearned, most))
+    return most;
+  return (int64_t) ((__int128) claimant->budget_ns * MILLION / unearned);
+}
+
+int64_t
+queue_turn_ns (const struct claimant *claimant)
+{
+  int64_t ns = affordable_ns (claimant, claimant->turn_ns);
   return ns > SHORTEST_TURN_NS ? ns : SHORTEST_TURN_NS;
+}
+
+/* Until a claimant that wants has BUDGET.  */
+static int64_t
+has_in (const struct claimant *claimant, int64_t budget)
+{
+  int64_t lacks = budget - claimant->budget_ns;
+  return lacks > 0 ? (int64_t) ((__int128) lacks * MILLION / claimant->rate_ppm) + 1 : 0;
+}
+
+/* What a whole turn begins with.  */
+static int64_t
+whole_of (const struct claimant *claimant)
+{
+  int64_t least = least_of (claimant);
+  int64_t whole = enough_for (claimant, claimant->turn_ns, LEAST_SPAN_NS);
+  return whole > least ? whole : least;
+}
+
+int64_t
+queue_whole_in (struct claimant *const *claimants, int count, const struct claimant *but)
+{
+  int64_t soonest = INT64_MAX;
+  for (int i = 0; i < count; i++)
+    if (claimants[i] != but && claimants[i]->wants && claimants[i]->rate_ppm)
+      {
+        int64_t wait = has_in (claimants[i], whole_of (claimants[i]));
+        soonest = wait < soonest ? wait : soonest;
+      }
+  return soonest;
+}
+
+int64_t
+queue_turn_among_ns (struct claimant *const *claimants, int count, const struct claimant *claimant)
+{
+  int64_t ns = queue_turn_ns (claimant), whole = queue_whole_in (claimants, count, claimant);
+  if (whole == INT64_MAX)
+    return ns;
+  int64_t most = affordable_ns (claimant, whole < SOLE_TURN_NS ? whole : SOLE_TURN_NS);
+  return most > ns ? most : ns;
 }
 
 int64_t
@@ -236,14 +282,10 @@ queue_ready_in (struct claimant *const *claimants, int count)
 {
   int64_t soonest = INT64_MAX;
   for (int i = 0; i < count; i++)
-    {
-      const struct claimant *claimant = claimants[i];
-      if (!claimant->wants || !claimant->rate_ppm)
-        continue;
-      int64_t lacks = least_of (claimant) - claimant->budget_ns;
-      int64_t wait
-          = lacks > 0 ? (int64_t) ((__int128) lacks * MILLION / claimant->rate_ppm) + 1 : 0;
-      soonest = wait < soonest ? wait : soonest;
-    }
+    if (claimants[i]->wants && claimants[i]->rate_ppm)
+      {
+        int64_t wait = has_in (claimants[i], least_of (claimants[i]));
+        soonest = wait < soonest ? wait : soonest;
+      }
   return soonest;
 }

@@ -109,6 +109,15 @@ int queue_next (struct claimant *const *claimants, int count);
 /* How long its turn may last.  */
 int64_t queue_turn_ns (const struct claimant *claimant);
 
+/* How long until one that wants, other than BUT, has enough for a whole turn; INT64_MAX: none
+   wants.  */
+int64_t queue_whole_in (struct claimant *const *claimants, int count, const struct claimant *but);
+
+/* How long the turn of CLAIMANT may last where others want the GPU too: that long, or until another
+   has enough for a whole turn, so that no turn ends for nothing. No longer than SOLE_TURN_NS.  */
+int64_t queue_turn_among_ns (struct claimant *const *claimants, int count,
+                             const struct claimant *claimant);
+
 /* How long until one that wants is ready; INT64_MAX: none wants.  */
 int64_t queue_ready_in (struct claimant *const *claimants, int count);
 

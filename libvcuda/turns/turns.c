@@ -31,6 +31,8 @@
 #define GRACE_NS (MS / 5)
 #define CHECK_NS (9 * MS / 2)
 #define LEASE_CHECK_NS (200 * MS)
+/* A turn is not ended for less.  */
+#define EARLY_NS MS
 /* Figures are written so often while turns run, and soon after the last one.  */
 #define FIGURES_NS (500 * MS)
 #define LAST_FIGURES_NS (10 * MS)
@@ -92,6 +94,37 @@ others_are_ready (const struct gpu *gpu)
 }
 
 static void
+claimants_of (const struct gpu *gpu, struct claimant **claimants)
+{
+  for (int i = 0; i < gpu->count; i++)
+    claimants[i] = &gpu->tenants[i]->claim;
+}
+
+static int64_t
+turn_among_ns (const struct gpu *gpu, const struct tenant *tenant)
+{
+  struct claimant *claimants[gpu->count];
+  claimants_of (gpu, claimants);
+  return queue_turn_among_ns (claimants, gpu->count, &tenant->claim);
+}
+
+/* When the holder's turn ends before its time, because another container wants one.  */
+static uint64_t
+early_end_ns (const struct gpu *gpu, uint64_t now)
+{
+  struct claimant *claimants[gpu->count];
+  if (gpu->sole)
+    return others_want (gpu) ? now : UINT64_MAX;
+  claimants_of (gpu, claimants);
+  int64_t whole = queue_whole_in (claimants, gpu->count, &gpu->holder->claim);
+  if (whole == INT64_MAX)
+    return UINT64_MAX;
+  uint64_t then = now + (uint64_t) whole;
+  then = then > gpu->least_until_ns ? then : gpu->least_until_ns;
+  return then + EARLY_NS < gpu->until_ns ? then : UINT64_MAX;
+}
+
+static void
 revoke_turn (struct gpu *gpu)
 {
   gpu->alone_ns = gpu->open ? gpu->passed_ns - gpu->opened_ns : 0;
@@ -109,9 +142,9 @@ give_turn (struct gpu *gpu, struct tenant *tenant, int64_t ns, uint64_t now)
   gpu->open = gpu->revoked = gpu->yields = false;
   gpu->interrupter = NULL;
   gpu->pays = true;
-  gpu->sole = ns > LONGEST_TURN_NS;
-  gpu->began_ns = now;
+  gpu->sole = ns > LONGEST_TURN_NS && tenant->claim.turn_ns > LONGEST_TURN_NS;
   gpu->until_ns = now + (uint64_t) ns;
+  gpu->least_until_ns = now + (uint64_t) (ns < tenant->claim.turn_ns ? ns : tenant->claim.turn_ns);
   tenant->idle_ns = tenant->blocks_ns = 0;
   tenant->granted_begun = tenant->signals.work_begun;
   tenant_publish (tenant);
@@ -161,7 +194,7 @@ judge_holder (struct gpu *gpu, uint64_t now)
         revoke_turn (gpu);
       return;
     }
-  if (wanted && gpu->sole && now < gpu->until_ns)
+  if (now < gpu->until_ns && early_end_ns (gpu, now) <= now)
     gpu->until_ns = now;
   /* One that has rung gives the turn on also where none waits, so that it pays for no gap. Beside a
      queue that drains each request is a turn of its own, so that its time is divided.  */
@@ -184,7 +217,7 @@ judge_holder (struct gpu *gpu, uint64_t now)
   if (!wanted && !others_are_recent (gpu, holder, now) && !holder->busy && can_be_open (holder))
     open_gpu (gpu, holder, now);
   else if (!others_are_ready (gpu) && queue_is_ready (&holder->claim) && !cut_in_is_on (gpu))
-    give_turn (gpu, holder, queue_turn_ns (&holder->claim), now);
+    give_turn (gpu, holder, turn_among_ns (gpu, holder), now);
   else
     revoke_turn (gpu);
 }
@@ -236,7 +269,7 @@ grant (struct gpu *gpu, uint64_t now)
     {
       queue_raise (claimants, gpu->count, claimants[next], (int64_t) (now - gpu->given_ns));
       gpu->given_ns = now;
-      give_turn (gpu, gpu->tenants[next], queue_turn_ns (claimants[next]), now);
+      give_turn (gpu, gpu->tenants[next], turn_among_ns (gpu, gpu->tenants[next]), now);
     }
 }
 
@@ -305,6 +338,8 @@ next_poll (const struct gpu *gpu, uint64_t now)
   else if (gpu->holder && !gpu->open && !gpu->revoked)
     {
       then = tenant_late_ns (gpu->holder, now, gpu->until_ns);
+      uint64_t ends = early_end_ns (gpu, now);
+      then = ends < then ? ends : then;
       if (gpu->holder->idle_ns && (others_want (gpu) || cut_in_is_on (gpu)))
         {
           uint64_t yields = gpu->holder->idle_ns + GRACE_NS;

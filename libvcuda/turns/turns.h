@@ -32,7 +32,8 @@ struct gpu
   bool cuts_known;                   /* cutting in has been of use */
   unsigned cuts_useless;             /* how often in a row it was not */
   uint64_t cuts_useless_until_ns, cuts_pause_ns;
-  uint64_t began_ns, until_ns;  /* the holder's turn */
+  uint64_t until_ns;            /* the end of the holder's turn */
+  uint64_t least_until_ns;      /* from then on another can end it */
   uint64_t given_ns;            /* when the last turn began that was no continued one */
   uint64_t opened_ns, alone_ns; /* since when the holder was alone; for how long it was */
   uint64_t passed_ns;           /* until when time is accounted for */

@@ -52,6 +52,8 @@ def queue(tmp_path_factory):
     loaded.queue_length_ns.argtypes = [ctypes.c_int, ctypes.c_int64]
     loaded.queue_length_ns.restype = ctypes.c_int64
     loaded.queue_turn_ns.restype = loaded.queue_ready_in.restype = ctypes.c_int64
+    loaded.queue_turn_among_ns.restype = ctypes.c_int64
+    loaded.queue_whole_in.restype = ctypes.c_int64
     loaded.queue_pass_time.argtypes = [ctypes.POINTER(Claimant), ctypes.c_int64]
     return loaded
 
@@ -79,6 +81,9 @@ class Gpu:
         self.queue.queue_pass_debts(self.array, len(self.tenants), ctypes.c_int64(ns))
         self.queue.queue_level(self.array, len(self.tenants))
 
+    def turn_ns(self, tenant):
+        return self.queue.queue_turn_among_ns(self.array, len(self.tenants), ctypes.byref(tenant))
+
     def step(self):
         """One turn, or the pause until one is ready. Returns how long it took."""
         chosen = self.queue.queue_next(self.array, len(self.tenants))
@@ -87,7 +92,7 @@ class Gpu:
             self.advance(ns)
             return ns
         tenant, kernel_ns = self.tenants[chosen], self.kernels_ns[chosen]
-        ns = self.queue.queue_turn_ns(ctypes.byref(tenant))
+        ns = self.turn_ns(tenant)
         ns = -(-ns // kernel_ns) * kernel_ns  # it ends with a kernel
         tenant.holds, tenant.wants = True, False
         self.advance(ns)
@@ -210,6 +215,29 @@ def test_turns_that_no_other_waits_for_are_long_after_pauses_of_50_ms(
     assert queue.queue_next(array, 1) == 0
     found = pause / MS, queue.queue_turn_ns(ctypes.byref(tenant)) / MS
     assert found == (pytest.approx(pause_ms, abs=0.1), pytest.approx(turn_ms, abs=0.1))
+
+
+@settings(max_examples=100, deadline=None)
+@given(tenants(), st.lists(st.integers(-50 * MS, 50 * MS), min_size=8, max_size=8))
+def test_a_turn_goes_on_until_another_has_enough_for_a_whole_one(queue, drawn, budgets):
+    """Or until its budget is used up, or for 90 ms."""
+    cores, kernels_ns = drawn
+    gpu = Gpu(queue, cores, kernels_ns)
+    for tenant, budget in zip(gpu.tenants, budgets, strict=False):
+        tenant.budget_ns = budget
+    holder, least = gpu.tenants[0], queue.queue_turn_ns(ctypes.byref(gpu.tenants[0]))
+
+    def whole_in():
+        return queue.queue_whole_in(gpu.array, len(cores), ctypes.byref(holder))
+
+    turn = gpu.turn_ns(holder)
+    assert least <= turn <= 90 * MS
+    holder.holds, holder.wants = True, False
+    if turn > least:
+        gpu.advance(turn - 2)
+        assert whole_in() > 0
+        gpu.advance(4)
+        assert turn == 90 * MS or holder.budget_ns < 10 or whole_in() == 0
 
 
 def test_equal_tenants_take_turns_in_order(queue):
