@@ -52,3 +52,12 @@ def test_without_its_keeper_no_container_is_stuck(load: loads.Load) -> None:
     assert [got.work > 0.05 for got in outcome.tenants] == [True, True]
     longest_us = [got.report["longest_us"] for got in outcome.tenants]
     assert [longest <= 1e6 for longest in longest_us] == [True, True]
+
+
+def test_without_its_keeper_a_container_tries_again_after_twice_as_long_each_time() -> None:
+    """1 s at first, 64 s at most."""
+    load = loads.MS_25
+    tenants = [Tenant(30, load), Tenant(70, load)]
+    outcome = judge([], tenants, window_s=220, warming_s=1, scripts=[deaths.TRIES])
+    pauses = [round(seconds) for seconds in json.loads(outcome.said[0])]
+    assert pauses == [1, 2, 4, 8, 16, 32, 64, 64]

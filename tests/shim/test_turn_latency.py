@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from support.guest import TOP
 from support.shares import deaths, loads
 from support.shares.false_pages import (
     BUSY_FOR_EVER,
@@ -23,7 +27,70 @@ from support.shares.loads import Load
 pytestmark = pytest.mark.usefixtures("built")
 
 LOW = (("latency", "low"),)
+# Prints budget and urgent time of one that cuts in, and the budget of the holder, in microseconds.
+PRICES = """
+#include <stdio.h>
+#include "cut_in.h"
+void tenant_publish (const struct tenant *tenant) { (void) tenant; }
+void tenant_take_over_bucket (struct tenant *tenant, uint64_t alone_ns, uint64_t now)
+{ (void) tenant, (void) alone_ns, (void) now; }
+static struct tenant one = { .low = true,
+                             .claim = { .rate_ppm = 300000, .wants = true, .turn_ns = 15 * MS } };
+static struct tenant holder = { .claim = { .budget_ns = 10 * MS } };
+static struct tenant *both[] = { &one, &holder };
+static struct gpu gpu = { .tenants = both, .count = 2, .holder = &holder };
+static void
+say (void)
+{
+  printf ("%d %d %d\\n", (int) (one.claim.budget_ns / 1000), (int) (one.urgent_ns / 1000),
+          (int) (holder.claim.budget_ns / 1000));
+}
+int main (int argc, char **argv)
+{
+  (void) argv;
+  one.claim.budget_ns = one.urgent_ns = 4 * MS;
+  gpu.pays = argc > 1;
+  cut_in_interrupt (&gpu, &one);
+  say ();
+  cut_in_begin (&gpu, &one, 1000 * MS); /* what it has paid is not paid again */
+  say ();
+  gpu.interrupter = NULL;
+  cut_in_begin (&gpu, &one, 2000 * MS);
+  say ();
+  cut_in_pass_time (&one, 10 * MS, 0, false);
+  say ();
+  cut_in_pass_time (&one, 10 * MS, 0, true); /* while it waits, it saves nothing */
+  cut_in_pass_time (&one, MS, MS, false);
+  say ();
+  cut_in_pass_time (&one, 1000 * MS, 0, false);
+  say ();
+}
+"""
 REQUESTS = loads.REQUESTS
+
+
+@pytest.mark.parametrize(
+    ("words", "holders"), [(["pays"], 10200), ([], 10000)], ids=["turn", "alone"]
+)
+def test_cutting_in_costs_half_a_millisecond(
+    tmp_path: Path, words: list[str], holders: int
+) -> None:
+    """Once for each time. Of that the holder of a turn gets 0.2 ms; one alone pays for its work."""
+    source, program = tmp_path / "prices.c", str(tmp_path / "prices")
+    source.write_text(PRICES)
+    folder = os.path.join(TOP, "libvcuda", "turns")
+    command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", f"-I{folder}", f"-I{TOP}/libvcuda"]
+    files = [os.path.join(folder, name) for name in ("cut_in.c", "queue.c")]
+    subprocess.run([*command, "-o", program, str(source), *files], check=True)
+    said = subprocess.run([program, *words], check=True, capture_output=True, text=True).stdout
+    assert [tuple(map(int, line.split())) for line in said.splitlines()] == [
+        (3500, 3500, holders),
+        (3500, 3500, holders),
+        (3000, 3000, holders),
+        (3000, 6000, holders),  # 30 % of 10 ms
+        (3000, 5300, holders),
+        (3000, 30000, holders),
+    ]
 
 
 def p99_ms(outcome: Outcome) -> float:

@@ -244,3 +244,63 @@ def test_equal_tenants_take_turns_in_order(queue):
     """None has two turns while another one waits, so no wait is longer than a round."""
     gpu, _ = run(queue, [6] * 16, [MS] * 16, 30)
     assert max(gpu.longest) <= 17 * (TURN_NS + MS + PASS_NS)
+
+
+def array_of(*tenants):
+    return (ctypes.POINTER(Claimant) * len(tenants))(*map(ctypes.pointer, tenants))
+
+
+@pytest.mark.parametrize(("ahead_ms", "next_one"), [(59.9, 0), (60, 0), (60.1, 1)])
+def test_a_tenant_with_60_ms_more_debt_than_another_is_passed_over(queue, ahead_ms, next_one):
+    """The first has waited longer."""
+    enough = {"budget_ns": 20 * MS}
+    first = claimant(300_000, since_ns=90 * MS, debt_ns=int((ahead_ms - 7) * MS), **enough)
+    second = claimant(300_000, since_ns=10 * MS, debt_ns=-7 * MS, **enough)
+    # Neither a resting one nor one that is not ready counts.
+    resting = claimant(300_000, wants=False, debt_ns=-500 * MS, **enough)
+    poor = claimant(300_000, debt_ns=-500 * MS, budget_ns=0)
+    assert queue.queue_next(array_of(first, second, resting, poor), 4) == next_one
+
+
+@pytest.mark.parametrize(
+    ("since_ms", "turn_ms", "budget_ms", "raised_us"),
+    [
+        (15, 30, 9, 0),  # enough for a turn of 30 ms
+        (15, 30, 8.9, 105),
+        (10, 30, 5, 70),
+        (15, 30, 5, 105),
+        (500, 30, 5, 105),  # 15 ms at most
+        (15, 15, 5, 0),  # turns are not longer than usual
+        (15, 90, 5, 0),  # no other waits
+    ],
+)
+def test_budgets_too_small_for_long_turns_grow_by_a_hundredth(
+    queue, since_ms, turn_ms, budget_ms, raised_us
+):
+    one = claimant(700_000, turn_ns=turn_ms * MS, budget_ns=int(budget_ms * MS))
+    other = claimant(300_000, turn_ns=turn_ms * MS)
+    span = ctypes.c_int64(since_ms * MS)
+    queue.queue_raise(array_of(one, other), 2, ctypes.byref(one), span)
+    assert one.budget_ns == int(budget_ms * MS) + raised_us * 1000
+    assert other.budget_ns == raised_us * 1000 * 3 // 7
+
+
+@pytest.mark.parametrize(
+    ("bucket_ms", "since_ms", "alone_ms", "budget_ms"),
+    [
+        (2, 0, 1000, 2),
+        (2, 10, 1000, 5),  # it fills meanwhile
+        (500, 0, 1000, 10),  # a bucket saves no more
+        (2, 1000, 1000, 10),
+        (9, 0, 10, 4),  # more than without work: 1 ms, and 3 earned in 10
+        (-5000, 0, 1000, -2000),
+        (-100, -5, 1000, 10),  # from the future: a page may say anything
+    ],
+)
+def test_budget_takes_the_bucket_over_as_far_as_it_can_be_true(
+    queue, bucket_ms, since_ms, alone_ms, budget_ms
+):
+    one = claimant(300_000, budget_ns=MS)
+    times = [ctypes.c_int64(ms * MS) for ms in (bucket_ms, since_ms, alone_ms)]
+    queue.queue_take_over(ctypes.byref(one), *times)
+    assert one.budget_ns == budget_ms * MS

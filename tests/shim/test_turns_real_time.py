@@ -20,6 +20,7 @@ from support.guest import PYTHON, TOP, WORKLOAD, Guest
 from support.shares.false_pages import CLOSING, PAGE, RINGING
 from support.shares.judge import KEEPER, SOFTGPU
 from support.shares.keeper_cost import processor_seconds
+from support.turn_word import WAIT, write_turn
 
 MOST_SECONDS = 30
 
@@ -56,12 +57,16 @@ def words(guests: list[Guest]) -> int:
     return sum(limits_of(guest).gpus[0].turn >> 2 for guest in guests)
 
 
-def finished(node: PolicyNode, processes: list[subprocess.Popen[str]]) -> list[int]:
-    """Kernels that each process has finished, as the GPU itself counts them."""
+def counts_of(node: PolicyNode) -> dict[int, int]:
+    """By pid the kernels that a process has finished, as the GPU itself counts them."""
     command = [SOFTGPU, "time", node.driver_root, "--json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     live = json.loads(done.stdout)["gpus"][0]["processes"]
-    counts = {one["pid"]: one["kernels_finished"] for one in live}
+    return {one["pid"]: one["kernels_finished"] for one in live}
+
+
+def finished(node: PolicyNode, processes: list[subprocess.Popen[str]]) -> list[int]:
+    counts = counts_of(node)
     return [counts.get(process.pid, 0) for process in processes]
 
 
@@ -118,6 +123,53 @@ def test_a_new_keeper_takes_over_and_no_container_fails(node: PolicyNode) -> Non
                 assert (process.returncode, err) == (0, "")
                 assert json.loads(out)["kernels"] > 0
             assert new.poll() is None
+
+
+@pytest.mark.parametrize(("behind_s", "goes_on"), [(-0.6, True), (3600, True), (3, False)])
+def test_lease_of_another_clock_counts_as_over(
+    node: PolicyNode, behind_s: float, goes_on: bool
+) -> None:
+    """As in a time namespace of the container's with a clock that far behind the keeper's. The
+    software GPU has the host's clock, so the lease is written as that keeper would.
+    """
+    guest = node.container(core="30")
+    write_turn(guest, WAIT, lease_s=behind_s)
+    busy = node.busy(guest, MOST_SECONDS)
+    with ending(busy):
+        wait_until(lambda: bool(counts_of(node)))
+        time.sleep(1)
+        if goes_on:
+            wait_until(lambda: finished(node, [busy])[0] > 20)
+        assert (finished(node, [busy])[0] > 0) == goes_on
+
+
+def test_stopped_process_with_an_empty_queue_holds_up_no_neighbour(node: PolicyNode) -> None:
+    """It rests for nearly all of its time, so it is stopped in a rest."""
+    guests = [node.container(core=core) for core in ("30", "70")]
+    keeper = start_keeper(node)
+    rests = [
+        "--seconds",
+        str(MOST_SECONDS),
+        "--kernel-us",
+        "50",
+        "--async",
+        "0",
+        "--gap-us",
+        "20000",
+    ]
+    resting = guests[0].start(WORKLOAD, "busy", *rests)
+    busy = node.busy(guests[1], MOST_SECONDS)
+    with ending(keeper, resting, busy):
+        wait_until(lambda: turns_pass(guests))
+        resting.send_signal(signal.SIGSTOP)
+        time.sleep(0.2)
+        (stopped, before) = finished(node, [resting, busy])
+        wait_until(lambda: finished(node, [resting, busy])[1] > before + 200)
+        assert finished(node, [resting, busy])[0] == stopped
+        resting.send_signal(signal.SIGCONT)
+        wait_until(lambda: finished(node, [resting, busy])[0] > stopped + 10)
+        keeper.terminate()
+        assert keeper.stderr and keeper.stderr.read() == b""
 
 
 ALWAYS_RINGING = RINGING.replace("0.0001", "0")

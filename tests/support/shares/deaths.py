@@ -5,7 +5,7 @@ from __future__ import annotations
 # A killed process has dropped its locks when it is a zombie. Virtual time stands still meanwhile.
 COMMON = """
 import fcntl, json, os, signal, sys, time
-from vcuda_oci.pages import page_reader
+from vcuda_oci.pages import layout, page_reader
 given = json.loads(sys.argv[1])
 WAIT, HELD = 2, 3
 def state(tenant):
@@ -45,6 +45,31 @@ time.sleep(0.5)
 wait_for(HELD, tenant=0)
 kill(given["keeper"])
 print("true")
+"""
+)
+
+# Prints for how long, in seconds, a container without its keeper goes on between the times that it
+# waits for a turn.
+TRIES = (
+    COMMON
+    + """
+time.sleep(0.5)
+wait_for(HELD, tenant=0)
+kill(given["keeper"])
+at = {name: offset for name, offset, _ in layout.offsets()}
+marks_at = at["usage.slot"] + at["usage_slot.turn_marks"]
+WANTS = 4
+def wants():
+    with open(given["usage"][1], "rb") as page:
+        return os.pread(page.fileno(), 1, marks_at)[0] & WANTS
+waited, pauses = time.monotonic(), []
+while len(pauses) < 8:
+    time.sleep(0.02)
+    if wants():
+        now = time.monotonic()
+        pauses += [now - waited] * (now - waited > 0.5)
+        waited = now
+print(json.dumps(pauses))
 """
 )
 
