@@ -100,10 +100,23 @@ claimants_of (const struct gpu *gpu, struct claimant **claimants)
     claimants[i] = &gpu->tenants[i]->claim;
 }
 
+/* Whether a container gives false signals: what it lacks of a turn says nothing of when it has
+ * work.  */
+static bool
+one_is_distrusted (const struct gpu *gpu, uint64_t now)
+{
+  for (int i = 0; i < gpu->count; i++)
+    if (now < gpu->tenants[i]->distrusted_until_ns)
+      return true;
+  return false;
+}
+
 static int64_t
-turn_among_ns (const struct gpu *gpu, const struct tenant *tenant)
+turn_among_ns (const struct gpu *gpu, const struct tenant *tenant, uint64_t now)
 {
   struct claimant *claimants[gpu->count];
+  if (one_is_distrusted (gpu, now))
+    return queue_turn_ns (&tenant->claim);
   claimants_of (gpu, claimants);
   return queue_turn_among_ns (claimants, gpu->count, &tenant->claim);
 }
@@ -217,7 +230,7 @@ judge_holder (struct gpu *gpu, uint64_t now)
   if (!wanted && !others_are_recent (gpu, holder, now) && !holder->busy && can_be_open (holder))
     open_gpu (gpu, holder, now);
   else if (!others_are_ready (gpu) && queue_is_ready (&holder->claim) && !cut_in_is_on (gpu))
-    give_turn (gpu, holder, turn_among_ns (gpu, holder), now);
+    give_turn (gpu, holder, turn_among_ns (gpu, holder, now), now);
   else
     revoke_turn (gpu);
 }
@@ -269,7 +282,7 @@ grant (struct gpu *gpu, uint64_t now)
     {
       queue_raise (claimants, gpu->count, claimants[next], (int64_t) (now - gpu->given_ns));
       gpu->given_ns = now;
-      give_turn (gpu, gpu->tenants[next], turn_among_ns (gpu, gpu->tenants[next]), now);
+      give_turn (gpu, gpu->tenants[next], turn_among_ns (gpu, gpu->tenants[next], now), now);
     }
 }
 
