@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +16,7 @@ from vcuda_oci.system import files
 
 # Whether an example is slow is a question to the machine and to what else it does.
 settings.register_profile("vcuda", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("few", settings.get_profile("vcuda"), max_examples=10)
 settings.load_profile("vcuda")
 
 # Files that take long, the longest first. They begin first: for one that begins last the others
@@ -63,6 +65,13 @@ def _set_in_init_only(record: Record, name: str, value: object) -> None:
 
 
 Record.__setattr__ = _set_in_init_only  # type: ignore[method-assign, assignment]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """For `-m alone`, import the few files that have such a test: all of them take 10 s."""
+    if config.option.markexpr != "alone" or not collection_path.name.startswith("test_"):
+        return None
+    return b"mark.alone" not in collection_path.read_bytes() or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

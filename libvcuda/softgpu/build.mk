@@ -58,8 +58,8 @@ $(SOFTGPU_OUT)/obj/stubs_%_gate.o: $(SOFTGPU_OUT)/obj/stubs_%_gate.S
 
 # All that a library does, its entry points under the names behind the gate: calls among them don't
 # pass it again.
-$(SOFTGPU_OUT)/obj/cuda_behind.o: $(call softgpu_objects,$(call softgpu_room,state) $(softgpu_cuda) stubs_cuda stubs_errors)
-$(SOFTGPU_OUT)/obj/nvml_behind.o: $(call softgpu_objects,$(call softgpu_room,state mig nvml) stubs_nvml)
+$(SOFTGPU_OUT)/obj/cuda_behind.o: $(call softgpu_objects,$(call softgpu_room,engine state) $(softgpu_cuda) stubs_cuda stubs_errors)
+$(SOFTGPU_OUT)/obj/nvml_behind.o: $(call softgpu_objects,$(call softgpu_room,engine state mig nvml) stubs_nvml)
 $(SOFTGPU_OUT)/obj/%_behind.o: $(SOFTGPU_OUT)/obj/%.names
 	@$(CC) -r -nostdlib -o $@.whole $(filter %.o,$^)
 	@objcopy --redefine-syms=$(SOFTGPU_OUT)/obj/$*.names $@.whole $@
@@ -77,14 +77,14 @@ $(SOFTGPU_OUT)/nvidia-smi: $(call softgpu_objects,$(call softgpu_room,smi))
 	@echo "link      $@"
 	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
 
-$(SOFTGPU_OUT)/nvidia-cuda-mps-control: $(call softgpu_objects,$(call softgpu_room,mps state))
+$(SOFTGPU_OUT)/nvidia-cuda-mps-control: $(call softgpu_objects,$(call softgpu_room,mps engine state))
 	@echo "link      $@"
 	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
 
 $(SOFTGPU_OUT)/nvidia-cuda-mps-server: $(SOFTGPU_OUT)/nvidia-cuda-mps-control
 	@cp $< $@
 
-$(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,$(call softgpu_room,create mig state) stubs_errors)
+$(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,$(call softgpu_room,create mig engine state) stubs_errors)
 	@echo "link      $@"
 	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
 

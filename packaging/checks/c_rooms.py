@@ -48,6 +48,7 @@ TREES = [
             "graph",
             "driver smi workload clock mps",
             "mig",
+            "engine",
             "state",
         ],
         {},

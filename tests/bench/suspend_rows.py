@@ -38,6 +38,7 @@ LINK_ROUNDS, EVICTIONS = 9, 9
 # A cell computes so long on the GPU, and then so long on the host.
 CELLS, CELL_SECONDS = 5, 4.0
 ROTATION_SECONDS = 60
+QUANTUM = "measured"
 GATE_ROUNDS, GATED = 5, ("cuLaunchKernel", "cuLaunchKernel/2", "cuMemcpyDtoDAsync")
 _KERNEL_US = 20_000
 Say = Callable[[str], None]
@@ -55,6 +56,7 @@ def measure(say: Say) -> list[Figure]:
         with large.on(engine), agent(engine, large):
             found += eviction(engine, large, say)
         settings = {"memory_overcommit": "2", "oversubscribe": "rotate"}
+        settings["rotation_quantum"] = QUANTUM
         with small.on(engine, **settings), agent(engine, small):
             found += rotation(engine, small, say)
             found += alternation(engine, small, say)

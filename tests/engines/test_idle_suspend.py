@@ -11,8 +11,9 @@ from support.fake_kubelet import until
 from support.notebook import NOTEBOOK, agent, cells, kinds, queried, state, used
 from support.product import MIB, Product, asking
 
-# Of each engine one kind; the others differ in cgroups only.
-KINDS = ["runc-v2", "crun-v2", "docker", "containerd-ctr-v2", "containerd-cri", "podman-v2"]
+# A pod, which a kubelet may restart, and a container that is none. test_suspend.py suspends one of
+# each engine; the agent does the same, and finds processes and work as it does for every figure.
+KINDS = ["docker", "containerd-cri"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

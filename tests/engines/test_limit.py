@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support import cgroups
 from support.engines.base import Engine, Result
 from support.engines.low_level import LowLevel
 from support.product import Product, asking
@@ -40,7 +41,8 @@ class Limited:
         return int(json.loads(result.stdout)["exact_bytes"])
 
 
-@pytest.fixture(params=["runc-v1", "runc-v2", "crun-v2"])
+# Each runtime, and each version of cgroups that this host has.
+@pytest.fixture(params=["runc-v1" if cgroups.is_v1() else "runc-v2", "crun-v2"])
 def box(
     request: pytest.FixtureRequest,
     start_engine: Callable[[str], Engine],

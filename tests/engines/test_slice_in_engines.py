@@ -33,6 +33,17 @@ def sharing(engine: Engine, product: Product) -> Iterator[Engine]:
         assert product.allocations(engine) == []
 
 
+# In real time, so alone and one after the other: one engine of each kind. Every engine's container
+# has the same libraries, limits page and usage page, which the other tests here read.
+@pytest.fixture(params=["docker", "crun-v2", "containerd-cri-v2", "podman"])
+def measured(
+    request: pytest.FixtureRequest, start_engine: Callable[[str], Engine], product: Product
+) -> Iterator[Engine]:
+    engine = start_engine(request.param)
+    with product.on(engine):
+        yield engine
+
+
 def test_the_granted_gpu_opens_and_another_does_not(sharing: Engine, container: str) -> None:
     script = """
       granted=$(ls /dev | grep -x 'nvidia[0-9]*')
@@ -121,8 +132,14 @@ def test_nvidia_smi_inside_shows_the_slice(sharing: Engine, container: str) -> N
 
 @pytest.mark.parametrize(("setting", "word"), [("no", 0), ("yes", 1)])
 def test_limits_page_says_whether_copies_are_metered(
-    engine: Engine, product: Product, container: str, setting: str, word: int
+    start_engine: Callable[[str], Engine],
+    product: Product,
+    container: str,
+    setting: str,
+    word: int,
 ) -> None:
+    """A setting of the host's: no engine passes it on."""
+    engine = start_engine("runc-v2")
     (at,) = [at for name, at, _ in layout.offsets() if name == "limits.meter_copies"]
     look = ["od", "-An", "-t", "u4", "-j", str(at), "-N", "4", layout.GUEST_LIMITS]
     with product.on(engine, meter_copies=setting):
@@ -193,29 +210,29 @@ def test_a_slip_in_a_request_is_refused_with_the_nearest(sharing: Engine, contai
 
 @pytest.mark.alone
 def test_two_busy_containers_get_the_shares_they_asked_for(
-    sharing: Engine, product: Product, container: str, scratch: str
+    measured: Engine, product: Product, container: str, scratch: str
 ) -> None:
     names = {30: container + "-a", 70: container + "-b"}
     busy = ["vcuda-workload", "busy", "--kernel-us=1000", "--async=4", "--wait-file=/start/now"]
     keeper = None
     try:
         for core, name in names.items():
-            asked = asking(sharing, core=core)
-            started = sharing.start(
+            asked = asking(measured, core=core)
+            started = measured.start(
                 name, [*busy, f"--seconds={SECONDS}"], mounts=[(scratch, "/start")], **asked
             )
             assert started.rc == 0, started.stderr
-        records = product.allocations(sharing)
-        keeper = subprocess.Popen([TURN_KEEPER, product.state_dir(sharing), str(os.getpid())])
+        records = product.allocations(measured)
+        keeper = subprocess.Popen([TURN_KEEPER, product.state_dir(measured), str(os.getpid())])
         assert len({share["uuid"] for record in records for share in record["shares"]}) == 1
         with open(os.path.join(scratch, "now"), "w"):
             pass
         for name in names.values():
-            assert sharing.wait(name) == 0, sharing.logs(name)
-        shares = {core: json.loads(sharing.logs(name))["share"] for core, name in names.items()}
+            assert measured.wait(name) == 0, measured.logs(name)
+        shares = {core: json.loads(measured.logs(name))["share"] for core, name in names.items()}
     finally:
         for name in names.values():
-            sharing.delete(name)
+            measured.delete(name)
         if keeper:
             keeper.terminate()
             keeper.wait(10)

@@ -26,6 +26,7 @@ from vcuda_oci.pages import layout
 HOLDER = os.path.join(SOURCES, "holder.c")
 MOST_BYTES = 8 * GIB
 CALL_SECONDS = 60.0
+NO_ROOM_SECONDS = 5.0  # a resume that waits for room
 KILLED_AFTER = 0.3  # of the time that the same call took before
 GOAL_ABOVE_COPY_MS = 200.0
 CHUNK = 64 * MIB
@@ -193,7 +194,7 @@ def no_room(machine: Machine) -> list[Figure]:
         off = drive.bring(steps.OFF, targets, worker, CALL_SECONDS)
         free = machine.nvml()["free_bytes"]
         with holder(machine, (free - size // 2) // CHUNK * CHUNK):
-            refused = drive.bring(steps.ON, targets, worker, CALL_SECONDS, needed=off.held)
+            refused = drive.bring(steps.ON, targets, worker, NO_ROOM_SECONDS, needed=off.held)
         back = drive.bring(steps.ON, targets, worker, CALL_SECONDS, needed=off.held)
         wrong = held.wrong_words() if not back.reason else -1
     if off.reason:

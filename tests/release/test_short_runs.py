@@ -53,7 +53,7 @@ SHORT: Mapping[ModuleType, Mapping[str, object]] = {
     suspend: {"ROUNDS": 6},
     suspend_rows: {
         **{"LINK_ROUNDS": 1, "EVICTIONS": 2, "CELLS": 2, "CELL_SECONDS": 1.0},
-        **{"ROTATION_SECONDS": 5, "GATE_ROUNDS": 1},
+        **{"ROTATION_SECONDS": 5, "QUANTUM": "2s", "GATE_ROUNDS": 1},
     },
 }
 

@@ -9,7 +9,7 @@ import pytest
 from support.shares import deaths, loads
 from support.shares.judge import MODELS, Tenant, judge
 
-pytestmark = pytest.mark.usefixtures("built")
+pytestmark = pytest.mark.usefixtures("built", "short_windows")
 PAIR = [Tenant(30, loads.AHEAD), Tenant(70, loads.AHEAD)]
 
 

@@ -26,7 +26,7 @@ from support.shares.false_pages import (
 from support.shares.judge import MODELS, Outcome, Tenant, judge
 from support.shares.loads import Load
 
-pytestmark = pytest.mark.usefixtures("built")
+pytestmark = pytest.mark.usefixtures("built", "short_windows")
 
 
 def report(what: str) -> str:
@@ -83,8 +83,11 @@ def test_a_container_whose_wish_stays_unseen_is_answered_and_waits_for_its_turn(
     assert 100 * outcome.tenants[1].work == pytest.approx(70, abs=2)
 
 
-@pytest.mark.parametrize("model", ["default", "no preemption", "switch 500 us"])
-@pytest.mark.parametrize("load", [loads.MS_25, loads.MS_300], ids=lambda load: load.name)
+@pytest.mark.parametrize(
+    ("model", "load"),
+    [("default", loads.MS_300), ("no preemption", loads.MS_300), ("switch 500 us", loads.MS_25)],
+    ids=lambda value: value.name if isinstance(value, Load) else value,
+)
 def test_hidden_long_kernels_cost_their_container_its_turns_and_no_other_work(
     model: str, load: Load
 ) -> None:
@@ -117,7 +120,7 @@ def test_an_honest_container_that_is_alone_is_charged_for_no_hidden_work(
 ) -> None:
     """While no turns run the keeper sleeps, and writes no figures."""
     tenants = [Tenant(30, loads.AHEAD), *([Tenant(70, neighbour)] if neighbour else [])]
-    outcome = judge(MODELS["default"], tenants, scripts=[AUDIT], warming_s=60, window_s=60)
+    outcome = judge(MODELS["default"], tenants, scripts=[AUDIT], warming_s=60, window_s=30)
     assert "Hidden" not in outcome.said[0]
     assert 100 * outcome.tenants[0].work == pytest.approx(30, abs=2)
 
@@ -164,7 +167,7 @@ def test_a_neighbour_gets_back_what_an_elastic_container_held_at_a_higher_rate(c
     """While all wait for one, the arbiter finds no use of the GPU, and grants all of it to each."""
     tenants = [Tenant(core, None, ELASTIC), Tenant(100 - core, loads.AHEAD)]
     script = PAGE + TURNS + LATE % 200
-    outcome = judge(MODELS["default"], tenants, scripts=[script], arbiter=True)
+    outcome = judge(MODELS["default"], tenants, window_s=10, scripts=[script], arbiter=True)
     assert 100 * outcome.tenants[1].work == pytest.approx(100 - core, abs=2)
 
 

@@ -21,10 +21,10 @@ from support.shares.false_pages import (
     TRUNCATED,
     WANTS_FOR_EVER,
 )
-from support.shares.judge import MODELS, Outcome, Tenant, judge
+from support.shares.judge import MODELS, Outcome, Tenant, judge, window_of
 from support.shares.loads import Load
 
-pytestmark = pytest.mark.usefixtures("built")
+pytestmark = pytest.mark.usefixtures("built", "short_windows")
 
 LOW = (("latency", "low"),)
 # Prints budget and urgent time of one that cuts in, and the budget of the holder, in microseconds.
@@ -229,7 +229,8 @@ def test_a_false_page_with_low_latency_takes_no_work_from_a_neighbour(
     script: str, load: Load | None, other: Load
 ) -> None:
     tenants = [Tenant(30, load, LOW), Tenant(70, other)]
-    outcome = judge(MODELS["default"], tenants, scripts=[PAGE + script])
+    window_s = min(20, window_of(tenants))
+    outcome = judge(MODELS["default"], tenants, window_s=window_s, scripts=[PAGE + script])
     assert 100 * outcome.tenants[1].work == pytest.approx(70, abs=2)
     assert outcome.keeper_survived
 

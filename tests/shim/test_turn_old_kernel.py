@@ -20,7 +20,7 @@ from support.shares import loads
 from support.shares.judge import MODELS, Tenant, judge
 from support.shares.loads import Load
 
-pytestmark = pytest.mark.usefixtures("built")
+pytestmark = pytest.mark.usefixtures("built", "short_windows")
 
 
 @pytest.mark.parametrize("model", ["default", "slice 30 ms", "no preemption"])

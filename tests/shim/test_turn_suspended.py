@@ -16,7 +16,7 @@ from support.shares.loads import Load
 from support.shares.suspension import SUSPEND
 from vcuda_oci.pages import layout
 
-pytestmark = pytest.mark.usefixtures("built")
+pytestmark = pytest.mark.usefixtures("built", "short_windows")
 LOADS = [loads.AHEAD, loads.WAITED, loads.MS_5, loads.COPIES]
 
 

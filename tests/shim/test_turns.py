@@ -12,7 +12,7 @@ from support.shares import loads
 from support.shares.judge import MODELS, Outcome, Tenant, judge
 from support.shares.loads import Load
 
-pytestmark = pytest.mark.usefixtures("built")
+pytestmark = pytest.mark.usefixtures("built", "short_windows")
 UNKIND = ["default", "slice 30 ms", "no preemption"]
 
 

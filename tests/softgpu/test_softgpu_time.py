@@ -191,7 +191,6 @@ time.sleep(60)
     assert answer(second)["share"] > 0.85
 
 
-@pytest.mark.alone
 def test_many_processes_killed_while_launching_stop_no_other(any_gpu: SoftGpu) -> None:
     survivor = any_gpu.start_workload(
         "busy", "--seconds", "3", "--kernel-us", "100", "--async", "64"

@@ -53,6 +53,19 @@ def apart(before, after):
 """
 
 
+# One kernel, begun at a moment, with an event before and after it.
+ONE_KERNEL = """
+start()
+before, after = events(2)
+kernel = wide(b"grid")
+at(%g)
+ok(cuda.cuEventRecord(before, 0))
+launch(kernel, %g)
+ok(cuda.cuEventRecord(after, 0))
+say(end=until(after), pair=apart(before, after))
+"""
+
+
 def clock_options(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """Options of `softgpu create` for the clock that a test is marked with."""
     return ("--clock", "kind") if request.node.get_closest_marker("kind_clock") else ()
@@ -87,3 +100,8 @@ def judge(gpu: SoftGpu) -> Any:
 def held_ms(gpu: SoftGpu) -> list[float]:
     """How long each ended process held the first GPU, in the order of their ends."""
     return [one["held_ns"] / 1e6 for one in judge(gpu)["gpus"][0]["ended"]]
+
+
+def near(milliseconds: float) -> Any:
+    """Equal: a wait costs some readings of the clock of 0.1 us before a moment is read."""
+    return pytest.approx(milliseconds, abs=0.02)

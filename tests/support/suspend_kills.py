@@ -9,13 +9,14 @@ GPU only, and a drain that was cut short is ended, then undone.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,20 +84,30 @@ class Nodes:
         return set(os.listdir(self.folder))
 
 
+@contextlib.contextmanager
+def driver(facts: Host) -> Iterator[Worker]:
+    """The driver without faults, in a process that holds no lock."""
+    with open(os.devnull) as none, Worker(library_of(facts), none.fileno()) as worker:
+        yield worker
+
+
 def states_of(box: Box, pids: Sequence[int]) -> dict[int, int]:
     """The states of processes, by pid, as the driver says."""
-    started = {pid: start_time(pid) for pid in pids}
-    with open(os.devnull) as none, Worker(library_of(box.node.facts), none.fileno()) as asked:
-        found = asked.states(started, time.monotonic() + 10)
+    with driver(box.node.facts) as worker:
+        return states_by(worker, pids)
+
+
+def states_by(worker: Worker, pids: Sequence[int]) -> dict[int, int]:
+    found = worker.states({pid: start_time(pid) for pid in pids}, time.monotonic() + 10)
     return {pid: found.get(pid, driver_worker.NO_CUDA) for pid in pids}
 
 
 def by_user(box: Box, process: subprocess.Popen[str], *calls: str) -> None:
     """Make calls of the driver for a process of the container, as cuda-checkpoint does."""
     started = {process.pid: start_time(process.pid)}
-    with open(os.devnull) as none, Worker(library_of(box.node.facts), none.fileno()) as asked:
+    with driver(box.node.facts) as worker:
         for call in calls:
-            (answer,) = asked.call(call, started, [process.pid], time.monotonic() + 10).values()
+            (answer,) = worker.call(call, started, [process.pid], time.monotonic() + 10).values()
             assert answer == (driver_worker.SUCCESS, steps.AFTER[call]), call
 
 
@@ -221,6 +232,10 @@ class Kills:
 
     def judge(self, what: str) -> None:
         """Repair, as the agent does; then all must be off, or at work."""
+        with driver(self.node.facts) as worker:
+            self._judge(what, worker)
+
+    def _judge(self, what: str, worker: Worker) -> None:
         ledger, facts = self.node.ledger, self.node.facts
         self._bury()
         try:
@@ -229,15 +244,15 @@ class Kills:
             self.nodes.may_enter = True
             elsewhere.settle_nodes(ledger, facts)
             step = self.node.step("box")
-            places = self.places()
+            places = self._places(worker)
             if places - {2 if step else 0}:
                 self.outcomes.stuck.append(f"{what}: {step}, states {sorted(places)}")
             self._end_drain(what)
             if self.node.step("box"):
                 control.resume(ledger, facts, "box", 1, 5)
-            self._judge_left(what)
+            self._judge_left(what, worker)
             (promised,) = self.node.record("box").shares
-            if self._gpus_in_use() - {promised.uuid}:
+            if self._gpus_in_use(worker) - {promised.uuid}:
                 self.outcomes.stuck.append(f"{what}: on a GPU that its record does not name")
             if self.nodes.open() != {promised.uuid}:
                 self.outcomes.stuck.append(f"{what}: may open {sorted(self.nodes.open())}")
@@ -262,8 +277,8 @@ class Kills:
     def _left_killed(self) -> set[int]:
         return self.left.keys() - {each.pid for each in self.box.bystanders}
 
-    def _judge_left(self, what: str) -> None:
-        now = states_of(self.box, [each.pid for each in self.box.bystanders])
+    def _judge_left(self, what: str, worker: Worker) -> None:
+        now = states_by(worker, [each.pid for each in self.box.bystanders])
         expected = {pid: self.left[pid] for pid in now}
         if now != expected:
             self.outcomes.stuck.append(f"{what}: left as {expected}, now {now}")
@@ -292,13 +307,16 @@ class Kills:
 
     def places(self) -> set[int]:
         """The states of the container's processes, by the driver."""
-        return set(states_of(self.box, [each.pid for each in self.box.processes]).values())
+        with driver(self.node.facts) as worker:
+            return self._places(worker)
 
-    def _gpus_in_use(self) -> set[str]:
+    def _places(self, worker: Worker) -> set[int]:
+        return set(states_by(worker, [each.pid for each in self.box.processes]).values())
+
+    def _gpus_in_use(self, worker: Worker) -> set[str]:
         """The GPUs on which the container's processes hold memory, by NVML."""
         pids = [each.pid for each in self.box.processes]
-        with open(os.devnull) as none, Worker(library_of(self.node.facts), none.fileno()) as asked:
-            held = asked.memory(pids, time.monotonic() + 10).held
+        held = worker.memory(pids, time.monotonic() + 10).held
         return {uuid for uuid, size in held.items() if size}
 
     def _bury(self) -> None:

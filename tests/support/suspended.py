@@ -11,8 +11,11 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from support import cgroups
 from support.fake_runtime import FakeRuntime
@@ -20,6 +23,7 @@ from support.files import write
 from support.samples import GIB, record
 from support.softgpu_host import PRELUDE, REPOSITORY, SoftGpu
 from vcuda_oci.host.host import Host
+from vcuda_oci.ledger import events
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.pages import layout, limits, page_reader
@@ -121,6 +125,10 @@ class Node:
         self.facts: Host = apply_share.host_of(self.settings)
         self.boxes: list[Box] = []
 
+    def kinds(self, id: str) -> list[str]:
+        """The kinds of a container's events, in their order."""
+        return [event["kind"] for event in events.read(self.ledger.state_dir, id)]
+
     def box(
         self, id: str, count: int = 2, each: int = 64 * MIB, memory: int = 4 * GIB, core: int = 50
     ) -> Box:
@@ -198,3 +206,10 @@ def until(seconds: float, is_so: Any) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path)
+    yield made
+    made.end()

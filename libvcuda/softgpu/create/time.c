@@ -8,7 +8,7 @@
 
 #include "create/files.h"
 #include "create/request.h"
-#include "state/device_time.h"
+#include "engine/device_time.h"
 
 /* A copy of what one process has of one GPU.  */
 struct part

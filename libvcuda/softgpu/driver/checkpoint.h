@@ -4,7 +4,7 @@
 #define SOFTGPU_CHECKPOINT_H
 
 #include "driver/driver.h"
-#include "state/process_state.h"
+#include "engine/process_state.h"
 
 struct target_process
 {

@@ -7,7 +7,7 @@
 
 #include "driver/checkpoint.h"
 #include "driver/checkpoint_pairs.h"
-#include "state/account.h"
+#include "engine/account.h"
 
 static uint64_t
 held_bytes (const struct softgpu_slot *slot)

@@ -12,8 +12,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "engine/device_time.h"
 #include "state/attach.h"
-#include "state/device_time.h"
 
 enum handle_kind
 {

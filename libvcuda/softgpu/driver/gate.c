@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "driver/gate.h"
-#include "state/process_state.h"
+#include "engine/process_state.h"
 
 /* Calls that do not need the GPU.  */
 static bool

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "engine/account.h"
 #include "memory/block.h"
 #include "memory/graph_memory.h"
 #include "memory/store.h"
-#include "state/account.h"
 
 enum
 {

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/device_time.h"
 #include "mps/daemon.h"
-#include "state/device_time.h"
 
 enum
 {

@@ -9,9 +9,9 @@
 #include <nvml.h>
 #pragma GCC visibility pop
 
+#include "engine/device_time.h"
 #include "mig/instance.h"
 #include "state/attach.h"
-#include "state/device_time.h"
 #include "state/pid.h"
 
 /* A GPU, a MIG device, or a GPU instance with its compute instance.  */

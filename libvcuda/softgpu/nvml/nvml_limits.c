@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "engine/account.h"
 #include "nvml/monitor.h"
-#include "state/account.h"
 
 enum
 {

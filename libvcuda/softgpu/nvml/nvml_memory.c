@@ -1,7 +1,7 @@
 /* NVML: a device's memory.  */
 
+#include "engine/account.h"
 #include "nvml/monitor.h"
-#include "state/account.h"
 
 uint64_t
 softgpu_used (nvmlDevice_t device)

@@ -2,9 +2,9 @@
 
 #include <sys/time.h>
 
+#include "engine/account.h"
+#include "engine/process_state.h"
 #include "nvml/monitor.h"
-#include "state/account.h"
-#include "state/process_state.h"
 
 /* An MPS server stands for its clients, which are not listed.  */
 static uint64_t

@@ -20,8 +20,10 @@ from ..system import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeVar
+
+    _Entry = TypeVar("_Entry")
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
 # Seconds since 1970; a later moment is no time of a drain.
@@ -84,13 +86,10 @@ def with_drained(sick: dict[str, str], state_dir: str) -> dict[str, str]:
 
 def read_drained(state_dir: str) -> dict[str, Drain]:
     """The drained GPUs by UUID. A file that others may write, or that is not whole, is ignored."""
-    path = drained_in(state_dir)
-    try:
-        files.only_ours(path)
-        tree = jsontree.loads(files.read(path, _MOST_BYTES).decode())
-        return {uuid: _drain(**fields) for uuid, fields in tree.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+    return _read(
+        drained_in(state_dir),
+        lambda tree: {uuid: _drain(**fields) for uuid, fields in tree.items()},
+    )
 
 
 def write_drained(state_dir: str, drained: Mapping[str, Drain]) -> None:
@@ -109,15 +108,12 @@ def read(state_dir: str) -> dict[str, GpuFault]:
     A file that others may write, that is not whole, or that an earlier boot left is ignored: the
     file is advice, and no container's limits depend on it.
     """
-    path = path_in(state_dir)
-    try:
-        files.only_ours(path)
-        tree = jsontree.loads(files.read(path, _MOST_BYTES).decode())
-        if not isinstance(tree, dict) or tree.get("boot") != _boot():
-            return {}
-        return {uuid: _fault(**fields) for uuid, fields in tree["gpus"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+
+    def faults(tree: Any) -> dict[str, GpuFault]:
+        gpus = tree["gpus"] if tree["boot"] == _boot() else {}
+        return {uuid: _fault(**fields) for uuid, fields in gpus.items()}
+
+    return _read(path_in(state_dir), faults)
 
 
 def write(state_dir: str, faults: Mapping[str, GpuFault]) -> None:
@@ -130,6 +126,15 @@ def write(state_dir: str, faults: Mapping[str, GpuFault]) -> None:
     gpus = {uuid: fault.__dict__ for uuid, fault in faults.items()}
     tree: dict[str, Any] = {"boot": _boot(), "gpus": gpus}
     files.replace(path, jsontree.dumps(tree).encode() + b"\n", 0o644)
+
+
+def _read(path: str, parse: Callable[[Any], dict[str, _Entry]]) -> dict[str, _Entry]:
+    """A file of root's, by UUID; {}: there is none, others may write it, or it is not whole."""
+    try:
+        files.only_ours(path)
+        return parse(jsontree.loads(files.read(path, _MOST_BYTES).decode()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def _fault(reason: str, xid: int, until: float | None) -> GpuFault:

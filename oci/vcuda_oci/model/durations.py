@@ -1,4 +1,4 @@
-"""Parse and print times such as "10m"."""
+"""Parse times such as "10m"."""
 
 from __future__ import annotations
 
@@ -20,11 +20,3 @@ def parse_seconds(text: str, name: str, where: str) -> int:
         hint = f"write {NEVER}, or a time from 1s to 30d, such as 90s, 10m or 2h"
         raise VcudaError(f"{name} cannot be '{text}'", where, hint)
     return seconds
-
-
-def describe_seconds(seconds: int) -> str:
-    """Such as "10m", in the largest unit that is exact; "never" for 0."""
-    if not seconds:
-        return NEVER
-    unit = [unit for unit, size in _UNITS.items() if seconds % size == 0][-1]
-    return f"{seconds // _UNITS[unit]}{unit}"

@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from ..model.request import Part
+
     # Whether the request fits beside these shares.
     Fits = Callable[[Sequence[GpuShare]], bool]
 
@@ -32,6 +34,15 @@ class Need(Record):
 
     def __init__(self, core_percent: int, memory_bytes: int = 0) -> None:
         self.core_percent, self.memory_bytes = core_percent, memory_bytes
+
+
+def needs(parts: Sequence[Part], sizes: Sequence[int]) -> list[Need]:
+    """What the parts of a request take, at least. sizes: bytes of each GPU that they may get."""
+    return [
+        Need(core, 0 if core == 100 else min((part.memory_of(core, at) for at in sizes), default=0))
+        for part in parts
+        for core in part.sizes
+    ]
 
 
 def emptying(

@@ -12,6 +12,7 @@ from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
 from .. import dependencies
+from ..simulate import command as simulate
 from .claims import command as claims
 from .http import certificates
 
@@ -25,11 +26,9 @@ def command() -> int:
 
 def main(argv: Sequence[str]) -> int:
     if argv[:1] == ["simulate"]:
-        from ..simulate.command import main as simulate  # late: only for this verb
-
         for number in (signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
-        return simulate(argv[1:])
+        return simulate.main(argv[1:])
     if argv[:1] == ["certificates"]:
         return certificates.main(argv[1:])
     if argv[:1] == ["claim-templates"]:

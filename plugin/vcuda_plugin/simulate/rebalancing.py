@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vcuda_oci.model.allocation import GpuShare, moved
 from vcuda_oci.placement.choose import Refused
 from vcuda_oci.placement.moves import Move, Tenant
-from vcuda_oci.placement.rearrange import Need, making_room
+from vcuda_oci.placement.rearrange import making_room, needs
 
 from ..extender.cluster.cluster import Cluster
 from ..extender.cluster.node_entry import Entry
@@ -71,7 +71,9 @@ def _moves(cluster: Cluster, entry: Entry, ask: PodAsk) -> list[Move] | None:
         found = place(gpus, taken, ask, cluster.order, reported.overcommit, reported.between)
         return not isinstance(found, Refused)
 
-    return making_room(entry.facts.usable, fixed, tenants, _needs(ask, entry), fits)
+    parts = [part for each in ask.containers for part in each.parts]
+    wanted = needs(parts, [gpu.memory_bytes for gpu in entry.facts.usable])
+    return making_room(entry.facts.usable, fixed, tenants, wanted, fits)
 
 
 def _targets(cluster: Cluster, entry: Entry, uid: str, shares: Sequence[GpuShare]) -> list[str]:
@@ -87,16 +89,6 @@ def _targets(cluster: Cluster, entry: Entry, uid: str, shares: Sequence[GpuShare
         if gpu.model == model
         and gpu.uuid != shares[0].uuid
         and mine.wanted.allows(gpu.uuid, gpu.model)
-    ]
-
-
-def _needs(ask: PodAsk, entry: Entry) -> list[Need]:
-    sizes = [gpu.memory_bytes for gpu in entry.facts.usable]
-    return [
-        Need(core, 0 if core == 100 else min(part.memory_of(core, size) for size in sizes))
-        for each in ask.containers
-        for part in each.parts
-        for core in part.sizes
     ]
 
 

@@ -8,6 +8,7 @@ warnings and 2 for errors.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import signal
 import sys
@@ -18,6 +19,26 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import settings_file
 
 from . import completion, engine_options, live_options, output
+
+# Module and function of each verb that is not in a module of its name beside this one.
+_VERBS = {
+    "run": "run.command:run",
+    "demo": "demo.demo:demo",
+    "resume": "cli.suspend:resume",
+    "move": "cli.suspend:move",
+    "undrain": "cli.drain:undrain",
+    "rebalance": "cli.drain:rebalance",
+    "top": "show.top:top",
+    "events": "show.show_events:show_events",
+    "why": "show.why:why",
+    "configure": "engines.configure:configure",
+    "cdi": "cdi.command:run",
+    "ps": "show.ps:ps",
+    "gpus": "show.show:gpus",
+    "inspect": "show.show:inspect",
+}
+# They have containers or a socket to clean up.
+_OUTLIVE_THEIR_READER = ("run", "demo", "serve")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,66 +112,12 @@ def _help(parser: argparse.ArgumentParser, verb: str | None) -> None:
 
 def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int]:
     """The verb's function; imports only the verb's module."""
-    if name == "run":
-        from ..run.command import run
-
-        return run
-    if name == "demo":
-        from ..demo.demo import demo
-
-        return demo
-    if name == "serve":
-        from .serve import serve
-
-        return serve
-    _end_quietly_with_the_reader()
-    if name == "release":
-        from .release import release
-
-        return release
-    if name == "limit":
-        from .limit import limit
-
-        return limit
-    if name == "advise":
-        from .advise import advise
-
-        return advise
-    if name in ("suspend", "resume", "move"):
-        from . import suspend
-
-        return {"suspend": suspend.suspend, "resume": suspend.resume, "move": suspend.move}[name]
-    if name in ("drain", "undrain", "rebalance"):
-        from . import drain
-
-        return {"drain": drain.drain, "undrain": drain.undrain, "rebalance": drain.rebalance}[name]
-    if name == "top":
-        from ..show.top import top
-
-        return top
-    if name == "events":
-        from ..show.show_events import show_events
-
-        return show_events
-    if name == "why":
-        from ..show.why import why
-
-        return why
-    if name == "configure":
-        from ..engines.configure import configure
-
-        return configure
-    if name == "cdi":
-        from ..cdi.command import run as cdi
-
-        return cdi
-    if name == "ps":
-        from ..show.ps import ps
-
-        return ps
-    from ..show import show
-
-    return show.gpus if name == "gpus" else show.inspect
+    module, _, function = _VERBS.get(name, f"cli.{name}:{name}").partition(":")
+    if name not in _OUTLIVE_THEIR_READER:
+        _end_quietly_with_the_reader()
+    found: Callable[[argparse.Namespace, settings_file.Config], int]
+    found = getattr(importlib.import_module(f"vcuda_hook.{module}"), function)
+    return found
 
 
 def _simulate(words: Sequence[str]) -> int:

@@ -17,7 +17,7 @@ from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Refused
 from vcuda_oci.placement.moves import Move
-from vcuda_oci.placement.rearrange import Need, making_room
+from vcuda_oci.placement.rearrange import making_room, needs
 
 from . import drain, relocation, survey
 from .drain import MOVE, Begin, Result, Step
@@ -34,16 +34,6 @@ class Proposal(NamedTuple):
     moves: list[Move] | None
     refused: Refused | None = None
     unmoved: Sequence[Found] = ()
-
-
-def needs(request: Request, facts: Host) -> list[Need]:
-    """What the request takes of a GPU, at least: pure."""
-    found = []
-    for part in request.parts:
-        for core in part.sizes:
-            sizes = [part.memory_of(core, gpu.memory_bytes) for gpu in facts.gpus]
-            found.append(Need(core, 0 if core == 100 else min(sizes, default=0)))
-    return found
 
 
 def proposed(
@@ -65,7 +55,7 @@ def proposed(
         facts.gpus,
         seen.beside(movable),
         [one.tenant for one in movable],
-        needs(request, facts),
+        needs(request.parts, [gpu.memory_bytes for gpu in facts.gpus]),
         lambda taken: refusal(taken) is None,
     )
     now = refusal(seen.beside(())) if moves != [] else None

@@ -3,44 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from unittest import mock
-
-import pytest
 
 from support.samples import GIB
-from support.softgpu_host import BUILT, PRELUDE
+from support.softgpu_host import PRELUDE
 from support.suspend_kills import by_user, states_of
-from support.suspended import CLIENT, MIB, Node, answer_of, until
-from vcuda_hook.cli import main
-from vcuda_hook.suspend import control, drive, places, steps
-from vcuda_oci.ledger import events, unhealthy
-from vcuda_oci.model.allocation import GpuShare
-from vcuda_oci.model.errors import VcudaError
+from support.suspended import MIB, Node, answer_of, node, until
+from vcuda_hook.suspend import steps
 from vcuda_oci.pages import layout
-from vcuda_oci.system import kernel_tables
 
-# Holds managed memory, which a checkpoint refuses.
-MANAGED = """
-context = start()
-memory = ok(cuda.cuMemAllocManaged(8 << 20, 1))
-say(pid=os.getpid())
-for line in sys.stdin:
-    say(answer=cuda.cuMemFree(memory)[0].name)
-"""
-# Has a kernel on the GPU that ends in an hour.
-BUSY = """
-context = start()
-spin(kernel(b"spin"), 3_600_000_000_000)
-say(pid=os.getpid())
-for line in sys.stdin:
-    say(allocated=int(ok(cuda.cuMemAlloc(1 << 20))) > 0)
-"""
+__all__ = ["node"]
+
 
 # Leaves 64 MiB of 8 GiB, in no share.
 FILLS = """
@@ -66,43 +40,9 @@ say(asked=asked)
 sys.stdin.read()
 """
 
-# Has opened the memory of another process, which ends with this one's pipe.
-EXPORTER = (
-    PRELUDE
-    + """
-context = start()
-handle = ok(cuda.cuIpcGetMemHandle(ok(cuda.cuMemAlloc(4 << 20))))
-import ctypes; print(ctypes.string_at(handle.getPtr(), 64).hex(), flush=True)
-sys.stdin.read()
-"""
-)
-OPENS = f"""
-import ctypes, subprocess
-context = start()
-other = subprocess.Popen([sys.executable, "-c", {EXPORTER!r}], stdin=subprocess.PIPE,
-                         stdout=subprocess.PIPE, text=True)
-handle = cuda.CUipcMemHandle()
-ctypes.memmove(handle.getPtr(), bytes.fromhex(other.stdout.readline()), 64)
-memory = ok(cuda.cuIpcOpenMemHandle(handle, 1))
-say(pid=os.getpid())
-for line in sys.stdin:
-    say(answer=cuda.cuIpcCloseMemHandle(memory)[0].name)
-"""
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path)
-    yield made
-    made.end()
-
 
 def trim_asked_at() -> int:
     return {name: at for name, at, _ in layout.offsets()}["limits_gpu.trim_asked"]
-
-
-def kinds(node: Node, id: str) -> list[str]:
-    return [event["kind"] for event in events.read(node.ledger.state_dir, id)]
 
 
 def test_a_container_leaves_the_gpu_and_comes_back_with_its_memory(node: Node) -> None:
@@ -127,7 +67,7 @@ def test_a_container_leaves_the_gpu_and_comes_back_with_its_memory(node: Node) -
     assert json.loads(again.stdout) == [
         {"id": "box", "changed": False, "error": None, "bytes": {}, "seconds": 0.0, "lost": []}
     ]
-    assert kinds(node, "box") == ["suspended", "resumed"]
+    assert node.kinds("box") == ["suspended", "resumed"]
 
 
 def test_resume_waits_for_room_and_gets_it_when_another_is_suspended(node: Node) -> None:
@@ -265,149 +205,6 @@ def test_containers_come_back_in_the_order_in_which_they_began_to_wait(node: Nod
     assert node.step("large") == "suspended"
 
 
-def test_what_the_driver_would_refuse_is_refused_before_anything_is_locked(node: Node) -> None:
-    node.box("box", 1)
-    uuid = node.facts.gpus[0].uuid
-    held = node.record("box")
-    with node.ledger:
-        managed = [GpuShare(uuid, GIB, 10, managed=True)]
-        node.ledger.record(held.replaced(shares=managed))
-    refused = node.vcuda("suspend", "box")
-    assert (refused.returncode, refused.stderr) == (
-        1,
-        f"vcuda: box: its memory of {uuid} is managed, which the driver cannot take off; set "
-        "memory-overcommit to 1 and start the container again\n",
-    )
-    with node.ledger:
-        node.ledger.record(held.replaced(isolation="mps"))
-    refused = node.vcuda("suspend", "box")
-    assert refused.stderr == (
-        "vcuda: box: is under MPS, and the driver takes no program of an MPS server off; use "
-        "isolation turns\n"
-    )
-    node.runtime.set_state("box", "paused", pid=node.boxes[0].processes[0].pid)
-    with node.ledger:
-        node.ledger.record(held)
-    refused = node.vcuda("suspend", "box", "missing")
-    assert refused.stderr.startswith("vcuda: missing: no allocation of this id or name;")
-    refused = node.vcuda("suspend", "box")
-    assert refused.stderr == "vcuda: box: its container is paused; unpause it first\n"
-    assert (node.step("box"), kinds(node, "box")) == (None, [])
-    assert node.boxes[0].all_work()
-
-
-@pytest.mark.parametrize(
-    ("program", "reason", "answer"),
-    [
-        (MANAGED, "the driver cannot checkpoint process", {"answer": "CUDA_SUCCESS"}),
-        (OPENS, "the driver cannot checkpoint process", {"answer": "CUDA_SUCCESS"}),
-        (BUSY, "has work on the GPU that did not end", {"allocated": True}),
-    ],
-    ids=["managed memory", "shared memory", "a long kernel"],
-)
-def test_a_process_that_cannot_leave_the_gpu_leaves_all_at_work(
-    node: Node, monkeypatch: pytest.MonkeyPatch, program: str, reason: str, answer: Any
-) -> None:
-    monkeypatch.setattr(drive, "LOCK_SECONDS", 1.0)
-    box = node.box("box", 2)
-    odd = box.start_program([sys.executable, "-c", PRELUDE + program])
-    answer_of(odd)
-    try:
-        with pytest.raises(VcudaError) as refused:
-            control.suspend(node.ledger, node.facts, "box")
-        assert reason in str(refused.value)
-        assert "it works on" in str(refused.value)
-        assert (node.step("box"), kinds(node, "box")) == (None, ["suspend-failed"])
-        assert box.all_work()
-        assert odd.stdin
-        odd.stdin.write("on\n")
-        odd.stdin.flush()
-        assert answer_of(odd) == answer
-    finally:
-        odd.kill()
-        odd.communicate()
-
-
-def order(node: Node, command: str, *words: str) -> None:
-    """Run `softgpu fail` or `softgpu heal`."""
-    subprocess.run([BUILT / "softgpu", command, node.gpu.root, *words], check=True)
-
-
-def test_gpu_under_mps_refuses_and_all_processes_work_on(tmp_path: Path) -> None:
-    node = Node(tmp_path, "--memory", "8GiB", "--gpus", "1", "--mps")
-    try:
-        box = node.box("box", 2)
-        refused = node.vcuda("suspend", "box")
-        assert refused.returncode == 1
-        assert "it works on; managed memory, MIG, MPS and" in refused.stderr
-        assert (node.step("box"), kinds(node, "box")) == (None, ["suspend-failed"])
-        assert box.all_work()
-    finally:
-        node.end()
-
-
-@pytest.mark.parametrize("step", ["lock", "checkpoint", "restore", "unlock"])
-def test_process_that_the_driver_gives_up_is_reported_and_others_work(
-    node: Node, step: str
-) -> None:
-    box = node.box("box", 3)
-    first = box.start_program(["sleep", "1000"])  # none of those that may be given up
-    node.runtime.set_state("box", "running", pid=first.pid)
-    verb = "suspend" if step in ("lock", "checkpoint") else "resume"
-    if verb == "resume":
-        assert node.vcuda("suspend", "box").returncode == 0
-    order(node, "fail", "--give-up", step)
-    done = node.vcuda(verb, "box")
-    assert done.returncode == 1
-    assert node.step("box") is None
-    (text,) = (
-        event["text"]
-        for event in events.read(node.ledger.state_dir, "box")
-        if event["kind"] == "lost"
-    )
-    assert "the driver has given up process" in text
-    (lost,) = (each for each in box.processes if f"process {each.pid};" in text)
-    box.processes.remove(lost)
-    assert box.all_work()
-    lost.kill()
-    lost.communicate()
-    assert node.vcuda("suspend", "box").returncode == 0
-    assert node.vcuda("resume", "box").returncode == 0
-    assert box.all_work()
-    box.processes.append(first)  # ends with the others
-
-
-@pytest.mark.parametrize("step", ["Lock", "Checkpoint", "Restore", "Unlock", "GetState"])
-def test_driver_that_does_not_answer_is_left_and_completed_after(
-    node: Node, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    monkeypatch.setattr(drive, "LOCK_SECONDS", 1.0)
-    monkeypatch.setattr(places, "BACK_SECONDS", 2.0)
-    box = node.box("box", 2)
-    is_resume = step in ("Restore", "Unlock")
-    if is_resume:
-        control.suspend(node.ledger, node.facts, "box")
-    order(node, "fail", "--call", f"cuCheckpointProcess{step}", "--hang")
-    with pytest.raises(VcudaError) as hung:
-        if is_resume:
-            control.resume(node.ledger, node.facts, "box", 1, 5)
-        else:
-            control.suspend(node.ledger, node.facts, "box", seconds=2)
-    assert "no answer of the driver" in str(hung.value)
-    order(node, "heal")
-    assert until(20, lambda: settled(node))
-    if node.step("box"):
-        assert node.vcuda("resume", "box").returncode == 0
-    assert node.step("box") is None
-    assert box.all_work()
-
-
-def settled(node: Node) -> bool:
-    """Whether no step of the container is left to complete, after a repair."""
-    control.repair(node.ledger, node.facts, "box")
-    return node.step("box") in (None, "suspended")
-
-
 def test_a_process_that_is_killed_while_suspended_holds_up_no_other(node: Node) -> None:
     box = node.box("box", 3)
     assert node.vcuda("suspend", "box").returncode == 0
@@ -447,67 +244,6 @@ def test_a_container_without_processes_on_the_gpu_only_gives_up_its_share(node: 
     finally:
         sleeper.kill()
         sleeper.communicate()
-
-
-def test_claim_is_suspended_by_order_with_all_that_map_its_page(node: Node) -> None:
-    node.box("claim@1", 1)
-    mine = node.record("claim@1")
-    with node.ledger:
-        node.ledger.record(mine.replaced(runtime=[], container_id="", pod={"name": "p"}))
-    before = node.used()
-    page = f"{node.ledger.containers}/claim@1/usage"
-    maps = "import mmap\npage = mmap.mmap(os.open(sys.argv[2], os.O_RDWR), 4096)\n"
-    program = [sys.executable, "-c", PRELUDE + maps + CLIENT, str(64 * MIB), page]
-    user = node.boxes[0].start_program(program)
-    node.boxes[0].processes.append(user)
-    answer_of(user)
-    with pytest.raises(VcudaError, match="which several containers may share"):
-        control.suspend(node.ledger, node.facts, "claim@1", "idle")
-    with (
-        mock.patch.object(kernel_tables, "_MOST_MAPS_BYTES", 100),
-        pytest.raises(VcudaError, match="too many mappings to tell whether it uses the slice"),
-    ):
-        control.suspend(node.ledger, node.facts, "claim@1")
-    assert node.used() > before
-    assert node.vcuda("suspend", "claim@1").returncode == 0
-    assert (node.used(), node.step("claim@1")) == (before, "suspended")
-    assert node.vcuda("resume", "claim@1").returncode == 0
-    assert node.boxes[0].works(user)
-
-
-@pytest.mark.parametrize("verb", ["drain 0 --yes", "undrain 0", "rebalance --core 50 --yes"])
-def test_only_root_drains_and_rebalances(
-    node: Node, verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert main.main(["--config", node.config, *verb.split()]) == 1
-    name = verb.split()[0]
-    assert capsys.readouterr().err == f"vcuda: vcuda {name}: needs root; run it as root\n"
-    assert not os.path.exists(unhealthy.drained_in(node.ledger.state_dir))
-
-
-@pytest.mark.parametrize("verb", ["suspend", "resume", "move --gpu 1"])
-def test_only_root_suspends_and_resumes(
-    node: Node, verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    box = node.box("box", 1)
-    if verb == "resume":
-        assert node.vcuda("suspend", "box").returncode == 0
-    before = node.step("box")
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert main.main(["--config", node.config, *verb.split(), "box"]) == 1
-    name = verb.split()[0]
-    assert capsys.readouterr().err == f"vcuda: vcuda {name}: needs root; run it as root\n"
-    monkeypatch.undo()
-    assert node.step("box") == before
-    page = f"{node.ledger.containers}/box/limits"
-    for path in (page, node.ledger.allocations, f"{node.ledger.containers}/box/suspend.lock"):
-        if os.path.exists(path):
-            assert os.stat(path).st_uid == 0
-            assert not os.stat(path).st_mode & 0o022, path
-    if verb == "resume":
-        assert node.vcuda("resume", "box").returncode == 0
-    assert box.all_work()
 
 
 def test_two_programs_at_once_leave_one_suspended_container(node: Node) -> None:

@@ -31,7 +31,7 @@ WORKERS = 16
 MOST_GROWTH_KIB = 1024
 # Of fewer the second half still grows into what the agent needs.
 LEAST_PODS = 1000
-LOOKS = 10
+LOOKS, FEW_LOOKS = 10, 3  # few, where growth is not judged
 
 
 def main() -> int:
@@ -57,7 +57,7 @@ def soak(lives: Lives, pods: int) -> dict[str, object]:
     tenths, sizes = pods // 10, []
     for tenth in range(10):
         lives.run(tenths, WORKERS, killing=False)
-        sizes.append(agent_size(lives))
+        sizes.append(agent_size(lives, LOOKS if pods >= LEAST_PODS else FEW_LOOKS))
         print(f"[soak] {(tenth + 1) * tenths} pods, agent {sizes[-1]}", flush=True)
         if lives.faults:
             break
@@ -75,10 +75,10 @@ def soak(lives: Lives, pods: int) -> dict[str, object]:
     return {"pods": dict(lives.deaths), "agent": sizes, "faults": faults}
 
 
-def agent_size(lives: Lives) -> dict[str, int]:
+def agent_size(lives: Lives, count: int) -> dict[str, int]:
     """At rest: the least of some looks, since a call in flight has memory and descriptors too."""
     looks = []
-    for _ in range(LOOKS):
+    for _ in range(count):
         looks.append(_size_now(lives))
         time.sleep(0.2)
     return {what: min(look[what] for look in looks) for what in looks[0]}

@@ -74,7 +74,8 @@ class Hidden(NamedTuple):
 class _Second(NamedTuple):
     """What one container held and used of a second, and how much time the second stands for.
 
-    part: of the GPU's time; used, where the figures add up to no more than the GPU has.
+    part: of the GPU's time; used, where the figures add up to no more than the GPU has. free: the
+    part in which it could use the GPU without a turn, known one poll later.
     """
 
     seconds: float
@@ -82,18 +83,11 @@ class _Second(NamedTuple):
     used: float
     total: float
     free_ns: int
+    free: float = 0.0
 
     @property
     def part(self) -> float:
         return self.used / max(1.0, self.total)
-
-
-class _Sample(NamedTuple):
-    """What one container held, could use without a turn, and used in a second."""
-
-    held: float
-    free: float
-    used: float
 
 
 class _Container:
@@ -105,13 +99,13 @@ class _Container:
 
     def __init__(self) -> None:
         self._seconds: deque[_Second] = deque(maxlen=POLLS)
-        self._samples: deque[_Sample] = deque(maxlen=POLLS)
+        self._samples: deque[_Second] = deque(maxlen=POLLS)
         self._next: _Second | None = None
         self._hides = False
         self._sum = self._charged = 0.0
 
     @property
-    def samples(self) -> list[_Sample]:
+    def samples(self) -> list[_Second]:
         """The last polls; none before there are POLLS."""
         return list(self._samples) if len(self._samples) == POLLS else []
 
@@ -123,7 +117,7 @@ class _Container:
         last, self._next = self._next, new
         if last is not None:
             free = (new.free_ns - last.free_ns) / 1e9 / new.seconds
-            self._samples.append(_Sample(last.held, free, last.used))
+            self._samples.append(last._replace(free=free))
         if last is None or new.free_ns != last.free_ns:
             # Without turns nothing shows whether a container obeys them.
             if not self._hides:
@@ -193,7 +187,7 @@ class HiddenWork:
         )
 
 
-def _shows_no_others(samples: list[_Sample], total: float) -> bool:
+def _shows_no_others(samples: list[_Second], total: float) -> bool:
     """Whether NVML shows nothing beside a container's turns and free time; TOTAL: all turns.
 
     If NVML counted the work of others, the excess would be what they held.
@@ -204,7 +198,7 @@ def _shows_no_others(samples: list[_Sample], total: float) -> bool:
     return min(might, total - own) > MARGIN and excess <= min(MARGIN, (total - own) / 3)
 
 
-def _differ(one: list[_Sample], other: list[_Sample]) -> bool:
+def _differ(one: list[_Second], other: list[_Second]) -> bool:
     """Whether one figure is the larger one by far, in nearly all seconds in which both can work."""
     gaps = [
         mine.used - others.used

@@ -1,8 +1,8 @@
 /* Ends the commands that are due.  */
 
-#include "state/finish.h"
+#include "engine/finish.h"
 
-#include "state/turn.h"
+#include "engine/turn.h"
 
 static bool
 over (struct softgpu_state *state, unsigned gpu, unsigned slot, unsigned lane,

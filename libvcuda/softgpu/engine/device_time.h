@@ -3,9 +3,9 @@
 #ifndef SOFTGPU_DEVICE_TIME_H
 #define SOFTGPU_DEVICE_TIME_H
 
+#include "engine/engine.h"
 #include "state/attach.h"
 #include "state/busy.h"
-#include "state/engine.h"
 #include "state/target.h"
 
 uint64_t softgpu_now (void);

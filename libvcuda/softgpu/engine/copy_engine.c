@@ -1,6 +1,6 @@
 /* The copy engines.  */
 
-#include "state/copy_engine.h"
+#include "engine/copy_engine.h"
 
 static bool
 earlier (const struct softgpu_command *one, const struct softgpu_command *other)

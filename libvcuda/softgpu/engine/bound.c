@@ -1,10 +1,10 @@
 /* When a command can end at the earliest.  */
 
-#include "state/bound.h"
+#include "engine/bound.h"
 
-#include "state/copy_engine.h"
-#include "state/engine.h"
-#include "state/turn.h"
+#include "engine/copy_engine.h"
+#include "engine/engine.h"
+#include "engine/turn.h"
 
 #define DEEPEST 4 /* streams that wait for each other, one behind the other */
 

@@ -1,10 +1,10 @@
 /* What a process's checkpoint has come to.  */
 
-#include "state/process_state.h"
+#include "engine/process_state.h"
 
 #include <time.h>
 
-#include "state/device_time.h"
+#include "engine/device_time.h"
 
 enum softgpu_process_state
 softgpu_process_state (const struct softgpu_slot *slot)

@@ -1,10 +1,10 @@
 /* A process's view of the GPUs' time.  */
 
-#include "state/device_time.h"
+#include "engine/device_time.h"
 
 #include <time.h>
 
-#include "state/bound.h"
+#include "engine/bound.h"
 
 /* While others have commands a waiter looks again this often: one of them may have died.  */
 #define LOOK_AGAIN_NS 10000000ull

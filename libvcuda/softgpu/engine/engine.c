@@ -1,12 +1,12 @@
 /* The GPU's time.  */
 
-#include "state/engine.h"
+#include "engine/engine.h"
 
+#include "engine/copy_engine.h"
+#include "engine/finish.h"
+#include "engine/turn.h"
 #include "state/busy.h"
-#include "state/copy_engine.h"
-#include "state/finish.h"
 #include "state/queue.h"
-#include "state/turn.h"
 
 /* The next kernel of SLOT to begin, and the width of those that run.  */
 static struct softgpu_command *

@@ -1,8 +1,8 @@
 /* Sums up what processes hold of a GPU's memory.  */
 
-#include "state/account.h"
+#include "engine/account.h"
 
-#include "state/process_state.h"
+#include "engine/process_state.h"
 
 struct softgpu_account
 softgpu_account (const struct softgpu_state *state, unsigned gpu)

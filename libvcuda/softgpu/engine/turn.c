@@ -1,6 +1,6 @@
 /* Which process has the GPU.  */
 
-#include "state/turn.h"
+#include "engine/turn.h"
 
 /* The first backlogged slot after AFTER, going round; SOFTGPU_MAX_SLOTS when there is none.  */
 static unsigned

@@ -1,0 +1,209 @@
+"""What the driver refuses, gives up or does not answer: the container works on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.samples import GIB
+from support.softgpu_host import BUILT, PRELUDE
+from support.suspended import Node, answer_of, node, until
+from vcuda_hook.suspend import control, drive, places
+from vcuda_oci.ledger import events
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
+
+__all__ = ["node"]
+
+
+# Holds managed memory, which a checkpoint refuses.
+MANAGED = """
+context = start()
+memory = ok(cuda.cuMemAllocManaged(8 << 20, 1))
+say(pid=os.getpid())
+for line in sys.stdin:
+    say(answer=cuda.cuMemFree(memory)[0].name)
+"""
+
+
+# Has a kernel on the GPU that ends in an hour.
+BUSY = """
+context = start()
+spin(kernel(b"spin"), 3_600_000_000_000)
+say(pid=os.getpid())
+for line in sys.stdin:
+    say(allocated=int(ok(cuda.cuMemAlloc(1 << 20))) > 0)
+"""
+
+
+# Has opened the memory of another process, which ends with this one's pipe.
+EXPORTER = (
+    PRELUDE
+    + """
+context = start()
+handle = ok(cuda.cuIpcGetMemHandle(ok(cuda.cuMemAlloc(4 << 20))))
+import ctypes; print(ctypes.string_at(handle.getPtr(), 64).hex(), flush=True)
+sys.stdin.read()
+"""
+)
+
+
+OPENS = f"""
+import ctypes, subprocess
+context = start()
+other = subprocess.Popen([sys.executable, "-c", {EXPORTER!r}], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, text=True)
+handle = cuda.CUipcMemHandle()
+ctypes.memmove(handle.getPtr(), bytes.fromhex(other.stdout.readline()), 64)
+memory = ok(cuda.cuIpcOpenMemHandle(handle, 1))
+say(pid=os.getpid())
+for line in sys.stdin:
+    say(answer=cuda.cuIpcCloseMemHandle(memory)[0].name)
+"""
+
+
+def test_what_the_driver_would_refuse_is_refused_before_anything_is_locked(node: Node) -> None:
+    node.box("box", 1)
+    uuid = node.facts.gpus[0].uuid
+    held = node.record("box")
+    with node.ledger:
+        managed = [GpuShare(uuid, GIB, 10, managed=True)]
+        node.ledger.record(held.replaced(shares=managed))
+    refused = node.vcuda("suspend", "box")
+    assert (refused.returncode, refused.stderr) == (
+        1,
+        f"vcuda: box: its memory of {uuid} is managed, which the driver cannot take off; set "
+        "memory-overcommit to 1 and start the container again\n",
+    )
+    with node.ledger:
+        node.ledger.record(held.replaced(isolation="mps"))
+    refused = node.vcuda("suspend", "box")
+    assert refused.stderr == (
+        "vcuda: box: is under MPS, and the driver takes no program of an MPS server off; use "
+        "isolation turns\n"
+    )
+    node.runtime.set_state("box", "paused", pid=node.boxes[0].processes[0].pid)
+    with node.ledger:
+        node.ledger.record(held)
+    refused = node.vcuda("suspend", "box", "missing")
+    assert refused.stderr.startswith("vcuda: missing: no allocation of this id or name;")
+    refused = node.vcuda("suspend", "box")
+    assert refused.stderr == "vcuda: box: its container is paused; unpause it first\n"
+    assert (node.step("box"), node.kinds("box")) == (None, [])
+    assert node.boxes[0].all_work()
+
+
+@pytest.mark.parametrize(
+    ("program", "reason", "answer"),
+    [
+        (MANAGED, "the driver cannot checkpoint process", {"answer": "CUDA_SUCCESS"}),
+        (OPENS, "the driver cannot checkpoint process", {"answer": "CUDA_SUCCESS"}),
+        (BUSY, "has work on the GPU that did not end", {"allocated": True}),
+    ],
+    ids=["managed memory", "shared memory", "a long kernel"],
+)
+def test_a_process_that_cannot_leave_the_gpu_leaves_all_at_work(
+    node: Node, monkeypatch: pytest.MonkeyPatch, program: str, reason: str, answer: Any
+) -> None:
+    monkeypatch.setattr(drive, "LOCK_SECONDS", 1.0)
+    box = node.box("box", 2)
+    odd = box.start_program([sys.executable, "-c", PRELUDE + program])
+    answer_of(odd)
+    try:
+        with pytest.raises(VcudaError) as refused:
+            control.suspend(node.ledger, node.facts, "box")
+        assert reason in str(refused.value)
+        assert "it works on" in str(refused.value)
+        assert (node.step("box"), node.kinds("box")) == (None, ["suspend-failed"])
+        assert box.all_work()
+        assert odd.stdin
+        odd.stdin.write("on\n")
+        odd.stdin.flush()
+        assert answer_of(odd) == answer
+    finally:
+        odd.kill()
+        odd.communicate()
+
+
+def order(node: Node, command: str, *words: str) -> None:
+    """Run `softgpu fail` or `softgpu heal`."""
+    subprocess.run([BUILT / "softgpu", command, node.gpu.root, *words], check=True)
+
+
+def test_gpu_under_mps_refuses_and_all_processes_work_on(tmp_path: Path) -> None:
+    node = Node(tmp_path, "--memory", "8GiB", "--gpus", "1", "--mps")
+    try:
+        box = node.box("box", 2)
+        refused = node.vcuda("suspend", "box")
+        assert refused.returncode == 1
+        assert "it works on; managed memory, MIG, MPS and" in refused.stderr
+        assert (node.step("box"), node.kinds("box")) == (None, ["suspend-failed"])
+        assert box.all_work()
+    finally:
+        node.end()
+
+
+@pytest.mark.parametrize("step", ["lock", "checkpoint", "restore", "unlock"])
+def test_process_that_the_driver_gives_up_is_reported_and_others_work(
+    node: Node, step: str
+) -> None:
+    box = node.box("box", 3)
+    first = box.start_program(["sleep", "1000"])  # none of those that may be given up
+    node.runtime.set_state("box", "running", pid=first.pid)
+    verb = "suspend" if step in ("lock", "checkpoint") else "resume"
+    if verb == "resume":
+        assert node.vcuda("suspend", "box").returncode == 0
+    order(node, "fail", "--give-up", step)
+    done = node.vcuda(verb, "box")
+    assert done.returncode == 1
+    assert node.step("box") is None
+    (text,) = (
+        event["text"]
+        for event in events.read(node.ledger.state_dir, "box")
+        if event["kind"] == "lost"
+    )
+    assert "the driver has given up process" in text
+    (lost,) = (each for each in box.processes if f"process {each.pid};" in text)
+    box.processes.remove(lost)
+    assert box.all_work()
+    lost.kill()
+    lost.communicate()
+    assert node.vcuda("suspend", "box").returncode == 0
+    assert node.vcuda("resume", "box").returncode == 0
+    assert box.all_work()
+    box.processes.append(first)  # ends with the others
+
+
+@pytest.mark.parametrize("step", ["Lock", "Checkpoint", "Restore", "Unlock", "GetState"])
+def test_driver_that_does_not_answer_is_left_and_completed_after(
+    node: Node, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(drive, "LOCK_SECONDS", 1.0)
+    monkeypatch.setattr(places, "BACK_SECONDS", 2.0)
+    box = node.box("box", 2)
+    is_resume = step in ("Restore", "Unlock")
+    if is_resume:
+        control.suspend(node.ledger, node.facts, "box")
+    order(node, "fail", "--call", f"cuCheckpointProcess{step}", "--hang")
+    with pytest.raises(VcudaError) as hung:
+        if is_resume:
+            control.resume(node.ledger, node.facts, "box", 1, 5)
+        else:
+            control.suspend(node.ledger, node.facts, "box", seconds=2)
+    assert "no answer of the driver" in str(hung.value)
+    order(node, "heal")
+    assert until(20, lambda: settled(node))
+    if node.step("box"):
+        assert node.vcuda("resume", "box").returncode == 0
+    assert node.step("box") is None
+    assert box.all_work()
+
+
+def settled(node: Node) -> bool:
+    """Whether no step of the container is left to complete, after a repair."""
+    control.repair(node.ledger, node.facts, "box")
+    return node.step("box") in (None, "suspended")
