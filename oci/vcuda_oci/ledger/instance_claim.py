@@ -33,7 +33,7 @@ def claim_instance(
         held = claim.reclaim(ledger, host, wanted, rules)
     if held:
         return held, False
-    with instances.Lock(ledger):
+    with instances.lock(ledger):
         with ledger:  # its other claim may have had the lock before
             held = claim.reclaim(ledger, host, wanted, rules)
         if held:

@@ -16,7 +16,6 @@ place was free when the record was written.
 
 from __future__ import annotations
 
-import os
 import time
 
 from ..host import facts_cache, host
@@ -26,7 +25,7 @@ from ..model.allocation import GpuShare
 from ..model.errors import VcudaError
 from ..placement import mig as places
 from ..placement.eligible import Refused
-from ..system import own_lock
+from ..system.own_lock import FolderLock
 from . import instance_records
 from .instance_records import FOLDER, Held
 from .ledger import Ledger
@@ -42,23 +41,9 @@ _IN_USE_SECONDS = 3.0
 _PAUSE_SECONDS = 0.05
 
 
-class Lock:
-    """Held by the only process that creates or destroys instances. Raises VcudaError."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._path = f"{ledger.state_dir}/{FOLDER}/lock"
-
-    def __enter__(self) -> Lock:
-        try:
-            os.makedirs(os.path.dirname(self._path), 0o700, exist_ok=True)
-            self._fd = own_lock.acquire(self._path, _LOCK_SECONDS)
-        except OSError as error:
-            what = f"cannot be locked: {error.strerror or error}"
-            raise VcudaError(what, self._path, "find its holder with 'fuser'") from error
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+def lock(ledger: Ledger) -> FolderLock:
+    """Held by the only process that creates or destroys instances."""
+    return FolderLock(f"{ledger.state_dir}/{FOLDER}/lock", _LOCK_SECONDS)
 
 
 def create(
@@ -118,7 +103,7 @@ def release(ledger: Ledger) -> None:
     Raises VcudaError: NVML cannot be asked, or the lock is not free.
     """
     if instance_records.stale(ledger):
-        with Lock(ledger):
+        with lock(ledger):
             sweep(ledger)
         _refresh(f"{ledger.state_dir}/host.json")
 

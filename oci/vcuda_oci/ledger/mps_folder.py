@@ -26,7 +26,8 @@ from ..model.allocation import Allocation
 from ..model.errors import VcudaError
 from ..model.policies import MPS
 from ..model.record import Record
-from ..system import files, kernel_tables, own_lock
+from ..system import files, kernel_tables
+from ..system.own_lock import FolderLock
 from . import liveness
 from .ledger import Ledger, broken_record
 
@@ -204,7 +205,7 @@ def shared_files(folder: str) -> list[str]:
 def sweep(ledger: Ledger) -> None:
     """End the daemons without a container. Raises VcudaError: a record is broken."""
     for folder in folders(ledger.state_dir):
-        with Lock(ledger.state_dir):
+        with lock(ledger.state_dir):
             shared: list[str] = []
             with ledger:
                 if is_wanted(ledger, folder):
@@ -219,22 +220,9 @@ def sweep(ledger: Ledger) -> None:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-class Lock:
-    """Held by the only process that starts or ends daemons. Raises VcudaError."""
-
-    def __init__(self, state_dir: str) -> None:
-        self._path = f"{state_dir}/{names.MPS_FOLDER}/lock"
-
-    def __enter__(self) -> Lock:
-        try:
-            self._fd = own_lock.acquire(self._path, _LOCK_SECONDS)
-        except OSError as error:
-            what = f"cannot be locked: {error.strerror or error}"
-            raise VcudaError(what, self._path, "find its holder with 'fuser'") from error
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+def lock(state_dir: str) -> FolderLock:
+    """Held by the only process that starts or ends daemons."""
+    return FolderLock(f"{state_dir}/{names.MPS_FOLDER}/lock", _LOCK_SECONDS)
 
 
 def _kill(pid: int, number: int) -> None:

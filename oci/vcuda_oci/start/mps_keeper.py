@@ -67,7 +67,7 @@ class MpsKeeper:
         if now:
             self._watch(folder, tree, now)
         elif time.monotonic() >= self._due.get(folder, 0):
-            with mps_folder.Lock(self._state_dir):
+            with mps_folder.lock(self._state_dir):
                 if mps_folder.is_wanted(self._ledger, folder):  # nor has a sweep come first
                     self._replace(folder, tree)
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 from vcuda_oci.model import policies
 
 DRIVER = "gpu.vcuda.io"
-# DeviceClasses of the chart: all devices, and those that are no MIG devices.
+# DeviceClasses of the chart: GPUs in turns and MIG devices, GPUs alone; GPUs under MPS.
 SHARES, WHOLE = DRIVER, f"whole.{DRIVER}"
+FENCED = {policies.MPS: f"mps.{DRIVER}"}
+# The attribute "type" of a device.
+TYPE_GPU, TYPE_MIG, TYPE_MPS = "gpu", "mig", "mps"
 CORES, MEMORY = "cores", "memory"
 UUID = "uuid"
 MEMORY_STEP_BYTES = 1 << 20
@@ -22,5 +25,6 @@ CONFIG_FIELDS = {
     "priority": policies.PRIORITY,
     "latency": policies.LATENCY,
     "idleSuspend": policies.IDLE_SUSPEND,
+    "isolation": policies.ISOLATION,
 }
-CONFIG_TEXTS = ("policy", "latency", "idleSuspend")
+CONFIG_TEXTS = ("policy", "latency", "idleSuspend", "isolation")

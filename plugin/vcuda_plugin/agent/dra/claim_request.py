@@ -25,7 +25,9 @@ from ...kube.dra_names import (
     CONFIG_VERSION,
     CORES,
     DRIVER,
+    FENCED,
     MEMORY,
+    SHARES,
 )
 from . import devices
 
@@ -74,7 +76,7 @@ def of_claim(claim: Object, uid: str, node: str, gpus: Sequence[Gpu]) -> ClaimRe
     terms = [
         _terms(allocated.get("config") or (), each, share.core_percent, where)
         for each, share in zip(mine, shares)
-        if share.core_percent < 100
+        if share.core_percent < 100 or _is_mps(each)
     ]
     if any(other != terms[0] for other in terms):
         hint = f"give all requests of a claim the same {CONFIG_KIND}"
@@ -102,8 +104,12 @@ def _result(each: Object, node: str, where: str) -> Result:
     return Result(request, node, str(each.get("device")), str(each.get("shareID") or ""))
 
 
+def _is_mps(result: Object) -> bool:
+    return str(result.get("device")).endswith(devices.MPS_END)
+
+
 def _share(each: Object, gpus: Sequence[Gpu], where: str) -> GpuShare:
-    name = each.get("device")
+    name = str(each.get("device")).removesuffix(devices.MPS_END)
     gpu = next((gpu for gpu in gpus if devices.name_of(gpu.uuid) == name), None)
     if gpu is None:
         hint = "delete the pod, and it is scheduled anew"
@@ -127,7 +133,20 @@ def _terms(configs: Sequence[Object], result: Object, core: int, where: str) -> 
         opaque, chosen = config.get("opaque") or {}, config.get("requests")
         if opaque.get("driver") == DRIVER and (not chosen or names & set(chosen)):
             words = _words(opaque.get("parameters"), where)
-    return policies.parse(words, core, where)
+    terms = policies.parse(words, core, where)
+    return terms.replaced(isolation=_isolation(terms.isolation, result, where))
+
+
+def _isolation(said: str, result: Object, where: str) -> str:
+    """The isolation that the device has. Raises VcudaError: the parameters say another one.
+
+    kube-scheduler keeps devices of several kinds apart, and reads no parameters.
+    """
+    has = policies.MPS if _is_mps(result) else policies.TURNS
+    if said in ("", policies.AUTO, has):
+        return has if has != policies.TURNS else said
+    what = f"isolation {said}: its device is not of that kind"
+    raise VcudaError(what, where, f"use deviceClassName: {FENCED.get(said, SHARES)}")
 
 
 def _words(parameters: Any, where: str) -> dict[str, str]:

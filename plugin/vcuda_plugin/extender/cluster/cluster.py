@@ -31,6 +31,8 @@ _MOST_ANSWERS = 16
 _MOST_ASKS = 1000
 _MOST_ENDED = 10_000
 _ANY = Wanted()
+# Why a GPU's tenants keep a pod away.
+_EXCLUDE = ("labels exclude", "the other isolation excludes")
 
 
 class Cluster:
@@ -197,7 +199,9 @@ class Cluster:
         found = self._choose(entry, ask, taken, closed)
         if not closed or not isinstance(found, Refused):
             return found
-        return Refused(f"{found.reason}; labels exclude {', '.join(closed)}")
+        by = {word: [uuid for uuid, each in closed.items() if each == word] for word in _EXCLUDE}
+        why = [f"{word} {', '.join(uuids)}" for word, uuids in by.items() if uuids]
+        return Refused("; ".join([found.reason, *why]))
 
     def number(self, ask: PodAsk) -> int:
         """Return the same number for equal requests. A number is a faster key than a request."""
@@ -225,14 +229,20 @@ class Cluster:
         """Return the nodes' rows in the arrays; -1 for an unknown node."""
         return np.fromiter(map(self._rows.get, names, itertools.repeat(-1)), np.intp)
 
-    def _closed(self, entry: Entry, ask: PodAsk, removed: Collection[str] = ()) -> list[str]:
-        """Return the GPUs with tenants that the pod may not join, or outside of its slice."""
-        mine = ask.tenancy
+    def _closed(self, entry: Entry, ask: PodAsk, removed: Collection[str] = ()) -> dict[str, str]:
+        """Return the GPUs with tenants that the pod may not join, or outside of its slice, with one
+        of _EXCLUDE."""
+        mine, labels, isolation = ask.tenancy, *_EXCLUDE
         tenants = entry.tenants(self.pods, removed) if self._labelled or any(mine) else {}
-        closed = [uuid for uuid, others in tenants.items() if not mine.beside(others)]
+        closed = {
+            uuid: labels if mine.isolation_beside(others) else isolation
+            for uuid, others in tenants.items()
+            if not mine.beside(others)
+        }
         if mine.slice in self.slices.nodes:
             own = entry.slices.get(mine.slice, set())
-            closed += [g.uuid for g in entry.facts.usable if g.uuid not in {*own, *closed}]
+            others = {g.uuid for g in entry.facts.usable} - own
+            closed = {**dict.fromkeys(sorted(others), labels), **closed}
         return closed
 
     def _choose(
@@ -242,7 +252,10 @@ class Cluster:
         if ask.wanted != _ANY:
             gpus = [gpu for gpu in gpus if ask.wanted.allows(gpu.uuid, gpu.model)]
         reported = entry.facts.reported
-        return place(gpus, taken, ask, self.order, reported.overcommit, reported.between)
+        overcommit = reported.overcommit
+        if ask.tenancy.mps:  # as the node does: ledger/mps_claim.py
+            gpus, overcommit = [gpu for gpu in gpus if gpu.mig is None], 1
+        return place(gpus, taken, ask, self.order, overcommit, reported.between)
 
     def _held(self, pod: PodFacts, entry: Entry) -> list[GpuShare]:
         """Return what a bound pod holds.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from vcuda_oci.ledger.decision import Amounts
-from vcuda_oci.model import names, policies
+from vcuda_oci.model import mps, names, policies
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Part
 from vcuda_oci.system.settings_file import BINPACK, SPREAD, Config
@@ -133,8 +133,7 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
         raise VcudaError(f"{len(containers)} containers ask for GPUs", where, "use several pods")
     annotations = _text(_mapping(_mapping(pod.get("metadata")).get("annotations")))
     words = _words(annotations, elastic)
-    for core in {part.core for each in containers for part in each.parts}:
-        policies.parse(words, core, where)
+    isolation = _isolation(containers, words, settings, where)
     gpu_order, node_order = _orders(annotations, where)
     metadata = _mapping(pod.get("metadata"))
     namespace, uid = str(metadata.get("namespace", "")), str(metadata.get("uid", ""))
@@ -146,8 +145,22 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
         tuple(sorted(words.items())),
         namespace,
         uid,
-        tenancy_of(annotations, namespace),
+        tenancy_of(annotations, namespace, isolation == policies.MPS),
     )
+
+
+def _isolation(
+    containers: Sequence[ContainerAsk], words: Mapping[str, str], settings: Config, where: str
+) -> str:
+    """One of policies.ISOLATIONS. Raises VcudaError: invalid terms, or what MPS cannot give."""
+    isolation = settings.isolation
+    for each in containers:
+        for part in each.parts:
+            terms = policies.parse(words, part.core, where)
+            isolation = terms.isolation or isolation
+            if isolation == policies.MPS:
+                mps.check(terms, each.parts, where)
+    return isolation
 
 
 def model_word(model: str) -> str:
