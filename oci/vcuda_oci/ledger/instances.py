@@ -47,17 +47,24 @@ def lock(ledger: Ledger) -> FolderLock:
 
 
 def create(
-    ledger: Ledger, facts: Host, id: str, core: int, memory_bytes: int, gpus: Sequence[str]
+    ledger: Ledger,
+    facts: Host,
+    id: str,
+    core: int,
+    memory_bytes: int,
+    gpus: Sequence[str],
+    place: places.Place | None = None,
 ) -> tuple[Held, GpuShare] | Refused:
     """Create an instance that holds `core` percent of a GPU and the memory. Needs the lock.
 
-    id: of the allocation; it has no record here. gpus: UUIDs to choose from, in MIG mode. Returns
+    id: of the allocation; it has no record here. gpus: UUIDs to choose from, in MIG mode. place:
+    None: any on these. Returns
     the record, to be written with the allocation, and the share: all of the MIG device. Raises
     VcudaError: the driver refuses; nothing is left, or the record of it.
     """
     with Mig(facts.library) as driver:
         layouts = [driver.layout(uuid) for uuid in gpus]
-        answer = places.choose(layouts, core, memory_bytes)
+        answer = places.at(layouts, place) if place else places.choose(layouts, core, memory_bytes)
         if isinstance(answer, Refused):
             return answer
         profile = answer.profile

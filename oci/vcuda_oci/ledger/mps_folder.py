@@ -3,6 +3,7 @@
     <state>/mps/lock             held (flock) by the process that starts or ends daemons
     <state>/mps/<GPU>/wanted.json   which GPU, and the control program: written by claims
     <state>/mps/<GPU>/ready.json    the daemon and its server, once it serves: written by the keeper
+    <state>/mps/<GPU>/seen.json     clients and fault of the server, as the keeper saw them last
     <state>/mps/<GPU>/pipe, log     CUDA_MPS_PIPE_DIRECTORY and CUDA_MPS_LOG_DIRECTORY
 
 A claim writes its allocation first, then `wanted.json`, and waits for `ready.json`. The keeper
@@ -122,6 +123,20 @@ def servers(state_dir: str) -> set[int]:
 def write_ready(folder: str, found: Ready) -> None:
     """Raises OSError."""
     files.replace(folder + "/ready.json", jsontree.dumps(found.fields()).encode(), 0o600)
+
+
+def seen(folder: str) -> dict[str, int] | None:
+    """"clients": processes that are the server's clients. "fault": 1 after a fault that ends the
+    work of all of them, until they have ended. None: the keeper has not seen the server yet."""
+    tree = _read(folder + "/seen.json")
+    return tree if tree and set(tree) == {"clients", "fault"} else None
+
+
+def write_seen(folder: str, clients: int, fault: bool) -> None:
+    """Raises OSError."""
+    tree = {"clients": clients, "fault": int(fault)}
+    if seen(folder) != tree:
+        files.replace(folder + "/seen.json", jsontree.dumps(tree).encode(), 0o600)
 
 
 def containers(ledger: Ledger, uuid: str) -> list[Allocation]:

@@ -242,6 +242,9 @@ def claim_as(
         from ..ledger import mps_claim  # late: few containers are under MPS
 
         return mps_claim.claim_mps(ledger, facts, wanted, rules)
+    decided = [facts.gpu(share.uuid) for share in wanted.decided]
+    if isolation == policies.AUTO and any(gpu and gpu.divided for gpu in decided):
+        isolation = policies.MIG  # a scheduler saw that no share fits
     try:
         if isolation != policies.MIG:
             return claim.claim(ledger, facts, wanted, rules)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from vcuda_oci.model import policies
 
 DRIVER = "gpu.vcuda.io"
-# DeviceClasses of the chart: GPUs in turns and MIG devices, GPUs alone; GPUs under MPS.
+# DeviceClasses of the chart: GPUs in turns and MIG devices, GPUs alone; by isolation, GPUs under
+# MPS and places of GPU instances.
 SHARES, WHOLE = DRIVER, f"whole.{DRIVER}"
-FENCED = {policies.MPS: f"mps.{DRIVER}"}
+FENCED = {policies.MPS: f"mps.{DRIVER}", policies.MIG: f"mig.{DRIVER}"}
 # The attribute "type" of a device.
-TYPE_GPU, TYPE_MIG, TYPE_MPS = "gpu", "mig", "mps"
+TYPE_GPU, TYPE_MIG, TYPE_MPS, TYPE_PLACE = "gpu", "mig", "mps", "mig-place"
 CORES, MEMORY = "cores", "memory"
 UUID = "uuid"
 MEMORY_STEP_BYTES = 1 << 20

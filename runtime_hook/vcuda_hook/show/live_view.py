@@ -56,6 +56,7 @@ class LiveView:
         sick = unhealthy.reasons(self._settings.state_dir)
         entries = views.gpu_entries(gpus, allocations, overcommit, sick)
         turn_figures.add_to(tenants, entries, self._turns_before, turns)
+        fence_figures.add_to(tenants, entries, fence_figures.read(settings.state_dir))
         self._before, self._turns_before = samples, turns
         return {
             "time": time.time(),

@@ -44,6 +44,7 @@ class Listing:
             for entry in views.tenant_entries(allocation, used, gpus, names[allocation.id])
         ]
         turn_figures.add_to(found, [], turns, turn_figures.read(settings.state_dir))
+        fence_figures.add_to(found, [], fence_figures.read(settings.state_dir))
         chosen = ps_fields.selected(found, arguments.filter)
         self.entries = ps_fields.ordered(chosen, arguments.sort)
         unknown = unknown_figures(states, found)

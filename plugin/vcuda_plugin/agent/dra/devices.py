@@ -61,13 +61,13 @@ def devices(
 
     overcommit: how many times a GPU's memory is promised. roots: name of the PCIe root by UUID, of
     GPUs that have one. has_mps: whether containers can be under MPS; each GPU is then a second
-    device, for those.
+    device, for those. A GPU in MIG mode becomes several devices only by `partitions`.
     """
     cliques, found = _cliques(seen), []
     for gpu in sorted(seen.gpus, key=lambda gpu: (gpu.index, gpu.mig or [])):
         more = (roots or {}).get(gpu.uuid, ""), cliques.get(gpu.uuid)
         found.append(_device(gpu, seen, overcommit, *more))
-        if has_mps and gpu.mig is None:
+        if has_mps and not gpu.divided and gpu.mig is None:
             found.append(_under_mps(_device(gpu, seen, 1, *more), gpu))
     return found
 

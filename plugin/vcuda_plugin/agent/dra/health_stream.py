@@ -43,6 +43,7 @@ class HealthStream:
             devices.name_of(gpu.uuid, end): _reason(seen.unhealthy, gpu.uuid)
             for gpu in seen.gpus
             for end in (("", devices.MPS_END) if self._has_mps and gpu.mig is None else ("",))
+            if not gpu.divided
         }
         with self._changed:
             if reasons != self._reasons:

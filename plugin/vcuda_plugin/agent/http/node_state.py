@@ -114,6 +114,7 @@ class Node:
         gpu_entries = self._gpu_entries(allocations)
         turns_before = before.turns if before else {}
         turn_figures.add_to(tenants, gpu_entries or [], turns_before, samples.turns)
+        fence_figures.add_to(tenants, gpu_entries or [], fence_figures.read(self.state_dir))
         paths = [os.path.basename(path) for path, _ in broken]
         far = self.known.distances if self.known else None
         return View(self.name, time.time(), gpu_entries, tenants, paths, far)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.model.policies import ISOLATION
+from vcuda_oci.model.policies import ISOLATION, MIG
 from vcuda_oci.model.request import Part
 from vcuda_oci.model.sizes import LEAST_SHARE_BYTES
 from vcuda_oci.system.settings_file import Config
@@ -122,7 +122,12 @@ def _request(
 
     kind: the class of the isolation; "": none.
     """
-    if core == 100:
+    if kind == FENCED[MIG] and part.memory_percent is not None:
+        raise VcudaError("isolation mig: memory in percent", name, "name the memory itself")
+    if kind == FENCED[MIG] and part.memory_bytes is None:
+        amounts = {"requests": {CORES: str(core)}}  # and whatever memory such a place has
+        return {"exactly": {"deviceClassName": kind, "count": count, "capacity": amounts}}
+    if core == 100 and kind != FENCED[MIG]:
         return {"exactly": {"deviceClassName": kind or WHOLE, "count": count}}
     if part.memory_bytes is not None:
         return {"exactly": _amounts(kind or SHARES, core, part.memory_bytes, count)}

@@ -15,15 +15,17 @@ import numpy as np
 
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.policies import AUTO, MIG
 from vcuda_oci.placement.choose import Refused
 
 from ..model.gpu_arrays import WIDEST, GpuArrays, Rows
-from ..model.place import Placed, decided, place
+from ..model.instances import place_instances
+from ..model.place import Placed, place
 from ..model.pod_request import PodAsk, Wanted
 from ..model.tenancy import NO_TENANCY, SliceNodes
 from ..quota.quota_usage import Quota
 from .node_entry import Assumed, Entry
-from .objects import NodeFacts, PodFacts
+from .objects import NodeFacts, PodFacts, decided
 
 # How long a binding with an unknown outcome counts, by the monotonic clock.
 UNKNOWN_SECONDS = 120.0
@@ -46,7 +48,7 @@ class Cluster:
         self.arrays, self.quota = GpuArrays(), Quota()
         self._labelled = False  # whether any pod ever had labels that restrict its neighbours
         self.slices = SliceNodes()
-        self.wide: set[str] = set()  # nodes with too many GPUs for the arrays
+        self.wide: set[str] = set()  # nodes with too many GPUs for the arrays, or GPUs in MIG mode
         self._unknown: dict[tuple[str, str], float] = {}  # expiry, the earliest first
         self._rows: dict[str, int] = {}
         self._on: dict[str, dict[str, PodFacts]] = {}
@@ -65,7 +67,7 @@ class Cluster:
             entry.facts = facts
             self.quota.put_node(facts.name, entry.row, facts.group)
             self.wide.discard(facts.name)
-            if len(facts.usable) > WIDEST:
+            if len(facts.usable) > WIDEST or facts.divisible:
                 self.wide.add(facts.name)
             self.arrays.put_gpus(entry.row, () if facts.name in self.wide else facts.usable)
             entry.release_all()
@@ -248,14 +250,25 @@ class Cluster:
     def _choose(
         self, entry: Entry, ask: PodAsk, taken: Sequence[GpuShare], closed: Collection[str] = ()
     ) -> Placed | Refused:
-        gpus: Sequence[Gpu] = [gpu for gpu in entry.facts.usable if gpu.uuid not in closed]
-        if ask.wanted != _ANY:
-            gpus = [gpu for gpu in gpus if ask.wanted.allows(gpu.uuid, gpu.model)]
-        reported = entry.facts.reported
-        overcommit = reported.overcommit
+        def may_use(some: Sequence[Gpu]) -> list[Gpu]:
+            found = [gpu for gpu in some if gpu.uuid not in closed]
+            if ask.wanted == _ANY:
+                return found
+            return [gpu for gpu in found if ask.wanted.allows(gpu.uuid, gpu.model)]
+
+        facts, reported = entry.facts, entry.facts.reported
+        gpus, overcommit = may_use(facts.usable), reported.overcommit
         if ask.tenancy.mps:  # as the node does: ledger/mps_claim.py
             gpus, overcommit = [gpu for gpu in gpus if gpu.mig is None], 1
-        return place(gpus, taken, ask, self.order, overcommit, reported.between)
+        found: Placed | Refused = Refused("")
+        if ask.isolation != MIG:
+            found = place(gpus, taken, ask, self.order, overcommit, reported.between)
+        if ask.isolation == MIG or (
+            isinstance(found, Refused) and ask.isolation == AUTO and facts.divisible
+        ):
+            divisible, profiles = may_use(facts.divisible), reported.profiles
+            return place_instances(divisible, taken, ask, self.order, profiles)
+        return found
 
     def _held(self, pod: PodFacts, entry: Entry) -> list[GpuShare]:
         """Return what a bound pod holds.
@@ -266,7 +279,7 @@ class Cluster:
         if pod.ask is None:
             return []
         if pod.decision:
-            placed = decided(pod.ask, pod.decision, entry.facts.by_name)
+            placed = decided(pod.ask, pod.decision, entry.facts)
             if placed:
                 return placed.holds
         found = self.find(entry, pod.ask)

@@ -66,8 +66,8 @@ class PodAsk:
 
     containers: those that request a GPU, in the order in which they start.
     gpu_order, node_order: "binpack", "spread" or "topology"; "": the order from the settings.
-    words: checked settings of the policy. namespace, uid: of the pod; not part of the comparison,
-    so that equal requests of different pods are equal.
+    words: checked settings of the policy. isolation: one of policies.ISOLATIONS. namespace, uid: of
+    the pod; not part of the comparison, so that equal requests of different pods are equal.
     """
 
     containers: tuple[ContainerAsk, ...]
@@ -78,6 +78,7 @@ class PodAsk:
     namespace: str = field(default="", compare=False)
     uid: str = field(default="", compare=False)
     tenancy: Tenancy = NO_TENANCY
+    isolation: str = policies.AUTO
 
     @property
     def core(self) -> int:
@@ -101,11 +102,11 @@ class PodAsk:
     def single(self) -> Part | None:
         """The only part of the request: a share of one GPU, or whole GPUs.
 
-        None: the request has more parts, or labels restrict its neighbours.
+        None: the request has more parts, its neighbours are restricted, or it needs an instance.
         """
         if len(self.containers) != 1 or len(self.containers[0].parts) != 1:
             return None
-        if self.tenancy != NO_TENANCY:
+        if self.tenancy != NO_TENANCY or self.isolation == policies.MIG:
             return None
         part = self.containers[0].parts[0]
         mixed = part.core > 100 and part.core % 100
@@ -146,6 +147,7 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
         namespace,
         uid,
         tenancy_of(annotations, namespace, isolation == policies.MPS),
+        isolation,
     )
 
 

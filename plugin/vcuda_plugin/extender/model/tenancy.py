@@ -65,9 +65,9 @@ class SliceNodes:
 
 def tenancy_of(annotations: Mapping[str, str], namespace: str, mps: bool = False) -> Tenancy:
     """Read the labels from `annotations`, a pod's annotations."""
-    labels = []
+    labels: list[str] = []
     for word in known.TENANCY_WORDS:
         given = (annotations.get(prefix + word, "").strip() for prefix in known.TENANCY_PREFIXES)
         label = next(filter(None, given), "")[:100]
         labels.append(f"{namespace}/{label}" if label else "")
-    return Tenancy(*labels)._replace(mps=mps)
+    return Tenancy(labels[0], labels[1], labels[2], labels[3], mps)
