@@ -126,7 +126,7 @@ def write_ready(folder: str, found: Ready) -> None:
 
 
 def seen(folder: str) -> dict[str, int] | None:
-    """"clients": processes that are the server's clients. "fault": 1 after a fault that ends the
+    """ "clients": processes that are the server's clients. "fault": 1 after a fault that ends the
     work of all of them, until they have ended. None: the keeper has not seen the server yet."""
     tree = _read(folder + "/seen.json")
     return tree if tree and set(tree) == {"clients", "fault"} else None

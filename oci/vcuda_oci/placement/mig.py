@@ -81,6 +81,19 @@ def at(layouts: Sequence[Layout], place: Place) -> Place | Refused:
     return Refused(what, "see 'nvidia-smi mig -lgi'")
 
 
+def fill(layout: Layout, profiles: Sequence[Profile]) -> list[Place] | None:
+    """Places for all of the profiles beside what the GPU has; None: there are none."""
+    if not profiles:
+        return []
+    first, *rest = sorted(profiles, key=lambda one: (-one.width, -one.slices, one.id))
+    for start in _free_starts(layout, first):
+        after = layout.replaced(taken=(*layout.taken, (first.id, start, first.width)))
+        found = fill(after, rest)
+        if found is not None:
+            return [Place(layout.uuid, first, start), *found]
+    return None
+
+
 def all_places(layout: Layout) -> list[Place]:
     """Every place of every profile of the GPU, the smallest first and, of one profile, the place
     that leaves most room."""

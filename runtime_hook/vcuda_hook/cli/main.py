@@ -124,6 +124,10 @@ def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int
         from . import drain
 
         return {"drain": drain.drain, "undrain": drain.undrain, "rebalance": drain.rebalance}[name]
+    if name == "mig-layout":
+        from .mig_layout import mig_layout
+
+        return mig_layout
     if name == "top":
         from ..show.top import top
 
@@ -255,6 +259,13 @@ def build_parser() -> argparse.ArgumentParser:
             "rebalance",
             "move containers so that a request fits",
             "rebalance --core 50 --memory 8GiB",
+        )
+    )
+    live_options.layout_options(
+        verb(
+            "mig-layout",
+            "create GPU instances by a layout of nvidia-mig-parted's file",
+            "mig-layout config.yaml all-1g.10gb --dry-run",
         )
     )
     live_options.events_options(
