@@ -27,7 +27,7 @@ _SERVICE = ".service"
 class Daemon:
     """A control daemon. folder: of the state folder; "": it is another program's. is_wanted: a
     container is under it. for_all: it serves clients of all users at once. service: the systemd
-    service in whose cgroup it runs; ""."""
+    service that has its cgroup; ""."""
 
     pid: int
     folder: str

@@ -18,7 +18,7 @@ DOWN, FAULT = "no daemon", "fault"
 
 class Fences(NamedTuple):
     """mps: by the UUID of each GPU with containers under MPS. instances: GPU by the id of the
-    allocation, of each that was made. left_over: ids of those whose allocation is released."""
+    allocation, of each that was made. left_over: ids of those with a released allocation."""
 
     mps: Mapping[str, dict[str, Any]]
     instances: Mapping[str, str]

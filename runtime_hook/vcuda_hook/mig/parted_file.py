@@ -68,7 +68,7 @@ def _part(tree: Any, name: str, path: str) -> Part:
         raise _wrong(name, path, "mig-devices are no numbers by profile")
     if any(not 0 <= count <= _MOST for count in instances.values()):
         raise _wrong(name, path, f"mig-devices are not from 0 to {_MOST}")
-    at = None if devices == ALL else tuple(devices)
+    at = tuple(devices) if isinstance(devices, list) else None
     counts = {str(profile): count for profile, count in instances.items() if count}
     if counts and not enabled:
         raise _wrong(name, path, "has mig-devices without mig-enabled")

@@ -125,7 +125,7 @@ GPU_METRICS = (
     ),
     _of_gpu(
         "instances_left_over",
-        "Those of them whose share is released, and which are not destroyed yet.",
+        "Those of them that no share names any more, and that are not destroyed yet.",
         _figure("instances_left_over"),
     ),
     _of_gpu(

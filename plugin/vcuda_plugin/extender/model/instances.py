@@ -1,4 +1,4 @@
-"""Pods whose containers each get a GPU instance, on GPUs in MIG mode. Pure.
+"""Pods with a GPU instance for each container, on GPUs in MIG mode. Pure.
 
 An instance is counted as a share with its profile's memory and part of the compute. That is exact
 but for the places: the node may find that no free ones lie together, and refuses the pod then.
