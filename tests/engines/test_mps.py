@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,21 @@ def end(engine: Engine, *ids: str) -> None:
 def told(machine: Product, engine: Engine, kind: str) -> list[str]:
     found = events.read(machine.state_dir(engine))
     return [event["text"] for event in found if event["kind"] == kind]
+
+
+def vcuda(machine: Product, engine: Engine, *words: str) -> str:
+    result = engine.host.run([f"{machine.prefix}/bin/vcuda", "--config", machine.config, *words])
+    assert result.rc == 0, result.stderr
+    return result.stdout
+
+
+def shown(machine: Product, engine: Engine) -> list[Any]:
+    found: list[Any] = json.loads(vcuda(machine, engine, "ps", "--json"))
+    return found
+
+
+def listed(machine: Product, engine: Engine) -> str:
+    return vcuda(machine, engine, "ps", "--wide")
 
 
 @pytest.mark.parametrize("kind", ["runc-v2", "docker"])
@@ -122,7 +138,9 @@ def test_a_fault_is_reported_for_each_container_and_a_new_one_starts(
         started = served.start(id, program, **mps(served))
         assert started.rc == 0, started.stderr
     until(lambda: len(machine.processes()) == 2)
+    until(lambda: [one["mps"]["clients"] for one in shown(machine, served)] == [2, 2])
     machine.order("fail", "--mps-fault", "0")
+    until(lambda: "mps, fault" in listed(machine, served))
     assert served.wait("one") != 0
     served.delete("one")
     until(lambda: len(told(machine, served, events.MPS_ENDED)) > 0)

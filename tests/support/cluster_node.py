@@ -36,13 +36,16 @@ class ClusterNode:
         self.kubelet.start()
         self.agent: Agent | None = None
 
-    def start_agent(self) -> Agent:
-        """Start the agent; return once the kubelet has its devices and the API server its GPUs."""
+    def start_agent(self, *more: str) -> Agent:
+        """Start the agent with these options; return once the kubelet has its devices and the API
+        server its GPUs.
+        """
         self.api.clear_nodes()
         program = os.path.join(self.product.prefix, "bin/vcuda-node-agent")
         kubeconfig = self.api.kubeconfig(self._folder + "/kubeconfig")
         words = ["--config", self.product.config, "--kubelet-dir", self.kubelet.folder]
-        self.agent = Agent([program, *words, "--kubeconfig", kubeconfig, "--node-name", NODE])
+        words += ["--kubeconfig", kubeconfig, "--node-name", NODE]
+        self.agent = Agent([program, *words, *more])
         self.agent.await_ready()
         until(lambda: bool(self.kubelet.healthy(CORE)) and bool(self.kubelet.healthy(MEMORY)))
         if self.api.is_there:

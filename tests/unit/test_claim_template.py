@@ -132,3 +132,24 @@ def test_resources_that_are_not_offered_have_no_word() -> None:
 def test_an_amount_that_is_said_twice_is_refused() -> None:
     with pytest.raises(VcudaError, match="said twice"):
         template("vcuda.core-30.memory-20.policy-elastic.core-90", SETTINGS, lambda: [16 * GIB])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "requests"),
+    [
+        ("core-30.memory-20", "mps", {"cores": "30", "memory": "5120Mi"}),
+        ("core-100", "mps", None),
+        ("core-30.memory-20", "mig", {"cores": "30", "memory": "5120Mi"}),
+        ("core-15", "mig", {"cores": "15"}),
+        ("core-100", "mig", {"cores": "100"}),
+    ],
+)
+def test_isolation_chooses_the_class_and_stands_in_the_parameters(
+    name: str, kind: str, requests: Any
+) -> None:
+    found = devices(f"vcuda.{name}.isolation-{kind}")
+    (request,) = found["requests"]
+    assert request["exactly"]["deviceClassName"] == f"{kind}.gpu.vcuda.io"
+    assert request["exactly"].get("capacity", {}).get("requests") == requests
+    (config,) = found["config"]
+    assert config["opaque"]["parameters"] == {**OPAQUE, "isolation": kind}

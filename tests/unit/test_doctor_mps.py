@@ -21,6 +21,10 @@ GOOD = Daemon(7, "/run/vcuda/mps/GPU-1", is_wanted=True, for_all=True)
         ("auto", True, [], Daemon(7, "/x", False, True), WARNING, "left over"),
         ("auto", True, [], Daemon(7, "/x", True, False), WARNING, "one user at a time"),
         ("auto", True, [], Daemon(7, "", False, False), INFO, "of another program"),
+        (
+            *("auto", True, [], Daemon(7, "/x", True, True, "vcuda.service"), INFO),
+            "ends with vcuda.service: its stop or restart",
+        ),
     ],
 )
 def test_each_fault_of_mps_is_found_and_named(
@@ -33,3 +37,8 @@ def test_each_fault_of_mps_is_found_and_named(
 ) -> None:
     (found,) = judge(isolation, has_program, exclusive, [daemon] if daemon else [])
     assert (found.severity, words in found.what) == (severity, True)
+
+
+def test_prohibited_gpu_is_no_exclusive_one() -> None:
+    (found,) = judge("mps", True, [], [], ["GPU 0"])
+    assert (found.severity, "every program on it fails" in found.what) == (ERROR, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import subprocess
@@ -24,6 +25,8 @@ from vcuda_hook.advice import recommend
 from vcuda_hook.advice.demand import Demand, Sample
 from vcuda_hook.advice.workload import Workload
 from vcuda_hook.live.engine_files import Described
+from vcuda_oci.ledger import instance_records, liveness, mps_folder
+from vcuda_oci.ledger.instance_records import Held
 from vcuda_oci.model import policies
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.suspension import SUSPENDED, Suspension
@@ -186,6 +189,7 @@ def test_a_tenant_that_scribbles_over_its_page_loses_its_own_figures_only(
             "vcuda_container_memory_limit_bytes",
             "vcuda_container_compute_reserved_ratio",
             "vcuda_container_compute_ceiling_ratio",
+            "vcuda_container_isolation",
             "vcuda_container_suspended",
             "vcuda_container_suspended_bytes",
             "vcuda_container_suspended_since_seconds",
@@ -274,6 +278,7 @@ def whole_page(tenants: Tenants) -> bytes:
     tenants.add_record("pod-u.main", pod=POD, shares=[elastic])
     tenants.uses("pod-u.main", held=GIB)
     tenants.turns(1, {"pod-u.main": (1, 2, 3, 4)})
+    under_mps(tenants, clients=3)
     counts = Counts()
     counts.add({"kind": "claimed", "seconds": 0.02})
     counts.add({"kind": "refused", "text": "largest free share is"})
@@ -282,6 +287,30 @@ def whole_page(tenants: Tenants) -> bytes:
         of.add(Sample(8 * GIB, 50, GIB, 10, 0), number * 1000.0)
     advised = [(Workload("Deployment", "ml", "train", "main"), recommend.recommend(of))]
     return exposition.Pages().text(look(tenants, 16, image="a.example/b:1"), counts, advised)
+
+
+def under_mps(tenants: Tenants, clients: int) -> None:
+    """As if a daemon served the first GPU; this process stands for it."""
+    folder = mps_folder.folder_of(tenants.state_dir, "GPU-0")
+    own = [os.getpid(), liveness.start_time(os.getpid())]
+    mps_folder.want(tenants.state_dir, "GPU-0", "/usr/bin/x", "/usr/lib")
+    mps_folder.write_ready(folder, mps_folder.Ready(own, own, []))
+    mps_folder.write_seen(folder, clients, fault=True)
+
+
+def test_mps_and_instances_are_told_of_their_gpu(tenants: Tenants) -> None:
+    tenants.add_record("made", shares=[GpuShare("MIG-0", GIB, 100)], isolation="mig")
+    for id, uuid in (("made", "MIG-0"), ("left", "MIG-1")):
+        held = Held(id, "GPU-0", 19, 0, 1, [], "/lib/nvml", uuid)
+        os.makedirs(f"{tenants.state_dir}/instances", exist_ok=True)
+        instance_records.write(tenants.state_dir, held)
+    under_mps(tenants, clients=2)
+    found = samples(exposition.Pages().text(look(tenants, 16), Counts()))
+    told = {name.removeprefix("vcuda_"): value for (name, _), value in found.items()}
+    assert (told["gpu_instances"], told["gpu_instances_left_over"]) == (2, 1)
+    assert [told[f"gpu_mps_{word}"] for word in ("serves", "fault", "clients")] == [1, 1, 2]
+    (labels,) = [dict(each) for name, each in found if name == "vcuda_container_isolation"]
+    assert (labels["isolation"], labels["instance_of"]) == ("mig", "GPU-0")
 
 
 def test_promtool_finds_nothing_but_gpumanagers_name(tenants: Tenants) -> None:

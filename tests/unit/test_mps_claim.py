@@ -85,8 +85,24 @@ def test_ready_daemon_counts_only_while_both_processes_live(tmp_path: Path) -> N
         assert (mps_folder.ready(str(tmp_path)) is not None) == found
 
 
-def test_pod_is_refused_before_a_daemon_is_asked_for() -> None:
+def test_request_is_refused_before_a_daemon_is_asked_for() -> None:
+    request = Request.of(30, 4 * GIB).replaced(terms=policies.Terms(latency="low"))
     owner = Owner("box", "box", "uid", "ns", "pod", "main")
-    asked = Claim(owner, Request.of(30, 4 * GIB), [], 1)
-    with pytest.raises(VcudaError, match="isolation mps is not offered for pods"):
-        mps_claim.claim_mps(Ledger("/nowhere"), Host("", "", "", []), asked, claim.Rules())
+    with pytest.raises(VcudaError, match="isolation mps: latency means nothing"):
+        mps_claim.claim_mps(
+            Ledger("/nowhere"), Host("", "", "", []), Claim(owner, request, [], 1), claim.Rules()
+        )
+
+
+def test_pod_that_restarts_keeps_its_share_under_mps(tmp_path: Path) -> None:
+    ledger, owner = Ledger(str(tmp_path)), Owner("box", "box", "uid", "ns", "pod", "main")
+    host = Host("", "", "", [Gpu("GPU-0", 0, 0, 16 * GIB, "Soft", "0000:00:00.0")])
+    first = Claim(owner, Request.of(30, 4 * GIB), ["/bin/false"], 1, isolation="mps")
+    with ledger:
+        assert claim.reclaim(ledger, host, first, claim.Rules()) is None
+    held, _ = claim.claim(ledger, host, first, claim.Rules())
+    again = first.replaced(isolation="", claimant=os.getpid())  # before its annotations are read
+    with ledger:
+        kept = claim.reclaim(ledger, host, again, claim.Rules())
+    assert kept is not None
+    assert (kept.isolation, kept.shares) == ("mps", held.shares)

@@ -12,6 +12,7 @@ from support.samples import GIB, gpus
 from vcuda_oci.ledger.decision import Decision, parse
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.placement.choose import Refused
+from vcuda_plugin.extender.model.instances import decided_holds
 from vcuda_plugin.extender.model.place import Placed, decided, place
 from vcuda_plugin.extender.model.pod_request import INIT
 
@@ -78,10 +79,9 @@ def test_decision_sets_the_gpu_and_never_the_amount() -> None:
     pod = ask(container("main", core=150, memory=16))
     machine = {gpu.uuid: gpu for gpu in gpus(16, 16)}
     expected = [GpuShare("GPU-1", 1, 100), GpuShare("GPU-0", 1, 50)]
-    assert decided(pod, Decision({"main": expected}), machine) == Placed(
-        {"main": [GpuShare("GPU-1", 16 * GIB, 100), GpuShare("GPU-0", 4 * GIB, 50)]},
-        [GpuShare("GPU-1", 16 * GIB, 100), GpuShare("GPU-0", 4 * GIB, 50)],
-    )
+    assert decided(pod, Decision({"main": expected}), machine) == {
+        "main": [GpuShare("GPU-1", 16 * GIB, 100), GpuShare("GPU-0", 4 * GIB, 50)]
+    }
     for shares in (
         expected[:1],
         expected[::-1],
@@ -134,4 +134,5 @@ def test_no_gpu_is_over_committed_at_any_time_of_a_pods_life(
             running = now
     machine_by_uuid = {gpu.uuid: gpu for gpu in machine}
     read = parse(Decision(answer.containers).dump())
-    assert decided(pod, read, machine_by_uuid) == answer
+    assert decided(pod, read, machine_by_uuid) == answer.containers
+    assert decided_holds(pod, answer.containers, machine_by_uuid, {}) == answer.holds

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from support import clusters
 from support.clusters import SETTINGS, container, facts, gpus_of, node
+from support.samples import GIB
+from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.placement.choose import Refused
 from vcuda_plugin.extender.bind.bind import Binder
 from vcuda_plugin.extender.cluster.cluster import Cluster
@@ -37,7 +39,8 @@ def labels(prefix: str = "sharedgpu/", **words: str) -> dict[str, str]:
 def put(cluster: Cluster, name: str, core: int = 10, node: str = "n", **more: Any) -> str:
     """Bind one more pod; the index of its GPU, or why not."""
     namespace = more.pop("namespace", "default")
-    words = labels(**more)
+    isolation = more.pop("isolation", "")
+    words = labels(**more) | ({"vcuda.io/isolation": isolation} if isolation else {})
     asks = container(core=core)
     pod = clusters.pod(name, asks, annotations=words, uid=name, namespace=namespace)
     cluster.put_pod(facts(pod))
@@ -93,6 +96,48 @@ def test_exclusion_shares_a_gpu_with_its_own_label_only() -> None:
     assert "labels exclude GPU-" in put(cluster, "g", namespace="spy", exclusion="mine")
     cluster.end_pod("d")
     assert put(cluster, "h", 90) == "2"
+
+
+_STEP = st.tuples(st.sampled_from(["mps", "turns", ""]), st.sampled_from([20, 50, 100]))
+
+
+@settings(max_examples=60)
+@given(st.lists(st.one_of(_STEP, st.integers(0, 9)), max_size=14))
+def test_mps_and_turns_never_share_a_gpu_whatever_comes_and_ends(steps: Any) -> None:
+    part = Gpu("MIG-0", 1, -1, 16 * GIB, "Soft", parent="GPU-n-1", mig=[0, 1, 0])
+    gpus = gpus_of("n", 16)
+    gpus.gpus.append(part)
+    cluster, kinds = clusters.cluster(node("n", gpus)), dict[str, bool]()
+    for number, step in enumerate(steps):
+        if isinstance(step, int):
+            if f"p{step}" in kinds:
+                cluster.end_pod(f"p{step}")
+            continue
+        is_empty = not any(cluster.nodes["n"].holds.values())
+        kinds[f"p{number}"] = step[0] == "mps"
+        why = put(cluster, f"p{number}", step[1], isolation=step[0])
+        assert not is_empty or why == "0"
+    on: dict[str, set[bool]] = {}
+    for uid, shares in cluster.nodes["n"].holds.items():
+        for share in shares:
+            on.setdefault(share.uuid, set()).add(kinds[uid])
+    assert all(len(each) == 1 for each in on.values())
+    assert on.get("MIG-0", {False}) == {False}
+
+
+def test_refusal_says_that_the_other_isolation_has_the_gpu() -> None:
+    cluster = clusters.cluster(OTHER)
+    assert put(cluster, "a", node="m", isolation="mps") == "0"
+    assert "the other isolation excludes GPU-m-0" in put(cluster, "b", node="m")
+    cluster.end_pod("a")
+    assert put(cluster, "c", node="m") == "0"
+    assert "the other isolation excludes GPU-m-0" in put(cluster, "d", node="m", isolation="mps")
+
+
+def test_what_mps_cannot_give_has_no_node() -> None:
+    words = {"vcuda.io/isolation": "mps", "vcuda.io/policy": "elastic"}
+    trouble = facts(clusters.pod("p", container(core=10), annotations=words)).trouble
+    assert "isolation mps: a share cannot be elastic; use policy fixed" in trouble
 
 
 @settings(max_examples=80)

@@ -42,6 +42,7 @@ DEFAULTS = {
     "decisions": "preferred",
     "labels": "auto",
     "by_dra": False,
+    "mps_devices": False,
     "kubernetes": "auto",
     "extra_mounts": [],
     "driver_capabilities": [
@@ -185,6 +186,7 @@ def test_every_key_changes_its_setting() -> None:
         kubernetes = "no"
         labels = "api"
         gpu-offer = "dra"
+        mps-devices = "yes"
         extra-mounts = ["/a:/b", '/c d:/e#f',]
         driver-capabilities = ["compute"]
         extra-devices = ['gds', "imex"]
@@ -217,6 +219,7 @@ def test_every_key_changes_its_setting() -> None:
         "kubernetes": "no",
         "labels": "api",
         "by_dra": True,
+        "mps_devices": True,
         "extra_mounts": [["/a", "/b"], ["/c d", "/e#f"]],
         "driver_capabilities": ["compute"],
         "extra_devices": ["gds", "imex"],

@@ -62,13 +62,22 @@ def spec(
 
 
 def spec_of_one(
-    host: Host, paths: edit.Paths, offered: Collection[str], kind: str, name: str, held: Allocation
+    host: Host,
+    paths: edit.Paths,
+    offered: Collection[str],
+    kind: str,
+    name: str,
+    held: Allocation,
+    mounts: Sequence[tuple[str, str, list[str]]] = (),
 ) -> dict[str, Any]:
     """The spec with one device, which gives the shares of an allocation.
 
-    paths: with the allocation's pages. Raises VcudaError: a GPU has no device node.
+    paths: with the allocation's pages. mounts: more of them. Raises VcudaError: a GPU has no device
+    node.
     """
-    return _tree(host, [(name, _edits(host, held.shares, paths, offered))], kind, paths.hook)
+    made = _edits(host, held.shares, paths, offered)
+    made.mounts += mounts
+    return _tree(host, [(name, made)], kind, paths.hook)
 
 
 def _tree(

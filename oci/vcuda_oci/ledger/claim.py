@@ -15,7 +15,7 @@ from ..model.request import Request
 from ..pages import limits
 from ..placement import eligible
 from ..placement.choose import Chosen, Refused, choose
-from ..placement.free import beside_mps, no_room
+from ..placement.free import beside_mps, no_room, of_other_kind
 from ..system.settings_file import BINPACK
 from . import events, instance_records, liveness, unhealthy
 from .instance_records import Held
@@ -173,7 +173,7 @@ def reclaim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Allocati
     if known is None:
         return None
     same = _is_same(known, wanted.request, owner.is_pod) and _all_here(known, host)
-    same = same and (known.isolation == MPS) == (wanted.isolation == MPS)
+    same = same and (owner.is_pod or (known.isolation == MPS) == (wanted.isolation == MPS))
     if liveness.container_lives(known):
         instance = (owner.container_id, wanted.runtime)
         if same and (known.container_id, known.runtime) == instance:
@@ -233,7 +233,7 @@ def _release_ended(ledger: Ledger, owner: Owner, ended: Sequence[str]) -> None:
 
 
 def _is_same(known: Allocation, request: Request, of_pod: bool) -> bool:
-    """Whether the record is of this request. The pod's policy and placement may have changed."""
+    """Whether the record is of this request. A pod's other words may have changed."""
     now = request.as_json()
     if of_pod:
         return all(known.request.get(key) == now[key] for key in ("core", "memory_bytes", "gpus"))
@@ -281,18 +281,10 @@ def place(
 def _of_others(
     allocations: Sequence[Allocation], wanted: Claim, gpus: Sequence[Gpu]
 ) -> dict[str, str]:
-    """GPUs with containers that share them otherwise: MPS and turns do not go together, because
-    the driver gives the MPS server's clients a time slice beside each turn."""
+    """GPUs that the container's kind of sharing excludes."""
     under_mps = wanted.isolation == MPS
-    why = eligible.TURNS_THERE if under_mps else eligible.MPS_THERE
     parts = {gpu.uuid: eligible.IS_PART for gpu in gpus if under_mps and gpu.mig}
-    others = {
-        share.uuid: why
-        for allocation in allocations
-        if (allocation.isolation == MPS) != under_mps
-        for share in allocation.reserved
-    }
-    return {**parts, **others}
+    return {**parts, **of_other_kind(allocations, under_mps=under_mps)}
 
 
 def _make_room(ledger: Ledger, spared: str = "") -> bool:

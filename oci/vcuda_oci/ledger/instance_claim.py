@@ -6,8 +6,8 @@ from ..host.host import Host
 from ..model.allocation import Allocation, GpuShare
 from ..model.errors import VcudaError
 from ..model.gpu import Gpu
-from ..model.request import Request
 from ..placement.eligible import Refused, begun_by, closed, refusal
+from ..placement.mig import Place
 from . import claim, instance_records, instances, liveness, unhealthy
 from .claim import Claim, NoPlace, Rules
 from .instance_records import Held
@@ -17,23 +17,18 @@ _HINT = "ask for less, or use isolation turns"
 
 
 def claim_instance(
-    ledger: Ledger, host: Host, wanted: Claim, rules: Rules
+    ledger: Ledger, host: Host, wanted: Claim, rules: Rules, place: Place | None = None
 ) -> tuple[Allocation, bool]:
-    """As `claim.claim`, with a GPU instance of the container's own.
+    """As `claim.claim`, with a GPU instance of the container's own. place: where a scheduler
+    decided it; None: where it leaves most room.
 
     Raises VcudaError: refused, or the driver refuses; nothing is left of a refused instance.
     """
-    if wanted.owner.is_pod:
-        raise VcudaError(
-            "isolation mig: no GPU instance is created for a pod",
-            wanted.owner.key,
-            "create MIG devices beforehand: they are offered to pods as GPUs are",
-        )
     with ledger:
         held = claim.reclaim(ledger, host, wanted, rules)
     if held:
         return held, False
-    with instances.Lock(ledger):
+    with instances.lock(ledger):
         with ledger:  # its other claim may have had the lock before
             held = claim.reclaim(ledger, host, wanted, rules)
         if held:
@@ -45,12 +40,15 @@ def claim_instance(
                 wanted.owner.key,
                 "end the processes that use it: see 'nvidia-smi'",
             )
-        made = _create(ledger, host, wanted)
+        made = _create(ledger, host, wanted, place)
         if isinstance(made, Refused):
             with ledger:
                 ledger.sweep(liveness.is_alive)
             if instances.sweep(ledger):
-                made = _create(ledger, host, wanted)
+                made = _create(ledger, host, wanted, place)
+        if isinstance(made, Refused) and wanted.decided:
+            where = f"decision for pod {wanted.owner.namespace}/{wanted.owner.pod_name}"
+            raise VcudaError(made.reason, where, "delete the pod, and it is scheduled anew")
         if isinstance(made, Refused):
             raise NoPlace(made.reason, "placement", made.hint)
         try:
@@ -60,9 +58,11 @@ def claim_instance(
             raise
 
 
-def _create(ledger: Ledger, host: Host, wanted: Claim) -> tuple[Held, GpuShare] | Refused:
+def _create(
+    ledger: Ledger, host: Host, wanted: Claim, place: Place | None
+) -> tuple[Held, GpuShare] | Refused:
     request = wanted.request
-    gpus = _usable(ledger, host, request)
+    gpus = _usable(ledger, host, wanted)
     if isinstance(gpus, Refused):
         return gpus
     if len(request.parts) != 1 or not 1 <= request.core <= 100:
@@ -72,12 +72,18 @@ def _create(ledger: Ledger, host: Host, wanted: Claim) -> tuple[Held, GpuShare] 
     if part.memory_percent is not None:
         memory = max(gpu.memory_bytes for gpu in gpus) * part.memory_percent // 100
     uuids = [gpu.uuid for gpu in gpus]
-    return instances.create(ledger, host, wanted.owner.key, part.core, memory, uuids)
+    return instances.create(ledger, host, wanted.owner.key, part.core, memory, uuids, place)
 
 
-def _usable(ledger: Ledger, host: Host, request: Request) -> list[Gpu] | Refused:
+def _usable(ledger: Ledger, host: Host, wanted: Claim) -> list[Gpu] | Refused:
     """The healthy GPUs in MIG mode that the request may use."""
+    request = wanted.request
     divided = [gpu for gpu in host.gpus if gpu.divided]
+    if wanted.decided:
+        (share, *_) = wanted.decided
+        divided = [gpu for gpu in divided if share.uuid in (gpu.uuid, gpu.name)]
+        if not divided:
+            return Refused(f"{share.uuid} was decided, and is not in MIG mode here")
     if request.gpus:
         uuids = [gpu.uuid for gpu in divided]
         named = {uuid for name in request.gpus for uuid in begun_by(name, uuids)}

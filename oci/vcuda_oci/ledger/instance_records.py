@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FOLDER = names.INSTANCES
+# Instances of a static layout, which no container holds (vcuda_hook/mig).
+STATIC = f"{FOLDER}/static"
 SUFFIX = ".json"
 
 
@@ -50,12 +52,12 @@ class Held(Record):
         self.before = tuple(before)
 
 
-def read(state_dir: str) -> list[Held]:
-    """Every record; [] where no container ever had an instance.
+def read(state_dir: str, folder: str = FOLDER) -> list[Held]:
+    """Every record of the folder; [] where nothing ever had an instance.
 
     Raises VcudaError: a record is not whole, so it is not known what may be destroyed.
     """
-    folder, found = f"{state_dir}/{FOLDER}", []
+    folder, found = f"{state_dir}/{folder}", []
     try:
         found_names = sorted(os.listdir(folder))
     except OSError:
@@ -76,9 +78,9 @@ def read(state_dir: str) -> list[Held]:
     return found
 
 
-def write(state_dir: str, held: Held) -> None:
+def write(state_dir: str, held: Held, folder: str = FOLDER) -> None:
     """Raises VcudaError: the state folder cannot be written."""
-    path = f"{state_dir}/{FOLDER}/{held.id}{SUFFIX}"
+    path = f"{state_dir}/{folder}/{held.id}{SUFFIX}"
     fields = held.fields()
     del fields["id"]
     fields["before"] = list(held.before)
@@ -89,8 +91,8 @@ def write(state_dir: str, held: Held) -> None:
         raise VcudaError(what, path, "free space there, or set state-dir") from error
 
 
-def remove(state_dir: str, id: str) -> None:
-    files.remove(f"{state_dir}/{FOLDER}/{id}{SUFFIX}")
+def remove(state_dir: str, id: str, folder: str = FOLDER) -> None:
+    files.remove(f"{state_dir}/{folder}/{id}{SUFFIX}")
 
 
 def taken(state_dir: str, gpus: Sequence[Gpu], known: Sequence[GpuShare]) -> list[GpuShare]:

@@ -2,6 +2,7 @@
 
     <state>/instances/lock        held (flock) while one is created, and while some are destroyed
     <state>/instances/<id>.json   of the allocation <id>: which instance is, or is about to be, its
+    <state>/instances/static      likewise of each instance of a static layout: no sweep ends those
 
 A record is written before its instance exists, with the place that it will have, and again with the
 UUID of its MIG device together with the allocation's record, under the ledger's lock. A release
@@ -16,7 +17,6 @@ place was free when the record was written.
 
 from __future__ import annotations
 
-import os
 import time
 
 from ..host import facts_cache, host
@@ -24,9 +24,10 @@ from ..host.host import Host
 from ..host.mig import Instance, InUse, Mig
 from ..model.allocation import GpuShare
 from ..model.errors import VcudaError
+from ..model.mig import Profile
 from ..placement import mig as places
 from ..placement.eligible import Refused
-from ..system import own_lock
+from ..system.own_lock import FolderLock
 from . import instance_records
 from .instance_records import FOLDER, Held
 from .ledger import Ledger
@@ -42,58 +43,57 @@ _IN_USE_SECONDS = 3.0
 _PAUSE_SECONDS = 0.05
 
 
-class Lock:
-    """Held by the only process that creates or destroys instances. Raises VcudaError."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._path = f"{ledger.state_dir}/{FOLDER}/lock"
-
-    def __enter__(self) -> Lock:
-        try:
-            os.makedirs(os.path.dirname(self._path), 0o700, exist_ok=True)
-            self._fd = own_lock.acquire(self._path, _LOCK_SECONDS)
-        except OSError as error:
-            what = f"cannot be locked: {error.strerror or error}"
-            raise VcudaError(what, self._path, "find its holder with 'fuser'") from error
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+def lock(ledger: Ledger) -> FolderLock:
+    """Held by the only process that creates or destroys instances."""
+    return FolderLock(f"{ledger.state_dir}/{FOLDER}/lock", _LOCK_SECONDS)
 
 
 def create(
-    ledger: Ledger, facts: Host, id: str, core: int, memory_bytes: int, gpus: Sequence[str]
+    ledger: Ledger,
+    facts: Host,
+    id: str,
+    core: int,
+    memory_bytes: int,
+    gpus: Sequence[str],
+    place: places.Place | None = None,
 ) -> tuple[Held, GpuShare] | Refused:
     """Create an instance that holds `core` percent of a GPU and the memory. Needs the lock.
 
-    id: of the allocation; it has no record here. gpus: UUIDs to choose from, in MIG mode. Returns
+    id: of the allocation; it has no record here. gpus: UUIDs to choose from, in MIG mode. place:
+    None: any on these. Returns
     the record, to be written with the allocation, and the share: all of the MIG device. Raises
     VcudaError: the driver refuses; nothing is left, or the record of it.
     """
     with Mig(facts.library) as driver:
         layouts = [driver.layout(uuid) for uuid in gpus]
-        answer = places.choose(layouts, core, memory_bytes)
+        answer = places.at(layouts, place) if place else places.choose(layouts, core, memory_bytes)
         if isinstance(answer, Refused):
             return answer
         profile = answer.profile
         before = [gpu.uuid for gpu in facts.gpus if gpu.parent == answer.uuid]
         before += [one.uuid for one in driver.instances(answer.uuid) if one.uuid]
         held = Held(id, answer.uuid, profile.id, answer.start, profile.width, before, facts.library)
-        instance_records.write(ledger.state_dir, held)
-        try:
-            handle = driver.create(answer.uuid, profile, answer.start)
-            driver.add_compute(handle, profile)
-            made = [one for one in driver.instances(answer.uuid) if _is_at(one, held)]
-            if not made or not made[0].uuid:
-                raise VcudaError(
-                    f"{profile.name} of {answer.uuid} has no MIG device after its creation",
-                    facts.library,
-                    "see 'nvidia-smi mig -lgi' and the kernel's log",
-                )
-        except BaseException:
-            _destroy(ledger, driver, held)
-            raise
-        return held.replaced(uuid=made[0].uuid), GpuShare(made[0].uuid, profile.memory_bytes, 100)
+        held = make(ledger, driver, held, profile)
+        return held, GpuShare(held.uuid, profile.memory_bytes, 100)
+
+
+def make(ledger: Ledger, driver: Mig, held: Held, profile: Profile, folder: str = FOLDER) -> Held:
+    """Create the instance that `held`, without a UUID, describes; return the record with its UUID,
+    which is not written yet. Needs the lock. Raises VcudaError: nothing is left, or the record."""
+    instance_records.write(ledger.state_dir, held, folder)
+    try:
+        driver.add_compute(driver.create(held.gpu, profile, held.start), profile)
+        made = [one for one in driver.instances(held.gpu) if _is_at(one, held)]
+        if not made or not made[0].uuid:
+            raise VcudaError(
+                f"{profile.name} of {held.gpu} has no MIG device after its creation",
+                held.library,
+                "see 'nvidia-smi mig -lgi' and the kernel's log",
+            )
+    except BaseException:
+        destroy(ledger, driver, held, folder)
+        raise
+    return held.replaced(uuid=made[0].uuid)
 
 
 def sweep(ledger: Ledger) -> list[str]:
@@ -108,7 +108,7 @@ def sweep(ledger: Ledger) -> list[str]:
         by_library.setdefault(held.library, []).append(held)
     for library, stale in by_library.items():
         with Mig(library) as driver:
-            gone += [held.id for held in stale if _destroy(ledger, driver, held)]
+            gone += [held.id for held in stale if destroy(ledger, driver, held)]
     return gone
 
 
@@ -118,7 +118,7 @@ def release(ledger: Ledger) -> None:
     Raises VcudaError: NVML cannot be asked, or the lock is not free.
     """
     if instance_records.stale(ledger):
-        with Lock(ledger):
+        with lock(ledger):
             sweep(ledger)
         _refresh(f"{ledger.state_dir}/host.json")
 
@@ -134,18 +134,18 @@ def _refresh(cache: str) -> None:
             pass  # the next start reports it
 
 
-def _destroy(ledger: Ledger, driver: Mig, held: Held) -> bool:
-    """Whether the instance is gone, and its record with it."""
+def destroy(ledger: Ledger, driver: Mig, held: Held, folder: str = FOLDER) -> bool:
+    """Whether the instance is gone, and its record with it. Needs the lock."""
     end = time.monotonic() + _IN_USE_SECONDS
     while True:
-        mine = _mine(driver.instances(held.gpu), held)
+        mine = of(driver.instances(held.gpu), held)
         try:
             for instance in mine:
                 if held.uuid and not held.ending:
                     held = held.replaced(ending=True)
-                    instance_records.write(ledger.state_dir, held)
+                    instance_records.write(ledger.state_dir, held, folder)
                 driver.destroy(instance)
-            instance_records.remove(ledger.state_dir, held.id)
+            instance_records.remove(ledger.state_dir, held.id, folder)
             return True
         except InUse:
             if time.monotonic() >= end:
@@ -157,7 +157,7 @@ def _is_at(instance: Instance, held: Held) -> bool:
     return (instance.profile, instance.start) == (held.profile, held.start)
 
 
-def _mine(found: Sequence[Instance], held: Held) -> list[Instance]:
+def of(found: Sequence[Instance], held: Held) -> list[Instance]:
     """The instance that the record is of."""
     if not held.uuid:
         return [one for one in found if _is_at(one, held)]

@@ -3,6 +3,7 @@
     <state>/mps/lock             held (flock) by the process that starts or ends daemons
     <state>/mps/<GPU>/wanted.json   which GPU, and the control program: written by claims
     <state>/mps/<GPU>/ready.json    the daemon and its server, once it serves: written by the keeper
+    <state>/mps/<GPU>/seen.json     clients and fault of the server, as the keeper saw them last
     <state>/mps/<GPU>/pipe, log     CUDA_MPS_PIPE_DIRECTORY and CUDA_MPS_LOG_DIRECTORY
 
 A claim writes its allocation first, then `wanted.json`, and waits for `ready.json`. The keeper
@@ -26,7 +27,8 @@ from ..model.allocation import Allocation
 from ..model.errors import VcudaError
 from ..model.policies import MPS
 from ..model.record import Record
-from ..system import files, kernel_tables, own_lock
+from ..system import files, kernel_tables
+from ..system.own_lock import FolderLock
 from . import liveness
 from .ledger import Ledger, broken_record
 
@@ -123,6 +125,20 @@ def write_ready(folder: str, found: Ready) -> None:
     files.replace(folder + "/ready.json", jsontree.dumps(found.fields()).encode(), 0o600)
 
 
+def seen(folder: str) -> dict[str, int] | None:
+    """ "clients": processes that are the server's clients. "fault": 1 after a fault that ends the
+    work of all of them, until they have ended. None: the keeper has not seen the server yet."""
+    tree = _read(folder + "/seen.json")
+    return tree if tree and set(tree) == {"clients", "fault"} else None
+
+
+def write_seen(folder: str, clients: int, fault: bool) -> None:
+    """Raises OSError."""
+    tree = {"clients": clients, "fault": int(fault)}
+    if seen(folder) != tree:
+        files.replace(folder + "/seen.json", jsontree.dumps(tree).encode(), 0o600)
+
+
 def containers(ledger: Ledger, uuid: str) -> list[Allocation]:
     """The allocations under MPS on the GPU. Raises VcudaError: a record is broken."""
     found, broken = ledger.read()
@@ -204,7 +220,7 @@ def shared_files(folder: str) -> list[str]:
 def sweep(ledger: Ledger) -> None:
     """End the daemons without a container. Raises VcudaError: a record is broken."""
     for folder in folders(ledger.state_dir):
-        with Lock(ledger.state_dir):
+        with lock(ledger.state_dir):
             shared: list[str] = []
             with ledger:
                 if is_wanted(ledger, folder):
@@ -219,22 +235,9 @@ def sweep(ledger: Ledger) -> None:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-class Lock:
-    """Held by the only process that starts or ends daemons. Raises VcudaError."""
-
-    def __init__(self, state_dir: str) -> None:
-        self._path = f"{state_dir}/{names.MPS_FOLDER}/lock"
-
-    def __enter__(self) -> Lock:
-        try:
-            self._fd = own_lock.acquire(self._path, _LOCK_SECONDS)
-        except OSError as error:
-            what = f"cannot be locked: {error.strerror or error}"
-            raise VcudaError(what, self._path, "find its holder with 'fuser'") from error
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+def lock(state_dir: str) -> FolderLock:
+    """Held by the only process that starts or ends daemons."""
+    return FolderLock(f"{state_dir}/{names.MPS_FOLDER}/lock", _LOCK_SECONDS)
 
 
 def _kill(pid: int, number: int) -> None:

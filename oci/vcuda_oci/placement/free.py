@@ -6,7 +6,7 @@ from ..model.allocation import Allocation, GpuShare
 from ..model.gpu import Gpu
 from ..model.policies import FIXED, MPS, WEIGHTED, Terms
 from ..model.sizes import gib
-from .eligible import MPS_THERE, Refused, closed
+from .eligible import MPS_THERE, TURNS_THERE, Refused, closed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,9 +125,21 @@ def beside_mps(shares: Sequence[GpuShare], others: Sequence[Allocation]) -> Refu
     """Why a container that takes turns cannot come back to these shares: another one is under MPS
     on such a GPU. None: it can.
     """
-    under_mps = {share.uuid for one in others if one.isolation == MPS for share in one.shares}
+    there = of_other_kind(others, under_mps=False)
     for share in shares:
-        if share.uuid in under_mps:
+        if share.uuid in there:
             hint = "end the containers under MPS there, or use another GPU"
-            return Refused(closed(share.uuid, MPS_THERE), hint)
+            return Refused(closed(share.uuid, there[share.uuid]), hint)
     return None
+
+
+def of_other_kind(others: Sequence[Allocation], *, under_mps: bool) -> dict[str, str]:
+    """Why GPUs cannot get a container under MPS, or else one in turns, by UUID: the driver would
+    give the MPS server's clients a time slice beside each turn."""
+    why = TURNS_THERE if under_mps else MPS_THERE
+    return {
+        share.uuid: why
+        for one in others
+        if (one.isolation == MPS) != under_mps
+        for share in one.reserved
+    }

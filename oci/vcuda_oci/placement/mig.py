@@ -28,6 +28,18 @@ class Place(Record):
         self.uuid, self.profile, self.start = uuid, profile, start
 
 
+def rounded(profiles: Sequence[Profile], core: int, memory_bytes: int) -> Profile | None:
+    """The smallest profile that holds both; None: none does. Their places are not looked at."""
+    slices = max([profile.slices for profile in profiles], default=0)
+    found = holding(Layout("", 0, profiles, ()), core, memory_bytes) if slices else []
+    return found[0] if found else None
+
+
+def core_percent(profiles: Sequence[Profile], profile: Profile) -> int:
+    """What counting takes for one instance: sums above 100 are those that no GPU has."""
+    return profile.slices * 100 // max(one.slices for one in profiles)
+
+
 def holding(layout: Layout, core: int, memory_bytes: int) -> list[Profile]:
     """The profiles that hold `core` percent of the GPU and the memory, the smallest first."""
     return sorted(
@@ -58,6 +70,39 @@ def choose(layouts: Sequence[Layout], core: int, memory_bytes: int) -> Place | R
             if places:
                 break
     return best[1] if best else Refused(_why(layouts, core, memory_bytes), _HINT)
+
+
+def at(layouts: Sequence[Layout], place: Place) -> Place | Refused:
+    """`place`, if it is free."""
+    for layout in layouts:
+        if layout.uuid == place.uuid and place.start in _free_starts(layout, place.profile):
+            return place
+    what = f"the place of {place.profile.name} at {place.start} of {place.uuid} is taken"
+    return Refused(what, "see 'nvidia-smi mig -lgi'")
+
+
+def fill(layout: Layout, profiles: Sequence[Profile]) -> list[Place] | None:
+    """Places for all of the profiles beside what the GPU has; None: there are none."""
+    if not profiles:
+        return []
+    first, *rest = sorted(profiles, key=lambda one: (-one.width, -one.slices, one.id))
+    for start in _free_starts(layout, first):
+        after = layout.replaced(taken=(*layout.taken, (first.id, start, first.width)))
+        found = fill(after, rest)
+        if found is not None:
+            return [Place(layout.uuid, first, start), *found]
+    return None
+
+
+def all_places(layout: Layout) -> list[Place]:
+    """Every place of every profile of the GPU, the smallest first and, of one profile, the place
+    that leaves most room."""
+    layout = layout.replaced(taken=())
+    return [
+        Place(layout.uuid, profile, start)
+        for profile in holding(layout, 0, 0)
+        for start in sorted(profile.starts, key=lambda start: _loss(layout, profile, start))
+    ]
 
 
 def _loss(layout: Layout, profile: Profile, start: int) -> list[int]:

@@ -230,15 +230,26 @@ def _claim(
 
         wanted = decision_file.as_decided(wanted, raw, settings)
         isolation = wanted.request.terms.isolation or isolation
+    return claim_as(isolation, ledger, facts, wanted, rules)
+
+
+def claim_as(
+    isolation: str, ledger: Ledger, facts: Host, wanted: claim.Claim, rules: claim.Rules
+) -> tuple[Allocation, bool]:
+    """As `claim.claim`, behind the fence. isolation: one of policies.ISOLATIONS. Raises
+    VcudaError: refused."""
     if isolation == policies.MPS:
         from ..ledger import mps_claim  # late: few containers are under MPS
 
         return mps_claim.claim_mps(ledger, facts, wanted, rules)
+    decided = [facts.gpu(share.uuid) for share in wanted.decided]
+    if isolation == policies.AUTO and any(gpu and gpu.divided for gpu in decided):
+        isolation = policies.MIG  # a scheduler saw that no share fits
     try:
         if isolation != policies.MIG:
             return claim.claim(ledger, facts, wanted, rules)
     except claim.NoPlace:
-        if isolation != policies.AUTO or wanted.owner.is_pod or not facts.has_divided:
+        if isolation != policies.AUTO or not facts.has_divided:
             raise
     from ..ledger import instance_claim  # late: it calls NVML
 

@@ -67,17 +67,20 @@ class MpsKeeper:
         if now:
             self._watch(folder, tree, now)
         elif time.monotonic() >= self._due.get(folder, 0):
-            with mps_folder.Lock(self._state_dir):
+            with mps_folder.lock(self._state_dir):
                 if mps_folder.is_wanted(self._ledger, folder):  # nor has a sweep come first
                     self._replace(folder, tree)
 
     def _watch(self, folder: str, tree: dict[str, str], now: Ready) -> None:
-        """Report a fault of the server that ends the work of all its clients."""
+        """Note the server's clients, and report a fault that ends the work of all of them."""
         if time.monotonic() - self._asked.get(folder, 0) < _ASK_SECONDS:
             return
         self._asked[folder] = time.monotonic()
         status = _ask(folder, tree, f"get_server_status {now.server[0]}")
-        if "FAULT" not in status:
+        clients = _ask(folder, tree, f"get_client_list {now.server[0]}")
+        is_faulty = "FAULT" in status
+        mps_folder.write_seen(folder, len(re.findall(r"^\d+$", clients, re.M)), is_faulty)
+        if not is_faulty:
             self._faulty.discard(folder)
         elif folder not in self._faulty:
             self._faulty.add(folder)
@@ -88,6 +91,7 @@ class MpsKeeper:
             self._report(tree, "its MPS daemon or server has ended, and with it its GPU work")
         mps_folder.end_all(folder)
         files.remove(folder + "/ready.json")
+        files.remove(folder + "/seen.json")
         for part in ("pipe", "log"):
             os.makedirs(f"{folder}/{part}", 0o700, exist_ok=True)
         daemon = _start_daemon(folder, tree)

@@ -9,7 +9,32 @@ import fcntl
 import os
 import time
 
+from ..model.errors import VcudaError
+
 _LONGEST_PAUSE = 0.02
+
+
+class FolderLock:
+    """The lock of a folder's only writer, which makes the folder too.
+
+    path: of the file in the folder. Entering raises VcudaError: not free within `seconds`, or it
+    cannot be made.
+    """
+
+    def __init__(self, path: str, seconds: float) -> None:
+        self._path, self._seconds = path, seconds
+
+    def __enter__(self) -> FolderLock:
+        try:
+            os.makedirs(os.path.dirname(self._path), 0o700, exist_ok=True)
+            self._fd = acquire(self._path, self._seconds)
+        except OSError as error:
+            what = f"cannot be locked: {error.strerror or error}"
+            raise VcudaError(what, self._path, "find its holder with 'fuser'") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
 
 
 def acquire_beside(path: str, seconds: float) -> int:

@@ -38,6 +38,7 @@ _CHOICES = {
     "kubernetes": (AUTO, NO),
     "labels": (AUTO, NFD, API, NO),
     "gpu-offer": (PLUGIN, DRA),
+    "mps-devices": (NO, YES),
     "oversubscribe": (MANAGED, ROTATE),
     "exemplars": (NO, YES),
     "driver-capabilities": capabilities.ALL,
@@ -61,6 +62,7 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "kubernetes": AUTO,
     "labels": AUTO,
     "gpu-offer": PLUGIN,
+    "mps-devices": NO,
     "extra-mounts": [],
     "driver-capabilities": list(capabilities.ALL),
     "extra-devices": [],
@@ -95,7 +97,8 @@ class Config:
     isolation: one of policies.ISOLATIONS.
     suspend_memory: bytes of the host's memory for suspended containers; 0: no bound. listen:
     address of the agent's HTTP server, unchecked; "": none. *_xids: numbers.
-    by_dra: the node agent offers GPUs by DRA, not by its device plugin. stop_bypass: stop a
+    by_dra: the node agent offers GPUs by DRA, not by its device plugin. mps_devices: and each also
+    as a device for containers under MPS. stop_bypass: stop a
     container that bypasses the shim. driver_limits: use the driver's own limits too, where it has
     them.
     """
@@ -119,6 +122,7 @@ class Config:
         self.kubernetes = str(values["kubernetes"])
         self.labels = str(values["labels"])
         self.by_dra = values["gpu-offer"] == DRA
+        self.mps_devices = self.by_dra and values["mps-devices"] == YES
         self.extra_mounts = [mount.split(":") for mount in values["extra-mounts"]]
         self.driver_capabilities = list(values["driver-capabilities"])
         self.extra_devices = list(values["extra-devices"])

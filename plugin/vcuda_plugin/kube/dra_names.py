@@ -8,8 +8,12 @@ from __future__ import annotations
 from vcuda_oci.model import policies
 
 DRIVER = "gpu.vcuda.io"
-# DeviceClasses of the chart: all devices, and those that are no MIG devices.
+# DeviceClasses of the chart: GPUs in turns and MIG devices, GPUs alone; by isolation, GPUs under
+# MPS and places of GPU instances.
 SHARES, WHOLE = DRIVER, f"whole.{DRIVER}"
+FENCED = {policies.MPS: f"mps.{DRIVER}", policies.MIG: f"mig.{DRIVER}"}
+# The attribute "type" of a device.
+TYPE_GPU, TYPE_MIG, TYPE_MPS, TYPE_PLACE = "gpu", "mig", "mps", "mig-place"
 CORES, MEMORY = "cores", "memory"
 UUID = "uuid"
 MEMORY_STEP_BYTES = 1 << 20
@@ -22,5 +26,6 @@ CONFIG_FIELDS = {
     "priority": policies.PRIORITY,
     "latency": policies.LATENCY,
     "idleSuspend": policies.IDLE_SUSPEND,
+    "isolation": policies.ISOLATION,
 }
-CONFIG_TEXTS = ("policy", "latency", "idleSuspend")
+CONFIG_TEXTS = ("policy", "latency", "idleSuspend", "isolation")

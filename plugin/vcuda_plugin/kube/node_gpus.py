@@ -2,6 +2,7 @@
 
 ``{"gpus": [{"uuid", "index", "model", "memory_bytes", "numa", "unhealthy"}], "distances": [[0]]}``.
 parent, mig: only for a MIG device: its GPU's UUID, and its numbers as in vcuda_oci.model.gpu.
+profiles: only for a GPU in MIG mode: compute slices and bytes of each profile of GPU instances.
 numa: -1 if unknown. unhealthy: the reason; absent while the GPU is healthy. distances: between the
 GPUs in the order of "gpus", smaller is nearer (vcuda_oci.model.topology); absent if unknown.
 overcommit: how many times the memory is promised; absent for once.
@@ -16,8 +17,9 @@ from typing import Any
 
 from vcuda_oci.model import topology
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.mig import Profile
 
-_MOST_GPUS = 1024
+_MOST_GPUS, _MOST_PROFILES = 1024, 32
 
 # First byte of a line to the HTTP process that says why no GPU is listed; others: JSON or empty.
 NO_GPU = b"-"
@@ -25,13 +27,15 @@ NO_GPU = b"-"
 
 @dataclass(frozen=True)
 class NodeGpus:
-    """GPUs of a node. gpus: in its order, with minor -1 (unknown). unhealthy: reason by UUID."""
+    """GPUs of a node. gpus: in its order, with minor -1 (unknown). unhealthy: reason by UUID.
+    profiles: of each GPU in MIG mode, by UUID; as read, without names and places."""
 
     gpus: list[Gpu]
     numa: dict[str, int] = field(default_factory=dict)
     unhealthy: dict[str, str] = field(default_factory=dict)
     distances: list[list[int]] | None = None
     overcommit: float = 1
+    profiles: dict[str, list[Profile]] = field(default_factory=dict)
 
     def between(self, gpus: Sequence[Gpu]) -> list[list[int]] | None:
         """Return the distances between some of the GPUs, in the order of `gpus`."""
@@ -45,6 +49,9 @@ class NodeGpus:
             entry["numa"] = self.numa.get(gpu.uuid, -1)
             if gpu.mig:
                 entry["parent"], entry["mig"] = gpu.parent, gpu.mig
+            if gpu.uuid in self.profiles:
+                profiles = self.profiles[gpu.uuid]
+                entry["profiles"] = [[each.slices, each.memory_bytes] for each in profiles]
             if gpu.uuid in self.unhealthy:
                 entry["unhealthy"] = self.unhealthy[gpu.uuid]
             gpus.append(entry)
@@ -60,7 +67,7 @@ def parse(text: str) -> NodeGpus:
     """Parse what `dump` writes. Raises ValueError."""
     try:
         tree = json.loads(text)
-        gpus, numa, unhealthy = [], {}, {}
+        gpus, numa, unhealthy, profiles = [], {}, {}, {}
         for entry in tree["gpus"][:_MOST_GPUS]:
             mig = [int(number) for number in entry.get("mig", ())]
             gpu = Gpu(
@@ -69,9 +76,15 @@ def parse(text: str) -> NodeGpus:
                 -1,
                 int(entry["memory_bytes"]),
                 entry["model"],
+                divided="profiles" in entry,
                 parent=str(entry.get("parent", "")),
                 mig=mig or None,
             )
+            if gpu.divided:
+                profiles[gpu.uuid] = [
+                    Profile(0, "", int(slices), int(size), (), 0, 0)
+                    for slices, size in entry["profiles"][:_MOST_PROFILES]
+                ]
             gpus.append(gpu)
             if entry.get("numa", -1) >= 0:
                 numa[gpu.uuid] = int(entry["numa"])
@@ -85,6 +98,6 @@ def parse(text: str) -> NodeGpus:
         overcommit = float(tree.get("overcommit", 1))
         if not (len({gpu.uuid for gpu in gpus}) == len(gpus) and 1 <= overcommit <= 100):
             raise ValueError("a GPU twice, or an overcommit out of range")
-        return NodeGpus(gpus, numa, unhealthy, distances, overcommit)
+        return NodeGpus(gpus, numa, unhealthy, distances, overcommit, profiles)
     except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(f"not a list of GPUs: {error!r}") from error

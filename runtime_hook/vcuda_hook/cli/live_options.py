@@ -109,6 +109,12 @@ def undrain_options(verb: argparse.ArgumentParser) -> None:
     _add_timeout(verb, "how long each container may wait for room")
 
 
+def layout_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("file", metavar="FILE", help="of version v1, YAML or JSON")
+    verb.add_argument("layout", metavar="NAME", help="a name of its mig-configs")
+    verb.add_argument("--dry-run", action="store_true", help="show the plan, and change nothing")
+
+
 def rebalance_options(verb: argparse.ArgumentParser) -> None:
     add = verb.add_argument
     add("--core", metavar="PERCENT", required=True, help="percent of one GPU's time, as for run")

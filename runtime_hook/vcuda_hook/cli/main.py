@@ -28,6 +28,7 @@ _VERBS = {
     "move": "cli.suspend:move",
     "undrain": "cli.drain:undrain",
     "rebalance": "cli.drain:rebalance",
+    "mig-layout": "cli.mig_layout:mig_layout",
     "top": "show.top:top",
     "events": "show.show_events:show_events",
     "why": "show.why:why",
@@ -222,6 +223,13 @@ def build_parser() -> argparse.ArgumentParser:
             "rebalance",
             "move containers so that a request fits",
             "rebalance --core 50 --memory 8GiB",
+        )
+    )
+    live_options.layout_options(
+        verb(
+            "mig-layout",
+            "create GPU instances by a layout of nvidia-mig-parted's file",
+            "mig-layout config.yaml all-1g.10gb --dry-run",
         )
     )
     live_options.events_options(

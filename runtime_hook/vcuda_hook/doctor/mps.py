@@ -11,6 +11,7 @@ from vcuda_oci.ledger import mps_claim, mps_folder
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import policies
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import kernel_tables
 from vcuda_oci.system.settings_file import Config
 
 from . import finding
@@ -19,36 +20,51 @@ from .finding import ERROR, INFO, OK, WARNING, Finding
 MPS = "mps"
 CHECKS = (MPS,)
 _EXCLUSIVE_PROCESS, _PROHIBITED = 3, 2  # nvmlComputeMode_t
+_SERVICE = ".service"
 
 
 @dataclass
 class Daemon:
     """A control daemon. folder: of the state folder; "": it is another program's. is_wanted: a
-    container is under it. for_all: it serves clients of all users at once."""
+    container is under it. for_all: it serves clients of all users at once. service: the systemd
+    service that has its cgroup; ""."""
 
     pid: int
     folder: str
     is_wanted: bool
     for_all: bool
+    service: str = ""
 
 
 def examine(settings: Config) -> list[Finding]:
     try:
         root = settings.driver_root.rstrip("/")
         found = driver_scan.find(root)
-        exclusive = _exclusive(found.libraries.get("libnvidia-ml.so.1", ""))
+        library = found.libraries.get("libnvidia-ml.so.1", "")
+        modes = (_EXCLUSIVE_PROCESS, _PROHIBITED)
+        exclusive, prohibited = (_in_mode(library, mode) for mode in modes)
         ledger = Ledger(settings.state_dir)
         daemons = _daemons(ledger)
     except VcudaError as error:
         return [finding.of_error(MPS, error)]
-    return judge(settings.isolation, mps_claim.CONTROL in found.other, exclusive, daemons)
+    has_program = mps_claim.CONTROL in found.other
+    return judge(settings.isolation, has_program, exclusive, daemons, prohibited)
 
 
 def judge(
-    isolation: str, has_program: bool, exclusive: Sequence[str], daemons: Sequence[Daemon]
+    isolation: str,
+    has_program: bool,
+    exclusive: Sequence[str],
+    daemons: Sequence[Daemon],
+    prohibited: Sequence[str] = (),
 ) -> list[Finding]:
-    """isolation: the setting. exclusive: GPUs that admit one process, or MPS, as text."""
+    """isolation: the setting. exclusive: GPUs that admit one process, or MPS, as text. prohibited:
+    those that admit none."""
     found = []
+    if prohibited:
+        what = "in compute mode prohibited: every program on it fails, under MPS too"
+        hint = "leave the mode by 'nvidia-smi -c 0', or drain the GPU by 'vcuda drain'"
+        found.append(Finding(MPS, ERROR, what, ", ".join(prohibited), hint))
     if isolation == policies.MPS and not has_program:
         what = (
             "isolation is mps and the driver has no nvidia-cuda-mps-control: every share is refused"
@@ -73,13 +89,17 @@ def judge(
             what = "serves one user at a time: containers of others wait until its clients end"
             hint = "run those containers as one user, or install a newer driver"
             found.append(Finding(MPS, WARNING, what, where, hint))
+        if daemon.is_wanted and daemon.service:
+            what = f"ends with {daemon.service}: its stop or restart ends its containers' GPU work"
+            hint = f"restart {daemon.service} while no container is under MPS"
+            found.append(Finding(MPS, INFO, what, where, hint))
     wanted = len([one for one in daemons if one.is_wanted])
     program = "" if has_program else "; the driver has no control program"
     return found or [Finding(MPS, OK, f"{wanted} daemons{program}")]
 
 
-def _exclusive(library: str) -> list[str]:
-    """The GPUs in a compute mode other than the default. Raises VcudaError."""
+def _in_mode(library: str, wanted: int) -> list[str]:
+    """The GPUs in a compute mode (nvmlComputeMode_t), as text. Raises VcudaError."""
     answer = nvml.inventory(library)
     driver, found = ctypes.CDLL(library), []
     driver.nvmlInit_v2()
@@ -89,7 +109,7 @@ def _exclusive(library: str) -> list[str]:
             gpu.uuid.encode(), ctypes.byref(handle)
         ):
             driver.nvmlDeviceGetComputeMode(handle, ctypes.byref(mode))
-            if mode.value in (_EXCLUSIVE_PROCESS, _PROHIBITED):
+            if mode.value == wanted:
                 found.append(f"GPU {gpu.index} ({gpu.uuid})")
     return found
 
@@ -107,5 +127,15 @@ def _daemons(ledger: Ledger) -> list[Daemon]:
         if words and words[0].endswith(b"mps-control") and {b"-d", b"-f"} & set(words):
             folder = ours.get(pid, "")
             wanted = bool(folder) and mps_folder.is_wanted(ledger, folder)
-            found.append(Daemon(pid, folder, wanted, b"-multiuser-server" in words))
+            for_all = b"-multiuser-server" in words
+            found.append(Daemon(pid, folder, wanted, for_all, _service_of(pid)))
     return found
+
+
+def _service_of(pid: int) -> str:
+    try:
+        found = kernel_tables.cgroups(f"/proc/{pid}")
+    except OSError:
+        return ""  # it has ended
+    parts = [part for _, _, path in found for part in path.split("/")]
+    return next((part for part in reversed(parts) if part.endswith(_SERVICE)), "")

@@ -12,7 +12,7 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, turn_figures, usage, views
+from ..live import container_names, fence_figures, turn_figures, usage, views
 from ..live.turn_figures import GpuTurns
 from ..live.usage import Sample
 
@@ -56,6 +56,7 @@ class LiveView:
         sick = unhealthy.reasons(self._settings.state_dir)
         entries = views.gpu_entries(gpus, allocations, overcommit, sick)
         turn_figures.add_to(tenants, entries, self._turns_before, turns)
+        fence_figures.add_to(tenants, entries, fence_figures.read(self._settings.state_dir))
         self._before, self._turns_before = samples, turns
         return {
             "time": time.time(),

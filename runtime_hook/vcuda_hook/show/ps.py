@@ -13,7 +13,7 @@ from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, container_use, table, turn_figures, usage, views
+from ..live import container_names, container_use, fence_figures, table, turn_figures, usage, views
 from ..live.status import statuses
 from . import ps_fields
 from .ps_fields import Field, Template
@@ -44,6 +44,7 @@ class Listing:
             for entry in views.tenant_entries(allocation, used, gpus, names[allocation.id])
         ]
         turn_figures.add_to(found, [], turns, turn_figures.read(settings.state_dir))
+        fence_figures.add_to(found, [], fence_figures.read(settings.state_dir))
         chosen = ps_fields.selected(found, arguments.filter)
         self.entries = ps_fields.ordered(chosen, arguments.sort)
         unknown = unknown_figures(states, found)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from vcuda_oci.model.errors import VcudaError
 
-from ..live import table, views
+from ..live import fence_figures, table, views
 
 Entry = Mapping[str, Any]
 
@@ -65,7 +65,7 @@ _MEMORY = Field("Memory", "MEMORY", _memory)
 _CONTEXTS = Field("Contexts", "CONTEXTS", _contexts)
 _POLICY = Field("Policy", "POLICY", lambda entry: entry["policy"])
 _TERMS = Field("Terms", "POLICY", views.policy)
-_ISOLATION = Field("Isolation", "ISOLATION", lambda entry: entry["isolation"])
+_ISOLATION = Field("Isolation", "ISOLATION", fence_figures.word)
 _STATE = Field("State", "STATE", lambda entry: entry["status"])
 _AGE = Field("Age", "AGE", lambda entry: table.age(time.time() - entry["created"]))
 _IMAGE = Field("Image", "IMAGE", lambda entry: entry["image"] or "-")

@@ -16,7 +16,6 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation, GpuShare, moved
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
-from vcuda_oci.model.policies import MPS
 from vcuda_oci.placement import eligible, free
 from vcuda_oci.placement.eligible import Refused
 
@@ -42,12 +41,7 @@ def gpu_of(facts: Host, word: str) -> Gpu:
 
 def closed(ledger: Ledger) -> dict[str, str]:
     """Why GPUs take no container that moves, by UUID."""
-    under_mps = {
-        share.uuid: eligible.MPS_THERE
-        for one in ledger.read()[0]
-        if one.isolation == MPS
-        for share in one.reserved
-    }
+    under_mps = free.of_other_kind(ledger.read()[0], under_mps=False)
     return {**under_mps, **unhealthy.reasons(ledger.state_dir)}
 
 

@@ -32,9 +32,9 @@ from vcuda_oci.model.allocation import Allocation, GpuShare
 class DraNode:
     """A node with two software GPUs that offers them by DRA."""
 
-    def __init__(self, node: AgentNode) -> None:
+    def __init__(self, node: AgentNode, **more: str) -> None:
         self.node = node
-        node.configure(gpu_offer="dra")
+        node.configure(gpu_offer="dra", **more)
         self.folder = str(node.gpu.root.parent)
         # Names of sockets are long: a short folder.
         self.root = tempfile.mkdtemp(prefix="kubelet")

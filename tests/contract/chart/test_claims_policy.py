@@ -52,7 +52,6 @@ def test_annotations_that_choose_gpus_are_all_refused() -> None:
         *known.NOT_UUID,
         *known.USE_MODEL,
         *known.NOT_MODEL,
-        "vcuda.io/isolation",
     )
     assert set(re.findall(r'"((?:vcuda\.io|nvidia\.com)/[a-z-]+)"', text)) >= set(chosen)
     assert set(re.findall(r'startsWith\("([a-z]+/)"', text)) == set(known.TENANCY_PREFIXES)

@@ -63,6 +63,9 @@ def test_gpus_and_ps_show_what_is_promised_more_than_once(node: Node, capsys: An
             "mig_parent": None,
             "lost_seconds": None,
             "lost_percent": None,
+            "mps": None,
+            "instances": 0,
+            "instances_left_over": 0,
         }
         for index, size, core, free, promised, tenants in (
             (0, 16, 40, 4, 20, 2),

@@ -231,8 +231,10 @@ BUILDS = "tests/engines/test_mount_points.py builds by Podman"
 RUNS_A_POD = "runs a pod; tests/engines/test_chart_check.py runs its command"
 PYTORCH = "needs PyTorch and a GPU; the page runs the same share with another image"
 VIEWED = "needs an extender that runs; tests/contract/scheduler/test_cluster_page.py asks one"
+BY_LAYOUT = "needs a GPU in MIG mode; tests/contract/host/test_mig_layout.py does so"
 BY_RUNC = "needs a daemon beside it; tests/engines/test_mps.py does so with Docker and runc"
 NOT_HERE = {
+    "vcuda mig-layout config.yaml all-1g.10gb --dry-run": BY_LAYOUT,
     "docker run --runtime=vcuda -e VCUDA_CORE=30 -e VCUDA_MEMORY=5GiB -e VCUDA_ISOLATION=mps IMAGE"
     " nvidia-smi": BY_RUNC,
     "docker run --detach --name train --runtime=vcuda -e VCUDA_CORE=50 -e VCUDA_MEMORY=8GiB"

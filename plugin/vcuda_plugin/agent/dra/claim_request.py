@@ -7,7 +7,7 @@ docs/share-config.schema.json.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vcuda_oci.model import policies
@@ -16,6 +16,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.policies import Terms
 from vcuda_oci.model.request import Part, Request
+from vcuda_oci.placement.mig import Place
 
 from ...kube import quantity
 from ...kube.dra_names import (
@@ -25,7 +26,9 @@ from ...kube.dra_names import (
     CONFIG_VERSION,
     CORES,
     DRIVER,
+    FENCED,
     MEMORY,
+    SHARES,
 )
 from . import devices
 
@@ -42,17 +45,26 @@ class Result(NamedTuple):
 
 
 class ClaimRequest(NamedTuple):
-    """results and shares have the same order. pod_uid, pod_name: of the claim's only pod, or ""."""
+    """results and shares have the same order. pod_uid, pod_name: of the claim's only pod, or "".
+    place: of the GPU instance to create; None: none."""
 
     results: list[Result]
     shares: list[GpuShare]
     request: Request
     pod_uid: str
     pod_name: str
+    place: Place | None = None
 
 
-def of_claim(claim: Object, uid: str, node: str, gpus: Sequence[Gpu]) -> ClaimRequest:
+def of_claim(
+    claim: Object,
+    uid: str,
+    node: str,
+    gpus: Sequence[Gpu],
+    places: Mapping[str, tuple[Place, GpuShare]] = {},
+) -> ClaimRequest:
     """Read an object of the API. uid: that the kubelet named; node: this node, which is the pool.
+    places: of GPU instances, by the device's name.
 
     Raises VcudaError: another claim, one without an allocation here, or parameters that are wrong.
     """
@@ -70,11 +82,13 @@ def of_claim(claim: Object, uid: str, node: str, gpus: Sequence[Gpu]) -> ClaimRe
     shares: list[GpuShare] = []
     for each in mine:
         results.append(_result(each, node, where))
-        shares.append(_share(each, gpus, where))
+        place = places.get(str(each.get("device")))
+        shares.append(place[1] if place else _share(each, gpus, where))
+    has = [_isolation_of(each, places) for each in mine]
     terms = [
-        _terms(allocated.get("config") or (), each, share.core_percent, where)
-        for each, share in zip(mine, shares)
-        if share.core_percent < 100
+        _terms(allocated.get("config") or (), each, share.core_percent, isolation, where)
+        for each, share, isolation in zip(mine, shares, has)
+        if share.core_percent < 100 or isolation != policies.TURNS
     ]
     if any(other != terms[0] for other in terms):
         hint = f"give all requests of a claim the same {CONFIG_KIND}"
@@ -88,7 +102,12 @@ def of_claim(claim: Object, uid: str, node: str, gpus: Sequence[Gpu]) -> ClaimRe
     request = Request(parts, (), terms[0] if terms else Terms(), source=where)
     pods = [each for each in status.get("reservedFor") or () if each.get("resource") == "pods"]
     pod = pods[0] if len(pods) == 1 else {}
-    return ClaimRequest(results, shares, request, str(pod.get("uid", "")), str(pod.get("name", "")))
+    named = str(pod.get("uid", "")), str(pod.get("name", ""))
+    found = [places[each.device][0] for each in results if each.device in places]
+    if found and len(results) > 1:
+        hint = "ask for one device"
+        raise VcudaError("isolation mig: a claim has one GPU instance", where, hint)
+    return ClaimRequest(results, shares, request, *named, found[0] if found else None)
 
 
 def _result(each: Object, node: str, where: str) -> Result:
@@ -102,8 +121,16 @@ def _result(each: Object, node: str, where: str) -> Result:
     return Result(request, node, str(each.get("device")), str(each.get("shareID") or ""))
 
 
+def _isolation_of(result: Object, places: Container[str]) -> str:
+    """What the device is for."""
+    name = str(result.get("device"))
+    if name in places:
+        return policies.MIG
+    return policies.MPS if name.endswith(devices.MPS_END) else policies.TURNS
+
+
 def _share(each: Object, gpus: Sequence[Gpu], where: str) -> GpuShare:
-    name = each.get("device")
+    name = str(each.get("device")).removesuffix(devices.MPS_END)
     gpu = next((gpu for gpu in gpus if devices.name_of(gpu.uuid) == name), None)
     if gpu is None:
         hint = "delete the pod, and it is scheduled anew"
@@ -118,7 +145,9 @@ def _share(each: Object, gpus: Sequence[Gpu], where: str) -> GpuShare:
     return GpuShare(gpu.uuid, memory, cores)
 
 
-def _terms(configs: Sequence[Object], result: Object, core: int, where: str) -> Terms:
+def _terms(
+    configs: Sequence[Object], result: Object, core: int, isolation: str, where: str
+) -> Terms:
     """The policy of a result. The last configuration counts; those of the class come first."""
     request = str(result.get("request", ""))
     names = {request, request.partition("/")[0]}
@@ -127,7 +156,19 @@ def _terms(configs: Sequence[Object], result: Object, core: int, where: str) -> 
         opaque, chosen = config.get("opaque") or {}, config.get("requests")
         if opaque.get("driver") == DRIVER and (not chosen or names & set(chosen)):
             words = _words(opaque.get("parameters"), where)
-    return policies.parse(words, core, where)
+    terms = policies.parse(words, core, where)
+    return terms.replaced(isolation=_isolation(terms.isolation, isolation, where))
+
+
+def _isolation(said: str, has: str, where: str) -> str:
+    """The isolation that the device has. Raises VcudaError: the parameters say another one.
+
+    kube-scheduler keeps devices of several kinds apart, and reads no parameters.
+    """
+    if said in ("", policies.AUTO, has):
+        return has if has != policies.TURNS else said
+    what = f"isolation {said}: its device is not of that kind"
+    raise VcudaError(what, where, f"use deviceClassName: {FENCED.get(said, SHARES)}")
 
 
 def _words(parameters: Any, where: str) -> dict[str, str]:

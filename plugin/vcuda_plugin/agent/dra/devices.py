@@ -15,10 +15,20 @@ from vcuda_oci.model import topology
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.sizes import LEAST_SHARE_BYTES
 
-from ...kube.dra_names import CORES, DRIVER, MEMORY, MEMORY_STEP_BYTES
+from ...kube.dra_names import (
+    CORES,
+    DRIVER,
+    MEMORY,
+    MEMORY_STEP_BYTES,
+    TYPE_GPU,
+    TYPE_MIG,
+    TYPE_MPS,
+)
 from ..gpus import node_labels
 from ..gpus.inventory import Inventory
 
+# What the name of a GPU's device for containers under MPS ends with.
+MPS_END = "-mps"
 UNHEALTHY = f"{DRIVER}/unhealthy"
 _MOST_LETTERS = 64  # of an attribute's text
 _MOST_NAME_LETTERS = 63
@@ -27,9 +37,10 @@ _SUFFIXES = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 Object = dict[str, Any]
 
 
-def name_of(uuid: str) -> str:
-    """The device's name, a DNS label: "gpu-5f1c…"."""
-    return re.sub(r"[^a-z0-9]+", "-", uuid.lower()).strip("-")[:_MOST_NAME_LETTERS].rstrip("-")
+def name_of(uuid: str, end: str = "") -> str:
+    """The device's name, a DNS label: "gpu-5f1c…"; of another device of the GPU with this end."""
+    most = _MOST_NAME_LETTERS - len(end)
+    return re.sub(r"[^a-z0-9]+", "-", uuid.lower()).strip("-")[:most].rstrip("-") + end
 
 
 def quantity(count: int) -> str:
@@ -41,18 +52,29 @@ def quantity(count: int) -> str:
 
 
 def devices(
-    seen: Inventory, overcommit: float = 1, roots: Mapping[str, str] | None = None
+    seen: Inventory,
+    overcommit: float = 1,
+    roots: Mapping[str, str] | None = None,
+    has_mps: bool = False,
 ) -> list[Object]:
     """The node's devices in the order of their indexes.
 
     overcommit: how many times a GPU's memory is promised. roots: name of the PCIe root by UUID, of
-    GPUs that have one.
+    GPUs that have one. has_mps: whether containers can be under MPS; each GPU is then a second
+    device, for those. A GPU in MIG mode becomes several devices only by `partitions`.
     """
-    cliques = _cliques(seen)
-    return [
-        _device(gpu, seen, overcommit, (roots or {}).get(gpu.uuid, ""), cliques.get(gpu.uuid))
-        for gpu in sorted(seen.gpus, key=lambda gpu: (gpu.index, gpu.mig or []))
-    ]
+    cliques, found = _cliques(seen), []
+    for gpu in sorted(seen.gpus, key=lambda gpu: (gpu.index, gpu.mig or [])):
+        more = (roots or {}).get(gpu.uuid, ""), cliques.get(gpu.uuid)
+        found.append(_device(gpu, seen, overcommit, *more))
+        if has_mps and not gpu.divided and gpu.mig is None:
+            found.append(_under_mps(_device(gpu, seen, 1, *more), gpu))
+    return found
+
+
+def _under_mps(device: Object, gpu: Gpu) -> Object:
+    attributes = {**device["attributes"], "type": {"string": TYPE_MPS}}
+    return {**device, "name": name_of(gpu.uuid, MPS_END), "attributes": attributes}
 
 
 def _device(gpu: Gpu, seen: Inventory, overcommit: float, root: str, clique: int | None) -> Object:
@@ -61,7 +83,7 @@ def _device(gpu: Gpu, seen: Inventory, overcommit: float, root: str, clique: int
         "model": gpu.model,
         "brand": gpu.brand,
         "parentUuid": gpu.parent,
-        "type": "gpu" if gpu.mig is None else "mig",
+        "type": TYPE_GPU if gpu.mig is None else TYPE_MIG,
         "resource.kubernetes.io/pcieRoot": root,
     }
     numbers = {

@@ -53,7 +53,9 @@ def main(
     signal.signal(signal.SIGTERM, _end)
     prepare()  # import now: two threads would do it at once
     api = connect(kubeconfig, names.AGENT_PROGRAM)
-    publisher, reports, health = Publisher(node), Reports(node), HealthStream(node)
+    settings = settings_file.load(config)
+    publisher, reports = Publisher(node), Reports(node)
+    health = HealthStream(node, settings.mps_devices)
     claims = PreparedClaims(config, cdi_folder, node, node_root)
     try:
         paths = sockets.free_pair(kubelet)
@@ -79,11 +81,13 @@ def main(
         ):
             for task in tasks:
                 threading.Thread(target=task, daemon=True).start()
-            overcommit = settings_file.load(config).memory_overcommit
             for line in sys.stdin:
                 seen = inventory_of(line)
                 health.publish(seen)
-                offered = devices.devices(seen, overcommit, pcie_roots(seen.gpus))
+                roots = pcie_roots(seen.gpus)
+                offered = devices.devices(
+                    seen, settings.memory_overcommit, roots, settings.mps_devices
+                )
                 publisher.publish(*partitions.partitioned(offered, seen))
     except VcudaError as error:
         sys.exit(f"{names.AGENT_PROGRAM}: {error}")

@@ -24,10 +24,13 @@ HEALTHY, UNHEALTHY = 1, 2
 
 
 class HealthStream:
-    """The health of the devices in the pool of `node`. Serves one reader, the latest."""
+    """The health of the devices in the pool of `node`. Serves one reader, the latest.
 
-    def __init__(self, node: str) -> None:
-        self._node = node
+    has_mps: whether GPUs are devices for MPS too.
+    """
+
+    def __init__(self, node: str, has_mps: bool = False) -> None:
+        self._node, self._has_mps = node, has_mps
         # Why each device is unhealthy, "": it is healthy. None: not known yet.
         self._reasons: dict[str, str] | None = None
         self._changed = threading.Condition()
@@ -37,7 +40,10 @@ class HealthStream:
     def publish(self, seen: Inventory) -> None:
         """Take the GPUs' health; a GPU that is only withheld is healthy."""
         reasons = {
-            devices.name_of(gpu.uuid): _reason(seen.unhealthy, gpu.uuid) for gpu in seen.gpus
+            devices.name_of(gpu.uuid, end): _reason(seen.unhealthy, gpu.uuid)
+            for gpu in seen.gpus
+            for end in (("", devices.MPS_END) if self._has_mps and gpu.mig is None else ("",))
+            if not gpu.divided
         }
         with self._changed:
             if reasons != self._reasons:

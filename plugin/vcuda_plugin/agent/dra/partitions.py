@@ -1,11 +1,15 @@
-"""GPUs in MIG mode as counters that their MIG devices consume. Pure: no I/O.
+"""What devices of one GPU exclude, as counters that they consume. Pure: no I/O.
 
-Each such GPU is a counter set with its memory. The layout is the administrator's, and its devices
-exist side by side, so the counters keep none of them from being allocated: they say which devices
-are parts of one GPU, and what of it no device has. kube-scheduler counts a device once, however
-many claims share it. Compute instances of one GPU instance have the same memory, so each consumes
-an equal part of it. Source: Kubernetes 1.36, resource.k8s.io/v1, "CounterSet"; NVIDIA, MIG user
-guide, "Concepts".
+A GPU that can be under MPS is two devices, and its one counter goes to the first of them that a
+claim gets: kube-scheduler never allocates the other meanwhile. A GPU in MIG mode that is vcuda's to
+divide: mig_places.py.
+
+Another GPU in MIG mode is a counter set with its memory. The layout is the administrator's, and its
+devices exist side by side, so the counters keep none of them from being allocated: they say which
+devices are parts of one GPU, and what of it no device has. kube-scheduler counts a device once,
+however many claims share it. Compute instances of one GPU instance have the same memory, so each
+consumes an equal part of it. Source: Kubernetes 1.36, resource.k8s.io/v1, "CounterSet"; NVIDIA, MIG
+user guide, "Concepts".
 """
 
 from __future__ import annotations
@@ -17,9 +21,12 @@ from vcuda_oci.model.gpu import Gpu
 
 from ...kube.dra_names import MEMORY
 from ..gpus.inventory import Inventory
-from . import devices
+from . import devices, mig_places
 
 Object = dict[str, Any]
+
+# The counter of a GPU that is in turns or under MPS.
+SHARING = "sharing"
 
 
 def partitioned(offered: Sequence[Object], seen: Inventory) -> tuple[list[Object], list[Object]]:
@@ -40,9 +47,21 @@ def partitioned(offered: Sequence[Object], seen: Inventory) -> tuple[list[Object
         name, counters = parts[device["name"]]
         return {**device, "consumesCounters": [{"counterSet": name, "counters": counters}]}
 
-    used = sorted({name for name, _ in parts.values()})
+    divided = {devices.name_of(gpu.uuid): gpu for gpu in seen.gpus if gpu.divided}
+    made: list[Object] = []
+    for device in offered:
+        if gpu := divided.get(device["name"]):
+            made += mig_places.devices_of(gpu, device, seen)
+            sets[device["name"]] = mig_places.counters_of(gpu, seen)
+            continue
+        made.append(device)
+        if device["name"].endswith(devices.MPS_END):
+            name = device["name"].removesuffix(devices.MPS_END)
+            sets[name] = {SHARING: {"value": "1"}}
+            parts[name] = parts[device["name"]] = name, sets[name]
+    used = sorted({*divided, *(name for name, _ in parts.values())})
     return (
-        [with_counters(device) for device in offered],
+        [with_counters(device) for device in made],
         [{"name": name, "counters": sets[name]} for name in used],
     )
 

@@ -13,25 +13,29 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from vcuda_hook.live import slices
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.edits import cdi_spec, edits
 from vcuda_oci.host import device_nodes
 from vcuda_oci.host.host import Host
-from vcuda_oci.ledger import claim, events
+from vcuda_oci.host.mig import Mig
+from vcuda_oci.ledger import claim, events, instance_claim, left_over, mps_claim
 from vcuda_oci.ledger.ledger import Ledger
-from vcuda_oci.model import names
-from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.model import names, policies
+from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.placement.mig import Place
 from vcuda_oci.start import apply_share
 from vcuda_oci.system import files, settings_file
 from vcuda_oci.system.settings_file import Config
 
 from .claim_request import ClaimRequest, Object, of_claim
+from .mig_places import places_of
 
 _HOOK_WORD = "cdi"
+_Mount = tuple[str, str, list[str]]  # source, destination, options
 # It becomes a part of file names.
 _UID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?", re.ASCII)
 _SPEC = re.compile(r"vcuda\.io-claim_(.+)\.json(?:\.new)?")
@@ -57,22 +61,34 @@ class PreparedClaims:
         settings = settings_file.load(self._config)
         apply_share.check_shim()
         facts = apply_share.host_of(settings)
-        wanted = of_claim(object, uid, self._node, facts.gpus)
+        wanted = of_claim(object, uid, self._node, facts.gpus, _places(facts))
         ledger = Ledger(settings.state_dir, names.AGENT_PROGRAM)
         namespace, name = (str(object["metadata"][key]) for key in ("namespace", "name"))
         # The record always names the claim; a claim of several pods stands for them.
         pod = (wanted.pod_uid or uid, namespace, wanted.pod_name or name)
         owner = Owner(id_of(uid), "", *pod, name)
         mine = claim.Claim(owner, wanted.request, [], os.getpid(), wanted.shares)
+        # A claim's device says its isolation, whatever the setting says of containers.
+        isolation, rules = wanted.request.terms.isolation, apply_share.rules_of(settings)
         with _named(f"claim {namespace}/{name}"):
-            held, is_new = claim.claim(ledger, facts, mine, apply_share.rules_of(settings))
+            if wanted.place:
+                held, is_new = instance_claim.claim_instance(
+                    ledger, facts, mine, rules, wanted.place
+                )
+                facts = apply_share.host_of(settings)  # with the new MIG device
+            else:
+                held, is_new = apply_share.claim_as(isolation, ledger, facts, mine, rules)
         try:
-            _check_same(held, wanted)
-            self._write(ledger, facts, settings, held, uid)
+            _check_same(held, wanted, facts)
+            mounts: list[_Mount] = []
+            if held.isolation == policies.MPS:
+                mounts = mps_claim.wait(ledger, facts, held, self._root(facts))
+            self._write(ledger, facts, settings, held, uid, mounts)
         except BaseException:
             if is_new:
                 with ledger:
                     ledger.remove(held.id)
+                left_over.destroy_released(ledger)
             raise
         if is_new:
             ledger.record_event(events.CLAIMED, held, events.of(held))
@@ -93,6 +109,7 @@ class PreparedClaims:
             slices.revoke(ledger, held)
             ledger.remove(held.id)
             ledger.record_event(events.RELEASED, held, "the kubelet has unprepared its claim")
+        left_over.destroy_released(ledger)
 
     def known(self) -> dict[str, tuple[str, str]]:
         """Namespace and name of each prepared claim by uid; of a spec without a record ("", "")."""
@@ -109,16 +126,22 @@ class PreparedClaims:
         return found
 
     def _write(
-        self, ledger: Ledger, facts: Host, settings: Config, held: Allocation, uid: str
+        self,
+        ledger: Ledger,
+        facts: Host,
+        settings: Config,
+        held: Allocation,
+        uid: str,
+        mounts: Sequence[_Mount],
     ) -> None:
         """Write the CDI spec. Raises VcudaError: it cannot be written."""
         command = [apply_share.HOOK, "--config", settings.path, _HOOK_WORD]
         pages = f"{ledger.containers}/{held.id}"
         paths = edits.Paths(apply_share.SHIM, pages, command, settings.extra_mounts)
         tree = cdi_spec.spec_of_one(
-            facts, paths, settings.driver_capabilities, names.CDI_CLAIM_KIND, uid, held
+            facts, paths, settings.driver_capabilities, names.CDI_CLAIM_KIND, uid, held, mounts
         )
-        root = self._node_root.rstrip("/") if self._node_root else facts.root
+        root = self._root(facts)
         if root != facts.root:
             _name_on_node(tree["containerEdits"], facts.root, root)
             _name_on_node(tree["devices"][0]["containerEdits"], facts.root, root)
@@ -131,6 +154,10 @@ class PreparedClaims:
         except OSError as error:
             what = f"cannot be written: {error.strerror}"
             raise VcudaError(what, path, "free space there") from error
+
+    def _root(self, facts: Host) -> str:
+        """The driver root as the node sees it."""
+        return self._node_root.rstrip("/") if self._node_root else facts.root
 
     def _path(self, uid: str) -> str:
         return f"{self._folder}/vcuda.io-claim_{uid}.json"
@@ -154,9 +181,20 @@ def _check(uid: str) -> None:
         raise VcudaError(f"'{uid}' is not a uid", "claim", "restart the kubelet")
 
 
-def _check_same(held: Allocation, wanted: ClaimRequest) -> None:
+def _places(facts: Host) -> dict[str, tuple[Place, GpuShare]]:
+    """The places of GPU instances. Raises VcudaError: NVML cannot be asked."""
+    if not facts.has_divided:
+        return {}
+    with Mig(facts.library) as driver:
+        return places_of([driver.layout(gpu.uuid) for gpu in facts.gpus if gpu.divided])
+
+
+def _check_same(held: Allocation, wanted: ClaimRequest, facts: Host) -> None:
     """Raises VcudaError: the record is of an earlier allocation of the same claim."""
-    if [share.uuid for share in held.shares] != [share.uuid for share in wanted.shares]:
+    has = [share.uuid for share in held.shares]
+    if held.isolation == policies.MIG:
+        has = [gpu.parent for uuid in has if (gpu := facts.gpu(uuid))]
+    if has != [share.uuid for share in wanted.shares]:
         hint = "the kubelet unprepares it and tries again"
         raise VcudaError("holds other GPUs than are allocated now", held.id, hint)
 

@@ -9,6 +9,7 @@ Each line is a JSON object:
   cuda        cuda of host.Host
   distances   see vcuda_oci.model.topology
   numa        NUMA node by UUID
+  profiles    by UUID, of GPUs in MIG mode: the fields of each model.mig.Profile
   failing     reason by UUID, of GPUs that do not answer
   xids        [UUID, number] of each Xid event since the last line
   silent      reason by index, of GPUs that did not answer at first and are not in gpus
@@ -18,6 +19,7 @@ If NVML cannot be used at all, the last line is {"cannot": reason}.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -28,6 +30,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vcuda_oci.host import facts_cache, host, nvml
+from vcuda_oci.host.mig import Mig
 from vcuda_oci.host.nvml import HANGS
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
@@ -79,6 +82,7 @@ class Probe:
         self._facts = facts
         nodes = {gpu.uuid: _numa_node(facts.root, gpu.bus_id) for gpu in facts.gpus}
         self._numa = {uuid: node for uuid, node in nodes.items() if node >= 0}
+        self._profiles = _profiles(library, facts)
         self._first = True
         try:
             self._nvml = ctypes.CDLL(library)
@@ -118,6 +122,7 @@ class Probe:
             "cuda": self._facts.cuda,
             "distances": self._facts.distances,
             "numa": self._numa,
+            "profiles": self._profiles,
             "failing": {uuid: reason for uuid, reason in answers.items() if reason},
             "xids": xids,
             "silent": {index: error.what for index, error in self._facts.silent.items()},
@@ -206,6 +211,18 @@ class _Query:
             self._requested.clear()
             self.last = self._ask(self._gpu)
             self._answered.set()
+
+
+def _profiles(library: str, facts: host.Host) -> dict[str, list[dict[str, Any]]]:
+    """The MIG profiles of each GPU in MIG mode, by UUID; a driver that does not answer has none."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    if facts.has_divided:
+        with contextlib.suppress(VcudaError), Mig(library) as driver:
+            for gpu in facts.gpus:
+                if gpu.divided:
+                    layout = driver.layout(gpu.uuid)
+                    found[gpu.uuid] = [profile.fields() for profile in layout.profiles]
+    return found
 
 
 def _numa_node(driver_root: str, bus_id: str) -> int:

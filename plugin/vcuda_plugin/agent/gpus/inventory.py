@@ -13,6 +13,7 @@ from typing import Any
 
 from vcuda_oci.host.nvml import HANGS
 from vcuda_oci.ledger import events, instance_records, unhealthy
+from vcuda_oci.model import policies
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system.settings_file import Config
@@ -37,7 +38,9 @@ _log = logging.getLogger(__name__)
 class Inventory:
     """The node's GPUs at one moment.
 
-    gpus: MIG devices, and GPUs that are not in MIG mode. unhealthy: reason by UUID.
+    gpus: MIG devices, GPUs that are not in MIG mode, and those in MIG mode that are vcuda's to
+    divide: they have no MIG device but those that were made for one container each, which are in
+    `own`. unhealthy: reason by UUID. profiles: of GPUs in MIG mode, by UUID (model.mig.Profile).
     numa: NUMA node by UUID, of GPUs that have one.
     distances: between the GPUs, in the order of `gpus` (vcuda_oci.model.topology); None: unknown.
     divided: memory in bytes by UUID, of GPUs in MIG mode.
@@ -51,6 +54,8 @@ class Inventory:
     driver: str = ""
     cuda: str = ""
     divided: dict[str, int] = field(default_factory=dict)
+    profiles: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    own: list[Gpu] = field(default_factory=list)
 
 
 async def follow(
@@ -138,6 +143,8 @@ class _Watch:
         # A drained GPU is withdrawn like an unhealthy one; `vcuda drain` records its own event.
         closed = unhealthy.with_drained(sick, self._settings.state_dir)
         seen = Inventory(gpus, sample["numa"], closed, sample["distances"], *versions)
+        if self._settings.isolation in (policies.AUTO, policies.MIG):
+            seen.profiles = sample.get("profiles", {})
         seen = _shared(seen, self._instances(gpus))
         # A GPU in MIG mode is not offered, but its own health is still reported.
         parts = {one.uuid: sick[one.parent] for one in seen.gpus if one.parent in sick}
@@ -185,10 +192,17 @@ class _Watch:
 
 
 def _shared(inventory: Inventory, own: Collection[str]) -> Inventory:
-    """The inventory without GPUs in MIG mode and without `own`, the MIG devices of one container
-    each; a GPU's fault makes its MIG devices unhealthy."""
+    """The inventory without `own`, the MIG devices of one container each, and without GPUs in MIG
+    mode that have others or no profiles; a GPU's fault makes its MIG devices unhealthy."""
+    divisible = inventory.profiles.keys() - {
+        gpu.parent for gpu in inventory.gpus if gpu.mig and gpu.uuid not in own
+    }
     found = enumerate(inventory.gpus)
-    at = [at for at, gpu in found if not gpu.divided and gpu.uuid not in own]
+    at = [
+        at
+        for at, gpu in found
+        if gpu.uuid not in own and (not gpu.divided or gpu.uuid in divisible)
+    ]
     if len(at) == len(inventory.gpus):
         return inventory
     gpus, far = [inventory.gpus[one] for one in at], inventory.distances
@@ -202,10 +216,13 @@ def _shared(inventory: Inventory, own: Collection[str]) -> Inventory:
         inventory.driver,
         inventory.cuda,
         {gpu.uuid: gpu.memory_bytes for gpu in inventory.gpus if gpu.divided},
+        inventory.profiles,
+        [gpu for gpu in inventory.gpus if gpu.uuid in own],
     )
 
 
 def _facts(inventory: Inventory) -> tuple[Any, ...]:
     gpus = [gpu.__dict__ for gpu in inventory.gpus]
-    rest = (inventory.driver, inventory.cuda, inventory.divided)
+    own = [gpu.uuid for gpu in inventory.own]
+    rest = (inventory.driver, inventory.cuda, inventory.divided, inventory.profiles, own)
     return gpus, inventory.numa, inventory.unhealthy, inventory.distances, rest

@@ -133,8 +133,16 @@ def _tenants(view: View) -> Iterator[Family]:
         for labels, entry in tenants
         if entry["image"]
     ]
+    isolations = [
+        ((*labels, *_bounded(entry["isolation"], entry["instance_of"] or "")), {"": 1})
+        for labels, entry in tenants
+    ]
     families = [_family(metric, tenants) for metric in metrics.TENANT_METRICS]
-    more = ((metrics.WAITED, waited), (metrics.INFO, images))
+    more = (
+        (metrics.WAITED, waited),
+        (metrics.INFO, images),
+        (metrics.ISOLATION, isolations),
+    )
     return iter([*families, *(_family(*each) for each in more)])
 
 

@@ -60,7 +60,8 @@ class HttpChild:
     def send_gpus(self, seen: Inventory) -> None:
         """Send the node's GPUs and their health."""
         overcommit = self._settings.memory_overcommit
-        gpus = NodeGpus(seen.gpus, seen.numa, seen.unhealthy, seen.distances, overcommit)
+        shown = [*seen.gpus, *seen.own]
+        gpus = NodeGpus(shown, seen.numa, seen.unhealthy, _distances(seen), overcommit)
         self._gpus = gpus.dump().encode() + b"\n"
         self._send(self._gpus)
 
@@ -120,3 +121,12 @@ class HttpChild:
         stdin = self._stdin
         if stdin and line and stdin.get_write_buffer_size() < _MOST_UNREAD:
             stdin.write(line)
+
+
+def _distances(seen: Inventory) -> list[list[int]] | None:
+    """Between the GPUs and then the MIG devices of one container each, which are their GPU's."""
+    uuids = [gpu.uuid for gpu in seen.gpus]
+    if seen.distances is None or not all(gpu.parent in uuids for gpu in seen.own):
+        return None if seen.own else seen.distances
+    at = [*range(len(uuids)), *[uuids.index(gpu.parent) for gpu in seen.own]]
+    return [[seen.distances[one][other] for other in at] for one in at]

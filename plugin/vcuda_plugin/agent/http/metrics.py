@@ -81,6 +81,16 @@ def _sensor(key: str) -> _Value:
     return value
 
 
+def _of_mps(key: str) -> _Value:
+    """Of GPUs with containers under MPS."""
+
+    def value(entry: Mapping[str, Any]) -> float | None:
+        figure = entry["mps"] and entry["mps"][key]
+        return None if figure is None else float(figure)
+
+    return value
+
+
 def _is_healthy(gpu: Mapping[str, Any]) -> float:
     return float(views.condition(gpu) in ("", DRAINED))
 
@@ -108,6 +118,27 @@ GPU_METRICS = (
         _figure("lost_seconds"),
         COUNTER,
     ),
+    _of_gpu(
+        "instances",
+        "GPU instances on it that were created for one container each.",
+        _figure("instances"),
+    ),
+    _of_gpu(
+        "instances_left_over",
+        "Those of them that no share names any more, and that are not destroyed yet.",
+        _figure("instances_left_over"),
+    ),
+    _of_gpu(
+        "mps_serves",
+        "1 while the MPS daemon and server of its containers run, else 0.",
+        _of_mps("serves"),
+    ),
+    _of_gpu(
+        "mps_fault",
+        "1 after a fault that ended the work of all MPS clients, until they have ended.",
+        _of_mps("fault"),
+    ),
+    _of_gpu("mps_clients", "Processes that are clients of MPS.", _of_mps("clients")),
     _of_gpu("temperature_celsius", "Temperature of the chip.", _sensor("temperature_celsius")),
     _of_gpu("power_watts", "Power that it draws.", _sensor("power_watts")),
     _of_gpu("power_limit_watts", "Power that it may draw.", _sensor("power_limit_watts")),
@@ -284,6 +315,13 @@ REQUESTED_MEMORY = _gpumanagers(
     "req_of_gpu_memory",
     _figure("memory_bytes", 1 / _MIB),
 )
+ISOLATION = Metric(
+    "vcuda_container_isolation",
+    GAUGE,
+    "1; what holds its share, and the GPU of an instance that was created for it.",
+    (*TENANT_LABELS, "isolation", "instance_of"),
+    _figure(""),
+)
 GPUMANAGER_METRICS = (UTILIZATION, MEMORY, REQUESTED_UTILIZATION, REQUESTED_MEMORY)
 
 METRICS = (
@@ -292,6 +330,7 @@ METRICS = (
     *TENANT_METRICS,
     WAITED,
     INFO,
+    ISOLATION,
     *RECOMMENDED,
     *GPUMANAGER_METRICS,
 )

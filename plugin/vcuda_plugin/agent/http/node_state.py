@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vcuda_hook.live import container_names, turn_figures, usage, views
+from vcuda_hook.live import container_names, fence_figures, turn_figures, usage, views
 from vcuda_hook.live.engine_files import Described
 from vcuda_hook.live.turn_figures import GpuTurns
 from vcuda_hook.live.usage import Sample
@@ -114,6 +114,7 @@ class Node:
         gpu_entries = self._gpu_entries(allocations)
         turns_before = before.turns if before else {}
         turn_figures.add_to(tenants, gpu_entries or [], turns_before, samples.turns)
+        fence_figures.add_to(tenants, gpu_entries or [], fence_figures.read(self.state_dir))
         paths = [os.path.basename(path) for path, _ in broken]
         far = self.known.distances if self.known else None
         return View(self.name, time.time(), gpu_entries, tenants, paths, far)

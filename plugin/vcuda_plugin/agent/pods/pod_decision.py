@@ -31,7 +31,6 @@ _WORDS = {
     policies.PRIORITY: "vcuda.io/priority",
     policies.LATENCY: "vcuda.io/latency",
     policies.IDLE_SUSPEND: "vcuda.io/idle-suspend",
-    # No GPU instance is created for a pod: the claim refuses it, rather than give it less.
     policies.ISOLATION: "vcuda.io/isolation",
     "placement": "vcuda.io/placement",
     policies.CORE_LIMIT: _CORE_LIMIT,

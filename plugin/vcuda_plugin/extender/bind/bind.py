@@ -23,11 +23,11 @@ from vcuda_oci.system.settings_file import Config
 
 from ...kube.api import ApiError, message_of
 from ..cluster.cluster import Cluster
-from ..cluster.objects import NodeFacts, PodFacts, pod_of
+from ..cluster.objects import NodeFacts, PodFacts, decided, pod_of
 from ..filter.extender_api import Binding
 from ..follow.async_api import Withheld
 from ..model import annotations as known
-from ..model.place import Placed, decided
+from ..model.place import Placed
 from ..model.pod_request import PodAsk
 
 _log = logging.getLogger(__name__)
@@ -156,7 +156,7 @@ class Binder:
         with cluster.lock:
             known, entry = cluster.pods.get(pod.uid), cluster.nodes.get(pod.node)
             if entry and pod.ask and pod.decision and not (known and known.node):
-                placed = decided(pod.ask, pod.decision, entry.facts.by_name)
+                placed = decided(pod.ask, pod.decision, entry.facts)
                 if placed:
                     cluster.assume(pod, pod.node, placed, now)
             cluster.confirm(pod.uid, pod.node, now)

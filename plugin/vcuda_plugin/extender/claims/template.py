@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.model.policies import ISOLATION
+from vcuda_oci.model.policies import ISOLATION, MIG
 from vcuda_oci.model.request import Part
 from vcuda_oci.model.sizes import LEAST_SHARE_BYTES
 from vcuda_oci.system.settings_file import Config
@@ -31,6 +31,7 @@ from ...kube.dra_names import (
     CONFIG_VERSION,
     CORES,
     DRIVER,
+    FENCED,
     MEMORY,
     MEMORY_STEP_BYTES,
     SHARES,
@@ -57,8 +58,7 @@ def words(settings: Config) -> dict[str, str]:
         "percent": gpus and gpus + pod_amounts.HAMI_MEMORY_PERCENT,
         "cores": gpus and gpus + pod_amounts.HAMI_CORES,
     }
-    # No GPU instance is created for a claim; the chart refuses a pod that asks for one.
-    terms = {word: annotation for annotation, word in POLICY_WORDS.items() if word != ISOLATION}
+    terms = {word: annotation for annotation, word in POLICY_WORDS.items()}
     return dict(sorted({**resources, **terms}.items(), key=lambda pair: -len(pair[0])))
 
 
@@ -73,14 +73,16 @@ def template(name: str, settings: Config, sizes: Callable[[], Sequence[int]]) ->
         raise VcudaError("asks for no part of a GPU", name, "write amounts above 0")
     (container,) = ask.containers
     shares = [(core, part) for part in container.parts for core in part.sizes]
+    said = dict(ask.words)
+    kind = FENCED.get(said.get(ISOLATION, settings.isolation), "")
     requests = [
-        {"name": f"gpu-{at}", **_request(core, part, len(list(equal)), settings, sizes, name)}
+        {"name": f"gpu-{at}", **_request(core, part, len(list(equal)), kind, settings, sizes, name)}
         for at, ((core, part), equal) in enumerate(itertools.groupby(shares))
     ]
     devices: Object = {"requests": requests}
     if len(shares) > 1:
         devices["constraints"] = [{"distinctAttribute": f"{DRIVER}/{UUID}"}]
-    if parameters := _parameters(dict(ask.words)):
+    if parameters := _parameters(said):
         devices["config"] = [{"opaque": {"driver": DRIVER, "parameters": parameters}}]
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -111,37 +113,46 @@ def _request(
     core: int,
     part: Part,
     count: int,
+    kind: str,
     settings: Config,
     sizes: Callable[[], Sequence[int]],
     name: str,
 ) -> Object:
-    """One request of a claim, without its name: `count` devices with the same amounts."""
-    if core == 100:
-        return {"exactly": {"deviceClassName": WHOLE, "count": count}}
+    """One request of a claim, without its name: `count` devices with the same amounts.
+
+    kind: the class of the isolation; "": none.
+    """
+    if kind == FENCED[MIG] and part.memory_percent is not None:
+        raise VcudaError("isolation mig: memory in percent", name, "name the memory itself")
+    if kind == FENCED[MIG] and part.memory_bytes is None:
+        amounts = {"requests": {CORES: str(core)}}  # and whatever memory such a place has
+        return {"exactly": {"deviceClassName": kind, "count": count, "capacity": amounts}}
+    if core == 100 and kind != FENCED[MIG]:
+        return {"exactly": {"deviceClassName": kind or WHOLE, "count": count}}
     if part.memory_bytes is not None:
-        return {"exactly": _amounts(core, part.memory_bytes, count)}
+        return {"exactly": _amounts(kind or SHARES, core, part.memory_bytes, count)}
     found = sizes()
     if len(found) > MOST_SIZES:
         what = f"memory in percent of GPUs of {len(found)} sizes"
         raise VcudaError(what, name, "name the memory itself")
-    return {"firstAvailable": list(_of_each_size(core, part, count, settings, found))}
+    return {"firstAvailable": list(_of_each_size(kind, core, part, count, settings, found))}
 
 
 def _of_each_size(
-    core: int, part: Part, count: int, settings: Config, sizes: Sequence[int]
+    kind: str, core: int, part: Part, count: int, settings: Config, sizes: Sequence[int]
 ) -> Iterator[Object]:
     for at, size in enumerate(sorted(sizes, reverse=True)):
-        of_gpu = int(size / settings.memory_overcommit)
+        of_gpu = size if kind else int(size / settings.memory_overcommit)
         memory = max(part.memory_of(core, of_gpu), LEAST_SHARE_BYTES)
         cel = f'device.capacity["{DRIVER}"].{MEMORY}.compareTo(quantity("{size}")) == 0'
-        amounts = _amounts(core, memory, count)
+        amounts = _amounts(kind or SHARES, core, memory, count)
         yield {"name": f"size-{at}", **amounts, "selectors": [{"cel": {"expression": cel}}]}
 
 
-def _amounts(core: int, memory: int, count: int) -> Object:
+def _amounts(kind: str, core: int, memory: int, count: int) -> Object:
     mib = memory // MEMORY_STEP_BYTES
     requests = {CORES: str(core), MEMORY: f"{mib}Mi"}
-    return {"deviceClassName": SHARES, "count": count, "capacity": {"requests": requests}}
+    return {"deviceClassName": kind, "count": count, "capacity": {"requests": requests}}
 
 
 def _parameters(said: Mapping[str, str]) -> Object:

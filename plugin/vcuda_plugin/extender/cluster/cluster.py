@@ -15,15 +15,17 @@ import numpy as np
 
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.policies import AUTO, MIG
 from vcuda_oci.placement.choose import Refused
 
 from ..model.gpu_arrays import WIDEST, GpuArrays, Rows
-from ..model.place import Placed, decided, place
+from ..model.instances import place_instances
+from ..model.place import Placed, place
 from ..model.pod_request import PodAsk, Wanted
 from ..model.tenancy import NO_TENANCY, SliceNodes
 from ..quota.quota_usage import Quota
 from .node_entry import Assumed, Entry
-from .objects import NodeFacts, PodFacts
+from .objects import NodeFacts, PodFacts, decided
 
 # How long a binding with an unknown outcome counts, by the monotonic clock.
 UNKNOWN_SECONDS = 120.0
@@ -31,6 +33,8 @@ _MOST_ANSWERS = 16
 _MOST_ASKS = 1000
 _MOST_ENDED = 10_000
 _ANY = Wanted()
+# Why a GPU's tenants keep a pod away.
+_EXCLUDE = ("labels exclude", "the other isolation excludes")
 
 
 class Cluster:
@@ -44,7 +48,7 @@ class Cluster:
         self.arrays, self.quota = GpuArrays(), Quota()
         self._labelled = False  # whether any pod ever had labels that restrict its neighbours
         self.slices = SliceNodes()
-        self.wide: set[str] = set()  # nodes with too many GPUs for the arrays
+        self.wide: set[str] = set()  # nodes with too many GPUs for the arrays, or GPUs in MIG mode
         self._unknown: dict[tuple[str, str], float] = {}  # expiry, the earliest first
         self._rows: dict[str, int] = {}
         self._on: dict[str, dict[str, PodFacts]] = {}
@@ -63,7 +67,7 @@ class Cluster:
             entry.facts = facts
             self.quota.put_node(facts.name, entry.row, facts.group)
             self.wide.discard(facts.name)
-            if len(facts.usable) > WIDEST:
+            if len(facts.usable) > WIDEST or facts.divisible:
                 self.wide.add(facts.name)
             self.arrays.put_gpus(entry.row, () if facts.name in self.wide else facts.usable)
             entry.release_all()
@@ -197,7 +201,9 @@ class Cluster:
         found = self._choose(entry, ask, taken, closed)
         if not closed or not isinstance(found, Refused):
             return found
-        return Refused(f"{found.reason}; labels exclude {', '.join(closed)}")
+        by = {word: [uuid for uuid, each in closed.items() if each == word] for word in _EXCLUDE}
+        why = [f"{word} {', '.join(uuids)}" for word, uuids in by.items() if uuids]
+        return Refused("; ".join([found.reason, *why]))
 
     def number(self, ask: PodAsk) -> int:
         """Return the same number for equal requests. A number is a faster key than a request."""
@@ -225,24 +231,44 @@ class Cluster:
         """Return the nodes' rows in the arrays; -1 for an unknown node."""
         return np.fromiter(map(self._rows.get, names, itertools.repeat(-1)), np.intp)
 
-    def _closed(self, entry: Entry, ask: PodAsk, removed: Collection[str] = ()) -> list[str]:
-        """Return the GPUs with tenants that the pod may not join, or outside of its slice."""
-        mine = ask.tenancy
+    def _closed(self, entry: Entry, ask: PodAsk, removed: Collection[str] = ()) -> dict[str, str]:
+        """Return the GPUs with tenants that the pod may not join, or outside of its slice, with one
+        of _EXCLUDE."""
+        mine, labels, isolation = ask.tenancy, *_EXCLUDE
         tenants = entry.tenants(self.pods, removed) if self._labelled or any(mine) else {}
-        closed = [uuid for uuid, others in tenants.items() if not mine.beside(others)]
+        closed = {
+            uuid: labels if mine.isolation_beside(others) else isolation
+            for uuid, others in tenants.items()
+            if not mine.beside(others)
+        }
         if mine.slice in self.slices.nodes:
             own = entry.slices.get(mine.slice, set())
-            closed += [g.uuid for g in entry.facts.usable if g.uuid not in {*own, *closed}]
+            others = {g.uuid for g in entry.facts.usable} - own
+            closed = {**dict.fromkeys(sorted(others), labels), **closed}
         return closed
 
     def _choose(
         self, entry: Entry, ask: PodAsk, taken: Sequence[GpuShare], closed: Collection[str] = ()
     ) -> Placed | Refused:
-        gpus: Sequence[Gpu] = [gpu for gpu in entry.facts.usable if gpu.uuid not in closed]
-        if ask.wanted != _ANY:
-            gpus = [gpu for gpu in gpus if ask.wanted.allows(gpu.uuid, gpu.model)]
-        reported = entry.facts.reported
-        return place(gpus, taken, ask, self.order, reported.overcommit, reported.between)
+        def may_use(some: Sequence[Gpu]) -> list[Gpu]:
+            found = [gpu for gpu in some if gpu.uuid not in closed]
+            if ask.wanted == _ANY:
+                return found
+            return [gpu for gpu in found if ask.wanted.allows(gpu.uuid, gpu.model)]
+
+        facts, reported = entry.facts, entry.facts.reported
+        gpus, overcommit = may_use(facts.usable), reported.overcommit
+        if ask.tenancy.mps:  # as the node does: ledger/mps_claim.py
+            gpus, overcommit = [gpu for gpu in gpus if gpu.mig is None], 1
+        found: Placed | Refused = Refused("")
+        if ask.isolation != MIG:
+            found = place(gpus, taken, ask, self.order, overcommit, reported.between)
+        if ask.isolation == MIG or (
+            isinstance(found, Refused) and ask.isolation == AUTO and facts.divisible
+        ):
+            divisible, profiles = may_use(facts.divisible), reported.profiles
+            return place_instances(divisible, taken, ask, self.order, profiles)
+        return found
 
     def _held(self, pod: PodFacts, entry: Entry) -> list[GpuShare]:
         """Return what a bound pod holds.
@@ -253,7 +279,7 @@ class Cluster:
         if pod.ask is None:
             return []
         if pod.decision:
-            placed = decided(pod.ask, pod.decision, entry.facts.by_name)
+            placed = decided(pod.ask, pod.decision, entry.facts)
             if placed:
                 return placed.holds
         found = self.find(entry, pod.ask)

@@ -18,6 +18,9 @@ from ...kube import node_gpus
 from ...kube.node_gpus import NodeGpus
 from ...kube.quantity import whole
 from ..model import annotations as known
+from ..model import place
+from ..model.instances import decided_holds
+from ..model.place import Placed
 from ..model.pod_request import PodAsk, ask_of
 from ..quota.quota_limits import DEFAULT_PLACE, QuotaPlace
 from ..quota.quota_usage import NO_GROUP, Group
@@ -32,10 +35,9 @@ _FINISHED = ("Succeeded", "Failed")
 class NodeFacts:
     """A node's GPUs.
 
-    reported: all GPUs that the node reports. usable: those that may get pods. why: the reason
-    for no
-    usable GPU. group: its group for quotas. source: the text that it was read from; equality
-    compares name, source and group.
+    reported: all GPUs that the node reports. usable: those that may get pods. divisible: those in
+    MIG mode, on which containers get instances. why: the reason for neither. group: its group for
+    quotas. source: the text that it was read from; equality compares name, source and group.
     """
 
     name: str
@@ -44,6 +46,7 @@ class NodeFacts:
     reported: NodeGpus = field(default_factory=lambda: NodeGpus([]), compare=False)
     usable: tuple[Gpu, ...] = field(default=(), compare=False)
     why: str = field(default="", compare=False)
+    divisible: tuple[Gpu, ...] = field(default=(), compare=False)
 
     @cached_property
     def by_name(self) -> dict[str, Gpu]:
@@ -101,14 +104,15 @@ def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeF
     if not reported.gpus:
         return NodeFacts(name, source, group, why=NO_GPUS)
     cordoned = {word.strip() for word in str(annotations.get(known.CORDONED, "")).split(",")}
-    usable = tuple(
+    healthy = [
         gpu
         for gpu in reported.gpus
         if gpu.uuid not in reported.unhealthy and not {gpu.uuid, gpu.name} & cordoned
-    )
-    return NodeFacts(
-        name, source, group, reported, usable, "" if usable else _none_usable(reported)
-    )
+    ]
+    usable = tuple(gpu for gpu in healthy if not gpu.divided)
+    divisible = tuple(gpu for gpu in healthy if gpu.divided)
+    why = "" if healthy else _none_usable(reported)
+    return NodeFacts(name, source, group, reported, usable, why, divisible)
 
 
 def pod_of(pod: Mapping[str, Any], settings: Config) -> PodFacts | None:
@@ -134,6 +138,15 @@ def pod_of(pod: Mapping[str, Any], settings: Config) -> PodFacts | None:
         priority_of(pod),
         str(metadata.get("creationTimestamp") or ""),
     )
+
+
+def decided(ask: PodAsk, decision: Decision, node: NodeFacts) -> Placed | None:
+    """Return what a pod holds by its decision; None: the decision does not match the request."""
+    found = place.decided(ask, decision, node.by_name)
+    if found is None:
+        return None
+    holds = decided_holds(ask, found, node.by_name, node.reported.profiles)
+    return Placed(found, holds)
 
 
 def priority_of(pod: Mapping[str, Any]) -> int:

@@ -8,6 +8,7 @@ from itertools import compress
 
 import numpy as np
 
+from vcuda_oci.model import policies
 from vcuda_oci.model.request import Part
 from vcuda_oci.placement.choose import Refused
 
@@ -106,7 +107,7 @@ def _at_once(
 
 def _surely(cluster: Cluster, ask: PodAsk, rows: Rows) -> Bools:
     """(rows): the nodes that certainly have room for several parts, found without placing them."""
-    if ask.tenancy != NO_TENANCY:
+    if ask.tenancy != NO_TENANCY or ask.isolation == policies.MIG:
         return np.zeros(len(rows), np.bool_)
     parts = [part for each in ask.containers for part in each.parts]
     apart = any(len(each.parts) > 1 for each in ask.containers)
@@ -141,6 +142,6 @@ def _why_never(cluster: Cluster, ask: PodAsk, name: str) -> str:
     facts = cluster.nodes[name].facts
     if facts.why:
         return facts.why
-    if not any(ask.wanted.allows(gpu.uuid, gpu.model) for gpu in facts.usable):
+    if not any(ask.wanted.allows(gpu.uuid, gpu.model) for gpu in facts.reported.gpus):
         return OTHER_GPU
     return f"its GPUs never have {described(ask)}"

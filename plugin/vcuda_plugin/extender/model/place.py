@@ -87,8 +87,11 @@ def holds(ask: PodAsk, containers: Mapping[str, list[GpuShare]]) -> list[GpuShar
     return [GpuShare(uuid, memory, core) for uuid, (core, memory) in most.items()]
 
 
-def decided(ask: PodAsk, decision: Decision, gpus: Mapping[str, Gpu]) -> Placed | None:
-    """Return what a pod holds by its decision; None: the decision does not match the request.
+def decided(
+    ask: PodAsk, decision: Decision, gpus: Mapping[str, Gpu]
+) -> dict[str, list[GpuShare]] | None:
+    """Return the shares of each container by the pod's decision; None: it does not match the
+    request.
 
     gpus: by UUID and by index. A decision only names the GPUs. The amounts come from the request,
     because any client that may write the pod may have written the decision.
@@ -106,7 +109,7 @@ def decided(ask: PodAsk, decision: Decision, gpus: Mapping[str, Gpu]) -> Placed 
             for share, (core, part) in zip(shares, sizes)
             if (gpu := gpus.get(share.uuid))
         ]
-    return Placed(found, holds(ask, found))
+    return found
 
 
 def _sidecars_before(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from vcuda_oci.ledger.decision import Amounts
-from vcuda_oci.model import names, policies
+from vcuda_oci.model import mps, names, policies
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Part
 from vcuda_oci.system.settings_file import BINPACK, SPREAD, Config
@@ -66,8 +66,8 @@ class PodAsk:
 
     containers: those that request a GPU, in the order in which they start.
     gpu_order, node_order: "binpack", "spread" or "topology"; "": the order from the settings.
-    words: checked settings of the policy. namespace, uid: of the pod; not part of the comparison,
-    so that equal requests of different pods are equal.
+    words: checked settings of the policy. isolation: one of policies.ISOLATIONS. namespace, uid: of
+    the pod; not part of the comparison, so that equal requests of different pods are equal.
     """
 
     containers: tuple[ContainerAsk, ...]
@@ -78,6 +78,7 @@ class PodAsk:
     namespace: str = field(default="", compare=False)
     uid: str = field(default="", compare=False)
     tenancy: Tenancy = NO_TENANCY
+    isolation: str = policies.AUTO
 
     @property
     def core(self) -> int:
@@ -101,11 +102,11 @@ class PodAsk:
     def single(self) -> Part | None:
         """The only part of the request: a share of one GPU, or whole GPUs.
 
-        None: the request has more parts, or labels restrict its neighbours.
+        None: the request has more parts, its neighbours are restricted, or it needs an instance.
         """
         if len(self.containers) != 1 or len(self.containers[0].parts) != 1:
             return None
-        if self.tenancy != NO_TENANCY:
+        if self.tenancy != NO_TENANCY or self.isolation == policies.MIG:
             return None
         part = self.containers[0].parts[0]
         mixed = part.core > 100 and part.core % 100
@@ -133,8 +134,7 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
         raise VcudaError(f"{len(containers)} containers ask for GPUs", where, "use several pods")
     annotations = _text(_mapping(_mapping(pod.get("metadata")).get("annotations")))
     words = _words(annotations, elastic)
-    for core in {part.core for each in containers for part in each.parts}:
-        policies.parse(words, core, where)
+    isolation = _isolation(containers, words, settings, where)
     gpu_order, node_order = _orders(annotations, where)
     metadata = _mapping(pod.get("metadata"))
     namespace, uid = str(metadata.get("namespace", "")), str(metadata.get("uid", ""))
@@ -146,8 +146,23 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
         tuple(sorted(words.items())),
         namespace,
         uid,
-        tenancy_of(annotations, namespace),
+        tenancy_of(annotations, namespace, isolation == policies.MPS),
+        isolation,
     )
+
+
+def _isolation(
+    containers: Sequence[ContainerAsk], words: Mapping[str, str], settings: Config, where: str
+) -> str:
+    """One of policies.ISOLATIONS. Raises VcudaError: invalid terms, or what MPS cannot give."""
+    isolation = settings.isolation
+    for each in containers:
+        for part in each.parts:
+            terms = policies.parse(words, part.core, where)
+            isolation = terms.isolation or isolation
+            if isolation == policies.MPS:
+                mps.check(terms, each.parts, where)
+    return isolation
 
 
 def model_word(model: str) -> str:

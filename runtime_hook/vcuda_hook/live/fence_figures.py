@@ -1,0 +1,77 @@
+"""MPS daemons and GPU instances that were made for containers, as figures of entries of views.py.
+
+What a daemon's server does is what its keeper saw last (ledger/mps_folder.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from vcuda_oci.ledger import instance_records, mps_folder
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model import policies
+from vcuda_oci.model.errors import VcudaError
+
+DOWN, FAULT = "no daemon", "fault"
+
+
+class Fences(NamedTuple):
+    """mps: by the UUID of each GPU with containers under MPS. instances: GPU by the id of the
+    allocation, of each that was made. left_over: ids of those with a released allocation."""
+
+    mps: Mapping[str, dict[str, Any]]
+    instances: Mapping[str, str]
+    left_over: frozenset[str] = frozenset()
+
+
+def read(state_dir: str) -> Fences:
+    """Nothing where there is nothing, or for a user other than root."""
+    mps: dict[str, dict[str, Any]] = {}
+    for folder in _folders(state_dir):
+        tree = mps_folder.wanted(folder)
+        if tree:
+            ready, seen = mps_folder.ready(folder), mps_folder.seen(folder)
+            mps[tree["gpu"]] = {
+                "serves": ready is not None,
+                "server_pid": ready.server[0] if ready else None,
+                "clients": seen["clients"] if ready and seen else None,
+                "fault": bool(ready and seen and seen["fault"]),
+            }
+    try:
+        records = instance_records.read(state_dir)
+        stale = {held.id for held in instance_records.stale(Ledger(state_dir))}
+    except VcudaError:
+        records, stale = [], set()
+    return Fences(mps, {held.id: held.gpu for held in records}, frozenset(stale))
+
+
+def add_to(
+    tenants: Sequence[dict[str, Any]], gpus: Sequence[dict[str, Any]], found: Fences
+) -> None:
+    """Add "mps" to the entries, null where it is not used; "instance_of", the GPU of a container's
+    own instance; "instances" and "instances_left_over" to GPUs, as numbers."""
+    for entry in tenants:
+        is_mps = entry["isolation"] == policies.MPS
+        entry["mps"] = found.mps.get(entry["gpu_uuid"]) if is_mps else None
+        entry["instance_of"] = found.instances.get(entry["id"])
+    for gpu in gpus:
+        mine = {id for id, uuid in found.instances.items() if uuid == gpu["uuid"]}
+        gpu["mps"] = found.mps.get(gpu["uuid"])
+        gpu["instances"] = len(mine)
+        gpu["instances_left_over"] = len(mine & found.left_over)
+
+
+def word(entry: Mapping[str, Any]) -> str:
+    """The isolation, and what ails it: "mps", "mps, no daemon", "mps, fault"."""
+    isolation, mps = str(entry["isolation"]), entry["mps"]
+    if isolation != policies.MPS or (mps and mps["serves"] and not mps["fault"]):
+        return isolation
+    return f"{isolation}, {FAULT if mps and mps['serves'] else DOWN}"
+
+
+def _folders(state_dir: str) -> list[str]:
+    try:
+        return mps_folder.folders(state_dir)
+    except OSError:
+        return []

@@ -1,0 +1,142 @@
+"""Make the GPU instances of a layout; those of an earlier layout go first.
+
+Everything is planned for all GPUs before anything is made. Each instance has a record, as a
+container's has, so that the next layout knows which are ours; like the instances themselves, the
+records do not outlast a reboot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from vcuda_oci.host.host import Host
+from vcuda_oci.host.mig import Mig
+from vcuda_oci.ledger import instance_records, instances
+from vcuda_oci.ledger.instance_records import STATIC, Held
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.system import files
+
+from . import parted_file, plan
+from .parted_file import Part
+from .plan import Plan, Taken
+
+_MOST_BYTES = 1 << 20
+_PCI_DEVICES = "/sys/bus/pci/devices"
+
+
+class Change(NamedTuple):
+    """plan: None: the GPU is not in MIG mode, as the layout wants it."""
+
+    gpu: Gpu
+    plan: Plan | None
+
+
+def read(path: str, name: str) -> list[Part]:
+    """A layout of the file, which is YAML or JSON. Raises VcudaError."""
+    try:
+        text = files.read(path, _MOST_BYTES).decode()
+        return parted_file.layout_of(_tree(text, path), name, path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise VcudaError(f"cannot be read: {error}", path, "correct the path") from error
+
+
+def apply(
+    ledger: Ledger, facts: Host, parts: Sequence[Part], *, dry_run: bool = False
+) -> list[Change]:
+    """Plan and, unless it is a dry run, carry out a layout. Raises VcudaError: refused before
+    anything is made, or the driver refuses; then what was made stays, and has records."""
+    with instances.lock(ledger), Mig(facts.library) as driver:
+        instances.sweep(ledger)
+        ours = _ours(ledger, driver)
+        changes = _planned(driver, facts, parts, ours)
+        if not dry_run:
+            os.makedirs(f"{ledger.state_dir}/{STATIC}", 0o700, exist_ok=True)
+            for change in changes:
+                if change.plan:
+                    _carry_out(ledger, driver, facts, change.gpu.uuid, change.plan, ours)
+        return changes
+
+
+def _ours(ledger: Ledger, driver: Mig) -> dict[tuple[str, Taken], Held]:
+    """The instances of earlier layouts that are still there, by GPU and place; records of others
+    are removed."""
+    found: dict[tuple[str, Taken], Held] = {}
+    for held in instance_records.read(ledger.state_dir, STATIC):
+        mine = instances.of(driver.instances(held.gpu), held)
+        if not mine:
+            instance_records.remove(ledger.state_dir, held.id, STATIC)
+        for one in mine:
+            found[held.gpu, (one.profile, one.start, one.width)] = held
+    return found
+
+
+def _planned(
+    driver: Mig, facts: Host, parts: Sequence[Part], ours: dict[tuple[str, Taken], Held]
+) -> list[Change]:
+    changes = []
+    for gpu in facts.gpus:
+        part = None
+        if gpu.mig is None:
+            part = parted_file.wanted(parts, gpu.index, _pci_id(facts.root, gpu.bus_id))
+        if part:
+            plan.check_mode(part, gpu.uuid, gpu.divided)
+            mine = [taken for uuid, taken in ours if uuid == gpu.uuid]
+            layout = driver.layout(gpu.uuid) if gpu.divided else None
+            changes.append(Change(gpu, plan.plan(part, layout, mine) if layout else None))
+    if not changes:
+        raise VcudaError("covers no GPU of this machine", "layout", "see 'vcuda gpus'")
+    return changes
+
+
+def _carry_out(
+    ledger: Ledger,
+    driver: Mig,
+    facts: Host,
+    gpu: str,
+    wanted: Plan,
+    ours: dict[tuple[str, Taken], Held],
+) -> None:
+    for taken in wanted.destroy:
+        if not instances.destroy(ledger, driver, ours[gpu, taken], STATIC):
+            hint = "end the processes that use it: see 'nvidia-smi'"
+            raise VcudaError("an instance of the former layout is in use", gpu, hint)
+    for place in wanted.create:
+        profile, id = place.profile, f"{gpu}@{place.start}"
+        before = [one.uuid for one in driver.instances(gpu) if one.uuid]
+        library = facts.library
+        held = Held(id, gpu, profile.id, place.start, profile.width, before, library)
+        held = instances.make(ledger, driver, held, profile, STATIC)
+        instance_records.write(ledger.state_dir, held, STATIC)
+
+
+def _pci_id(root: str, bus_id: str) -> str:
+    """Device and vendor as mig-parted writes them, "0x233010DE"; "": unknown."""
+    try:
+        device, vendor = (
+            files.read(f"{root.rstrip('/')}{_PCI_DEVICES}/{bus_id}/{name}", 64).decode().strip()
+            for name in ("device", "vendor")
+        )
+    except (OSError, ValueError):
+        return ""
+    return f"0x{device[2:]}{vendor[2:]}".lower()
+
+
+def _tree(text: str, path: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        import yaml  # late: of another package, and only for this verb
+    except ImportError as error:
+        what = "is no JSON, and this Python reads no YAML"
+        raise VcudaError(what, path, "install python3-yaml") from error
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise VcudaError(f"is no YAML: {error}"[:300], path, "correct the file") from error
