@@ -18,7 +18,7 @@ import pytest
 from contract.agent.test_device_plugin import CORE, uuids
 from support.cluster_api import KubeApi
 from support.dra_claims import NODE, SPACE, claim, result
-from support.fake_api_calls import JSON, MERGE_PATCH, merged
+from support.fake_api_calls import merged
 from support.fake_api_objects import CLAIMS, SLICES
 from support.fake_api_server import status
 from support.fake_dra_kubelet import DraKubelet
@@ -305,21 +305,16 @@ def test_slice_removed_before_its_writers_answer_came_is_written_again(
     """The watch is faster than the answer, and tells of a removal that is newer than it."""
     late: list[str] = []
 
-    def answer_late(called: str, path: str, body: Any) -> Any:
-        if not path.startswith(SLICES) or called != method or late:
-            return None
-        answer = dra.api.call(called, path, {}, body, MERGE_PATCH if called == "PATCH" else JSON)
-        (name,) = dra.slices()
+    async def remove(name: str) -> None:
         dra.api.delete(name, SLICES)
         late.append(name)
+        await asyncio.sleep(0.5)
 
-        async def wait() -> Any:
-            await asyncio.sleep(0.5)
-            return answer
+    def applied(called: str, path: str) -> Any:
+        is_it = path.startswith(SLICES) and called == method and not late
+        return remove(*dra.slices()) if is_it else None
 
-        return wait()
-
-    dra.api.before = answer_late
+    dra.api.applied = applied
     with dra.agent():
         if method == "PATCH":
             until(lambda: len(dra.devices()) == 2)
