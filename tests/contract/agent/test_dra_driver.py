@@ -263,6 +263,20 @@ def test_one_refused_claim_does_not_stop_the_others(dra: DraNode) -> None:
         assert dra.held() == ["dra@a"]
 
 
+def test_claim_that_the_node_authorizer_refuses_at_first_is_prepared_later(dra: DraNode) -> None:
+    dra.api.relation_seconds = 1.5
+    with dra.agent():
+        until(lambda: len(dra.devices()) == 2)
+        dra.kubelet.register()
+        mine = dra.allocate("a", dra.uuids()[0])
+        refused = dra.kubelet.prepare(mine)["a"].error
+        assert "no relationship found between node" in refused
+        assert (dra.held(), os.path.isdir(dra.cdi) and os.listdir(dra.cdi)) == ([], False)
+        until(lambda: dra.kubelet.prepare(mine)["a"].error == "")
+        assert dra.held() == ["dra@a"]
+        until(lambda: bool(dra.status("a").get("devices")))
+
+
 def test_an_unhealthy_gpu_gets_a_taint_and_a_new_generation(dra: DraNode) -> None:
     with dra.agent():
         until(lambda: len(dra.devices()) == 2)
