@@ -5,8 +5,8 @@ resourceVersion "..." and neither pages nor selectors; its watches begin with ev
 version the client asks for, and lack 410, bookmarks and timeoutSeconds; it has neither PUT nor
 pods/binding. tests/contract/agent/test_pod_watch_kmock.py uses what it has.
 
-A test sets `before` to make a call fail, or to kill the caller, at a certain point, and `applied` to
-make an answer later than the watches that tell of the same call, as a real API server's may be.
+A test sets `before` to make a call fail, or to kill the caller, at a certain point. It sets
+`applied` to make an answer later than the watch's event of the same call, as a real one may be.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class FakeApiServer(FakeApiCalls):
     path of a proxied request is its whole address. refuse: the status for every request, watches
     too; 0 to serve them.
 
-    tls: the server's TLS settings.
+    tls: the server's TLS settings. late_seconds: by how much every watch is late: the caller of the
+    extender, kube-scheduler, has a watch of its own and may know of a change sooner.
     """
 
     def __init__(self) -> None:
@@ -53,6 +54,7 @@ class FakeApiServer(FakeApiCalls):
         self.before: Before = lambda *_: None
         self.applied: Applied = lambda *_: None
         self.refuse = self.port = 0
+        self.late_seconds = 0.0
         self.tls: ssl.SSLContext | None = None
         # More entries of the kubeconfig: the server's CA, the user's certificate.
         self.trusted: dict[str, str] = {}
@@ -237,6 +239,7 @@ class FakeApiServer(FakeApiCalls):
                 break
             seen, lines = found
             if lines:
+                await asyncio.sleep(self.late_seconds)
                 self._chunk(writer, b"".join(lines))
             await writer.drain()
             with contextlib.suppress(asyncio.TimeoutError):
