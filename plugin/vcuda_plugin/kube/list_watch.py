@@ -61,11 +61,10 @@ class ListWatch:
         raise NotImplementedError
 
     def is_newer(self, item: Object) -> bool:
-        """Whether the answer to a write is newer than all that the watch has brought.
+        """Whether an object of another call's answer is newer than all that the watch has brought.
 
-        Otherwise the watch has brought the same change already, and perhaps later ones. The
-        handler of an event and the caller need one lock. Source: KEP-5504, "Comparable Resource
-        Version".
+        Otherwise the watch has brought it already, and perhaps later changes. The handlers of
+        events and the caller need one lock. Source: KEP-5504, "Comparable Resource Version".
         """
         return int(item["metadata"]["resourceVersion"]) > int(self._version or 0)
 
