@@ -73,7 +73,7 @@ def test_rollout_of_the_agent_loses_no_pod_with_a_claim(claiming: Node) -> None:
     messages = [
         each["message"] for each in failed["items"] if each["involvedObject"]["name"] in names
     ]
-    late = re.compile(f'User "system:node:{NODE}" cannot get .*: no relationship found between node')
+    late = re.compile(f'User "system:node:{NODE}" cannot get .*: no relationship found')
     assert [each for each in messages if not late.search(each)] == []
     assert claiming.held() == {"before": (30, 1024 * MIB)}
 
