@@ -188,7 +188,7 @@ def test_a_watch_that_the_api_has_forgotten_begins_with_a_new_list(pods: Watched
     assert pods.verbs().count("GET") == 2
 
 
-def test_late_look_up_does_not_bring_back_a_pod_that_a_list_has_shown_ended(
+def test_late_look_up_does_not_bring_back_a_pod_of_an_earlier_list(
     pods: WatchedPods,
 ) -> None:
     uid = pods.api.create("job", ASKS)
