@@ -12,18 +12,21 @@ DRIVER = "gpu.vcuda.io"
 API = "resource.k8s.io/v1"
 
 
-def template(name: str, cores: int, memory: str, cel: str = "") -> dict[str, Any]:
-    """cel: a selector of devices."""
+def template(name: str, cores: int, memory: str, cel: str = "", **share: Any) -> dict[str, Any]:
+    """cel: a selector of devices. share: fields of a ShareConfig."""
     requests = {"cores": str(cores), "memory": memory}
     exactly: dict[str, Any] = {"deviceClassName": DRIVER, "capacity": {"requests": requests}}
     if cel:
         exactly["selectors"] = [{"cel": {"expression": cel}}]
-    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    devices: dict[str, Any] = {"requests": [{"name": "gpu", "exactly": exactly}]}
+    if share:
+        parameters = {"apiVersion": "vcuda.io/v1alpha1", "kind": "ShareConfig", **share}
+        devices["config"] = [{"opaque": {"driver": DRIVER, "parameters": parameters}}]
     return {
         "apiVersion": API,
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"spec": spec},
+        "spec": {"spec": {"devices": devices}},
     }
 
 

@@ -3,8 +3,8 @@
 create FILE: create the objects of a JSON list [path, object], by several threads at once; nodes
 lose the taint that they are created with. remove PATH…: delete all objects of these collections.
 bindings COUNT: print WATCHING, then the monotonic time of each binding until COUNT pods are bound.
-starts FILE: create the pods of a JSON list one after the other, and print the seconds until each is
-reported as Running; each is deleted before the next is created.
+starts FILE: create the pods of a JSON list one after the other; print the seconds until each has a
+node and until it is reported as Running; each is deleted before the next is created.
 """
 
 from __future__ import annotations
@@ -73,12 +73,14 @@ def starts(kubeconfig: str, file: str) -> None:
     for pod in pods:
         name = pod["metadata"]["name"]
         query = {"fieldSelector": f"metadata.name={name}"}
-        began = time.monotonic()
+        began, placed = time.monotonic(), 0.0
         api.create(DEFAULT_PODS, pod)
         for _, seen in api.watch(DEFAULT_PODS, query, SECONDS):
+            took = time.monotonic() - began
+            placed = placed or (took if seen["spec"].get("nodeName") else 0.0)
             if seen["status"].get("phase") == "Running":
+                print(placed, took, flush=True)
                 break
-        print(time.monotonic() - began, flush=True)
         api.call("DELETE", f"{DEFAULT_PODS}/{name}", {"gracePeriodSeconds": 0})
         while api.get(DEFAULT_PODS, query)["items"]:
             time.sleep(0.1)

@@ -75,9 +75,13 @@ def measure(node: Node, way: str, pairs: int) -> dict[str, float]:
     file = node.host.write("pods.json", json.dumps(pods))
     words = [sys.executable, "-m", "cluster.inside", node.cluster.kubeconfig("admin")]
     printed = node.host.check([*words, "starts", file], env=inside.ENV, timeout=SECONDS)
-    times = list(zip(shares, map(float, printed.split()), strict=True))[2 * WARMING :]
-    plain, shared = ([t for share, t in times if share is which] for which in (False, True))
+    lines = [tuple(map(float, line.split())) for line in printed.splitlines()]
+    times = list(zip(shares, lines, strict=True))[2 * WARMING :]
+    halves = [[each for share, each in times if share is which] for which in (False, True)]
+    (plain_placed, plain), (share_placed, shared) = (zip(*half) for half in halves)
     return {
+        "plain_placed_ms": round(1e3 * statistics.median(plain_placed)),
+        "share_placed_ms": round(1e3 * statistics.median(share_placed)),
         "plain_ms": round(1e3 * statistics.median(plain)),
         "share_ms": round(1e3 * statistics.median(shared)),
         "median_ratio": round(statistics.median(shared) / statistics.median(plain), 3),

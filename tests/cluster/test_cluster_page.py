@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import signal
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,3 +100,16 @@ def test_token_without_the_right_is_refused_by_the_api_servers_word(shown: Node)
         got, body = get(shown, account, namespace)
         assert got == code, (account, namespace, body)
         assert not re.search("train|waits|covert", body)
+
+
+def test_viewer_without_the_right_any_more_is_refused_within_ten_seconds(shown: Node) -> None:
+    words = ("rolebinding", "gpu-page", "--namespace", TEAM)
+    binding = shown.get(*words)
+    del binding["metadata"]["resourceVersion"]
+    assert get(shown, "viewer", TEAM)[0] == 200
+    shown.kubectl("delete", *words)
+    try:
+        time.sleep(10)
+        assert get(shown, "viewer", TEAM)[0] == 403
+    finally:
+        shown.apply(binding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from support.fake_api_objects import (
@@ -28,6 +29,10 @@ class FakeApiCalls(FakeApiObjects):
 
     users: the user of each token, as a TokenReview names it. may_list: (user or group, resource,
     namespace); namespace "": in all.
+
+    relation_seconds: how long after a claim's allocation the node authorizer refuses it to the
+    caller, a node. Its graph follows the objects by watches of its own. Source: Kubernetes 1.36,
+    plugin/pkg/auth/authorizer/node.
     """
 
     def __init__(self) -> None:
@@ -36,6 +41,8 @@ class FakeApiCalls(FakeApiObjects):
         self.leases: dict[str, Object] = {}
         self.users: dict[str, Object] = {}
         self.may_list: set[tuple[str, str, str]] = set()
+        self.relation_seconds = 0.0
+        self._allocated: dict[str, float] = {}
 
     def call(
         self, method: str, path: str, query: dict[str, str], body: Any, kind: str = JSON
@@ -64,7 +71,7 @@ class FakeApiCalls(FakeApiObjects):
                 return self._slice(method, path[len(SLICES) + 1 :], body)
             if "/resourceclaims/" in path:
                 words = path.split("/")
-                return self._named(method, CLAIMS, f"{words[5]}/{words[7]}", body)
+                return self._claim(method, f"{words[5]}/{words[7]}", body)
             if path.endswith("/resourceclaimtemplates") and method == "POST":
                 return self._template(path.split("/")[5], body)
             # /api/v1/nodes/NAME, /api/v1/namespaces/NAMESPACE/pods/NAME[/binding]
@@ -128,6 +135,13 @@ class FakeApiCalls(FakeApiObjects):
                 return status(409, "the object has been modified")
             self.set(SLICES, name, merged(known, body))
         return 200, self.objects[SLICES][name]
+
+    def _claim(self, method: str, key: str, body: Any) -> Answer:
+        began = self._allocated.setdefault(key, time.monotonic())
+        if began + self.relation_seconds > time.monotonic():
+            why = "no relationship found between node 'node-1' and this object"
+            return status(403, f'resourceclaims "{key.rpartition("/")[2]}" is forbidden: {why}')
+        return self._named(method, CLAIMS, key, body)
 
     def _template(self, namespace: str, body: Any) -> Answer:
         key = f"{namespace}/{body['metadata']['name']}"

@@ -5,7 +5,8 @@ resourceVersion "..." and neither pages nor selectors; its watches begin with ev
 version the client asks for, and lack 410, bookmarks and timeoutSeconds; it has neither PUT nor
 pods/binding. tests/contract/agent/test_pod_watch_kmock.py uses what it has.
 
-A test sets `before` to make a call fail, or to kill the caller, at a certain point.
+A test sets `before` to make a call fail, or to kill the caller, at a certain point. It sets
+`applied` to make an answer later than the watch's event of the same call, as a real one may be.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ __all__ = ["CONFIG_MAPS", "NODES", "PODS", "TOKEN", "FakeApiServer", "status"]
 # Called with (method, path, body) before a call is applied. It returns an answer to send instead;
 # "drop" to close the connection, "drop after" to apply the call and then close; None to go on.
 Before = Callable[[str, str, Any], Any]
+# Called with (method, path) after a call is applied. What it returns is awaited before the answer.
+Applied = Callable[[str, str], "Awaitable[None] | None"]
 TOKEN = "s3cret"  # a client without it is refused
 
 
@@ -41,14 +44,17 @@ class FakeApiServer(FakeApiCalls):
     path of a proxied request is its whole address. refuse: the status for every request, watches
     too; 0 to serve them.
 
-    tls: the server's TLS settings.
+    tls: the server's TLS settings. late_seconds: by how much every watch is late: the caller of the
+    extender, kube-scheduler, has a watch of its own and may know of a change sooner.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.before: Before = lambda *_: None
+        self.applied: Applied = lambda *_: None
         self.refuse = self.port = 0
+        self.late_seconds = 0.0
         self.tls: ssl.SSLContext | None = None
         # More entries of the kubeconfig: the server's CA, the user's certificate.
         self.trusted: dict[str, str] = {}
@@ -206,6 +212,8 @@ class FakeApiServer(FakeApiCalls):
         if not isinstance(instead, tuple):
             kind = headers.get("content-type", "").partition(";")[0]
             answer = self.call(method, path, query, body, kind)
+            if (waits_for := self.applied(method, path)) is not None:
+                await waits_for
             if instead == "drop after":
                 return False
             instead = answer
@@ -231,6 +239,7 @@ class FakeApiServer(FakeApiCalls):
                 break
             seen, lines = found
             if lines:
+                await asyncio.sleep(self.late_seconds)
                 self._chunk(writer, b"".join(lines))
             await writer.drain()
             with contextlib.suppress(asyncio.TimeoutError):

@@ -28,8 +28,8 @@ class FakeApi:
 
     def get(self, path: str, query: dict[str, str], seconds: float) -> Any:
         self.lists += 1
-        metadata = {"name": "web", "uid": "uid-web"}
         about = {"resourceVersion": str(self.version)}
+        metadata = {"name": "web", "uid": "uid-web", **about}
         return {"items": [{"metadata": metadata}], "metadata": about}
 
     def watch(
@@ -109,3 +109,23 @@ def test_watch_that_ends_early_continues_at_its_version(
     with pytest.raises(Ended):
         follower.follow(api)  # type: ignore[arg-type]
     assert (api.watched, api.lists) == (["100", "100"], 1)
+
+
+def test_objects_read_beside_the_watch_undo_nothing_that_it_has_brought(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(list_watch, "_SHORT_SECONDS", 0)
+    api, known = FakeApi([("DELETED", "130")]), dict[str, str]()
+
+    def put(pod: Any) -> None:
+        known[pod["metadata"]["uid"]] = pod["metadata"]["resourceVersion"]
+
+    follower = Follower(api, PATH, "uid", put, known.pop, lambda *_: None)  # type: ignore[arg-type]
+    with pytest.raises(Ended):
+        follower.follow(api)  # type: ignore[arg-type]
+    api.version = 120  # read before the removal, and handled after it
+    follower.catch_up()
+    assert known == {}
+    api.version = 140
+    follower.catch_up()
+    assert known == {"uid-web": "140"}

@@ -60,6 +60,14 @@ class ListWatch:
         """Take the last state of a removed object."""
         raise NotImplementedError
 
+    def is_newer(self, item: Object) -> bool:
+        """Whether an object of another call's answer is newer than all that the watch has brought.
+
+        Otherwise the watch has brought it already, and perhaps later changes. The handlers of
+        events and the caller need one lock. Source: KEP-5504, "Comparable Resource Version".
+        """
+        return int(item["metadata"]["resourceVersion"]) > int(self._version or 0)
+
     def begin_list(self) -> None:
         """Prepare for a list; one that was begun and broke off is forgotten."""
         raise NotImplementedError
@@ -120,8 +128,8 @@ class ListWatch:
             version = seen
             for item in items:
                 self.listed(item)
-        self.listed_all(began)
         self._version = version
+        self.listed_all(began)
         self._listed_at = self.heard = time.monotonic()
 
     def _watch(self, api: KubeApi) -> None:
@@ -135,10 +143,10 @@ class ListWatch:
             except (KeyError, TypeError) as error:
                 self._version = ""  # resuming from it would bring the same event again
                 raise ApiError(0, f"not an event of an object: {error!r}") from error
+            self._version = version
             if kind == "DELETED":
                 self.removed(item)
             elif kind in ("ADDED", "MODIFIED"):
                 self.changed(item)
-            self._version = version
         if silent and time.monotonic() - began >= seconds:
             self._version = ""

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from vcuda_oci.guest import page_file
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import liveness
+from vcuda_oci.model import names
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.policies import MPS
-from vcuda_oci.model.suspension import UNTIL_CALL
+from vcuda_oci.model.suspension import BY_IDLENESS, UNTIL_CALL
 
 from ..live import container_processes
 
@@ -78,8 +79,10 @@ class Targets:
 
 def refuse_unfit(record: Allocation, facts: Host, by: str) -> None:
     """Refuse what the driver would refuse later. by: the reason. Raises VcudaError."""
-    if record.is_named_slice and by in UNTIL_CALL:
-        # Each user of a slice can write its page, and so have it taken for idle.
+    # Each user of a slice can write its page, and so have it taken for idle. The containers of a
+    # claim have one author, and its idle time is theirs to choose.
+    asks = record.id.startswith(names.CLAIM_PREFIX) and by == BY_IDLENESS
+    if record.is_named_slice and by in UNTIL_CALL and not asks:
         what = "is a named slice or a claim, which several containers may share"
         raise VcudaError(what, record.id, "suspend it by 'vcuda suspend'")
     if record.isolation == MPS:

@@ -18,7 +18,7 @@ import pytest
 from contract.agent.test_device_plugin import CORE, uuids
 from support.cluster_api import KubeApi
 from support.dra_claims import NODE, SPACE, claim, result
-from support.fake_api_calls import JSON, MERGE_PATCH, merged
+from support.fake_api_calls import merged
 from support.fake_api_objects import CLAIMS, SLICES
 from support.fake_api_server import status
 from support.fake_dra_kubelet import DraKubelet
@@ -263,6 +263,20 @@ def test_one_refused_claim_does_not_stop_the_others(dra: DraNode) -> None:
         assert dra.held() == ["dra@a"]
 
 
+def test_claim_that_the_node_authorizer_refuses_at_first_is_prepared_later(dra: DraNode) -> None:
+    dra.api.relation_seconds = 1.5
+    with dra.agent():
+        until(lambda: len(dra.devices()) == 2)
+        dra.kubelet.register()
+        mine = dra.allocate("a", dra.uuids()[0])
+        refused = dra.kubelet.prepare(mine)["a"].error
+        assert "no relationship found between node" in refused
+        assert (dra.held(), os.path.isdir(dra.cdi) and os.listdir(dra.cdi)) == ([], False)
+        until(lambda: dra.kubelet.prepare(mine)["a"].error == "")
+        assert dra.held() == ["dra@a"]
+        until(lambda: bool(dra.status("a").get("devices")))
+
+
 def test_an_unhealthy_gpu_gets_a_taint_and_a_new_generation(dra: DraNode) -> None:
     with dra.agent():
         until(lambda: len(dra.devices()) == 2)
@@ -305,21 +319,16 @@ def test_slice_removed_before_its_writers_answer_came_is_written_again(
     """The watch is faster than the answer, and tells of a removal that is newer than it."""
     late: list[str] = []
 
-    def answer_late(called: str, path: str, body: Any) -> Any:
-        if not path.startswith(SLICES) or called != method or late:
-            return None
-        answer = dra.api.call(called, path, {}, body, MERGE_PATCH if called == "PATCH" else JSON)
-        (name,) = dra.slices()
+    async def remove(name: str) -> None:
         dra.api.delete(name, SLICES)
         late.append(name)
+        await asyncio.sleep(0.5)
 
-        async def wait() -> Any:
-            await asyncio.sleep(0.5)
-            return answer
+    def applied(called: str, path: str) -> Any:
+        is_it = path.startswith(SLICES) and called == method and not late
+        return remove(*dra.slices()) if is_it else None
 
-        return wait()
-
-    dra.api.before = answer_late
+    dra.api.applied = applied
     with dra.agent():
         if method == "PATCH":
             until(lambda: len(dra.devices()) == 2)

@@ -252,6 +252,12 @@ def test_claims_that_the_api_lost_are_released_and_others_stay(node: Node, tmp_p
         node.ledger.remove("dra@c")  # as a kill during an unprepare leaves it
         server.set(CLAIMS, "default/claim-a", claim("a", result("GPU-0")))
         server.set(CLAIMS, "default/claim-b", {**claim("new"), "kind": "ResourceClaim"})
+        # The node authorizer refuses both that exist, and says nothing of their end.
+        server.relation_seconds = 3600.0
+        assert dra_process.forget_ended(api, node.claims, lock) == ["c"]
+        server.relation_seconds = 0.0
+        node.claims.prepare(claim("c", result("GPU-0", 20, "2Gi")), "c")
+        node.ledger.remove("dra@c")
         assert sorted(dra_process.forget_ended(api, node.claims, lock)) == ["b", "c"]
         assert list(node.held()) == ["dra@a"]
         # The server is away, or does not know this kind of object.

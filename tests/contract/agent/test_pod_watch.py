@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -184,6 +186,34 @@ def test_a_watch_that_the_api_has_forgotten_begins_with_a_new_list(pods: Watched
     pods.api.refuse = 0
     pods.await_decisions(kept, new)
     assert pods.verbs().count("GET") == 2
+
+
+def test_late_look_up_does_not_bring_back_a_pod_of_an_earlier_list(
+    pods: WatchedPods,
+) -> None:
+    uid = pods.api.create("job", ASKS)
+    pods.follow()
+    pods.await_decisions(uid)
+    asked: list[str] = []
+
+    async def end_first() -> None:
+        pods.api.delete(uid)
+        pods.api.forget()
+        while pods.decisions():
+            await asyncio.sleep(0.05)
+
+    def applied(method: str, path: str) -> Any:
+        if path == "/api/v1/namespaces/default/pods":
+            asked.append(path)
+        return end_first() if asked == [path] else None
+
+    pods.api.applied = applied
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+        for _ in range(2):  # one after the other
+            asking.sendto(b"default\0job", f"{pods.state_dir}/pods.sock")
+    until(lambda: len(asked) == 2)
+    assert not [line for line in pods.log() if "cannot be looked up" in line]
+    assert pods.decisions() == {}
 
 
 def test_bookmarks_move_the_watch_on_while_nothing_of_this_node_happens(

@@ -12,6 +12,7 @@ from support.softgpu_host import PRELUDE
 from support.suspended import CLIENT, MIB, Node, answer_of, node
 from vcuda_hook.cli import main
 from vcuda_hook.suspend import control
+from vcuda_hook.suspend.targets import refuse_unfit
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import kernel_tables
@@ -31,8 +32,11 @@ def test_claim_is_suspended_by_order_with_all_that_map_its_page(node: Node) -> N
     user = node.boxes[0].start_program(program)
     node.boxes[0].processes.append(user)
     answer_of(user)
-    with pytest.raises(VcudaError, match="which several containers may share"):
-        control.suspend(node.ledger, node.facts, "claim@1", "idle")
+    for id, by in (("claim@1", "idle"), ("claim@1", "rotation"), ("dra@1", "rotation")):
+        with pytest.raises(VcudaError, match="which several containers may share"):
+            refuse_unfit(node.record("claim@1").replaced(id=id), node.facts, by)
+    # A claim's own idle time counts.
+    refuse_unfit(node.record("claim@1").replaced(id="dra@1"), node.facts, "idle")
     with (
         mock.patch.object(kernel_tables, "_MOST_MAPS_BYTES", 100),
         pytest.raises(VcudaError, match="too many mappings to tell whether it uses the slice"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import signal
@@ -71,6 +72,26 @@ def test_each_template_is_created_once_and_owned_by_a_pod_that_waits(tmp_path: A
             assert f"team/{NAME}" not in api.objects[TEMPLATES]
     posted = [each for each in api.requests if each[0] == "POST"]
     assert len(posted) == 6
+
+
+def test_template_removed_before_its_makers_answer_came_is_created_again(tmp_path: Any) -> None:
+    """The watch is faster than the answer, and brings a removal that is newer than it."""
+    api, removed = FakeApiServer(), []
+
+    async def remove() -> None:
+        api.delete(f"team/{NAME}", TEMPLATES)
+        removed.append(NAME)
+        await asyncio.sleep(0.5)
+
+    def applied(method: str, path: str) -> Any:
+        is_it = method == "POST" and path.endswith("resourceclaimtemplates") and not removed
+        return remove() if is_it else None
+
+    api.applied = applied
+    with api.running():
+        api.put(pod("first"))
+        with maker(api, tmp_path):
+            until(lambda: bool(removed) and list(api.objects[TEMPLATES]) == [f"team/{NAME}"], 10)
 
 
 def test_maker_killed_at_its_call_creates_nothing_twice(tmp_path: Any) -> None:

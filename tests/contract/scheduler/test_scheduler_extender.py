@@ -17,6 +17,7 @@ from support.fake_api_objects import LEASES
 from support.fake_api_server import NODES, PODS, FakeApiServer, status
 from support.samples import GIB
 from vcuda_oci.model import names
+from vcuda_plugin.extender.filter.patience import WAIT_SECONDS
 
 ASKING = pod("asking", container(core=30, memory=16))
 BINDING = "/api/v1/namespaces/default/pods/asking/binding"
@@ -143,6 +144,23 @@ def test_pod_owner_reads_the_reason_of_a_full_node_in_the_schedulers_event(
         too_much = pod("too-much", container(core=30, memory=400))
         never = "its GPUs never have 30 percent and 102400 MiB"
         assert running.filter(too_much, "a")["FailedAndUnresolvableNodes"] == {"a": never}
+
+
+def test_pod_is_not_refused_for_what_only_the_late_watch_does_not_know(
+    api: FakeApiServer, tmp_path: Any
+) -> None:
+    with ready(api, tmp_path) as running:
+        api.put(pod("holds", container(core=80)))
+        assert running.bind(api.pod("holds"), "b") == ""
+        asking = ask(api)
+        assert running.filter(asking, "b")["NodeNames"] == []
+        time.sleep(5 * WAIT_SECONDS)  # the next refusal may wait again
+        api.late_seconds = WAIT_SECONDS / 4
+        api.delete("default/holds")
+        assert running.filter(asking, "b")["NodeNames"] == ["b"]
+        time.sleep(5 * WAIT_SECONDS)
+        api.put(node("new", gpus_of("new", 16)))
+        assert running.filter(asking, "new")["NodeNames"] == ["new"]
 
 
 def test_before_the_cluster_is_read_nothing_is_placed(api: FakeApiServer, tmp_path: Any) -> None:

@@ -132,11 +132,18 @@ def _forget_ended(api: KubeApi, claims: PreparedClaims, lock: threading.Lock) ->
 def forget_ended(api: KubeApi, claims: PreparedClaims, lock: threading.Lock) -> list[str]:
     """Unprepare what the API no longer has; return the uids. Raises ApiError, VcudaError, OSError.
 
-    A claim of the same name with another uid is another claim.
+    A claim of the same name with another uid is another claim. One that the API refuses stays: the
+    node authorizer knows no relation of the claim with this node yet, or no longer.
     """
     ended = []
     for uid, (namespace, name) in claims.known().items():
-        if name and _uid_now(api, namespace, name) == uid:
+        try:
+            if name and _uid_now(api, namespace, name) == uid:
+                continue
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            _log.warning("claim %s/%s (%s) stays: %s", namespace, name, uid, error)
             continue
         with lock:
             # Prepared again meanwhile: its record is new.

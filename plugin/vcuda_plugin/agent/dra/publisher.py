@@ -29,8 +29,6 @@ class Publisher(ListWatch):
         self._node, self._node_uid = node, ""
         self._listing: dict[str, Object] = {}
         self._existing: dict[str, Object] | None = None
-        # The newest version of each slice that the watch has told of, of removed ones too.
-        self._told: dict[str, int] = {}
         self._devices: Sequence[Object] | None = None
         self._counter_sets: Sequence[Object] = ()
         self._lock = threading.Condition()
@@ -51,19 +49,18 @@ class Publisher(ListWatch):
     def listed_all(self, began: float) -> None:
         with self._lock:
             self._existing = self._listing
-            self._told.update((name, _version(each)) for name, each in self._existing.items())
             self._wake()
 
     def changed(self, item: Object) -> None:
         with self._lock:
             if self._existing is not None:
-                self._existing[self._note(item)] = item
+                self._existing[str(item["metadata"]["name"])] = item
                 self._wake()
 
     def removed(self, item: Object) -> None:
         with self._lock:
             if self._existing is not None:
-                self._existing.pop(self._note(item), None)
+                self._existing.pop(str(item["metadata"]["name"]), None)
                 self._wake()
 
     def write(self, api: KubeApi) -> None:
@@ -85,12 +82,6 @@ class Publisher(ListWatch):
         self._due = True
         self._lock.notify_all()
 
-    def _note(self, item: Object) -> str:
-        """Remember how new the watch's word on this slice is. Return the slice's name."""
-        name = str(item["metadata"]["name"])
-        self._told[name] = _version(item)
-        return name
-
     def _write(self, api: KubeApi) -> None:
         with self._lock:
             if self._existing is None or self._devices is None:
@@ -111,20 +102,13 @@ class Publisher(ListWatch):
             with self._lock:
                 if self._existing is None:
                     continue
-                if each.body is None:
-                    self._existing.pop(each.path.rpartition("/")[2], None)
-                elif _version(answer) > self._told.get(name := str(answer["metadata"]["name"]), -1):
-                    self._existing[name] = answer
+                if each.body is not None and self.is_newer(answer):
+                    self._existing[str(answer["metadata"]["name"])] = answer
+                name = each.path.rpartition("/")[2]
+                if each.body is None and self._existing.get(name) is existing[name]:
+                    del self._existing[name]
         if due:
             _log.info("%d devices in ResourceSlices of pool %s", len(devices), self._node)
-
-
-def _version(item: Object) -> int:
-    """Of two versions of an object the newer one has the higher number.
-
-    Source: KEP-5504, "Comparable Resource Version".
-    """
-    return int(item["metadata"]["resourceVersion"])
 
 
 def _uid_of(api: KubeApi, node: str) -> str:

@@ -32,7 +32,6 @@ from .pod_decision import PodDecision, of_pod
 _PAGE = 100
 _MOST_REPORTED = 100  # the containers of one pod
 _NO_DECISION = "decision"
-_MOST_ENDED = 1000
 
 _log = logging.getLogger(__name__)
 
@@ -92,12 +91,11 @@ class PodWatch(ListWatch):
         self._uids: dict[str, str] = {}  # UIDs as the engine has them, by the API's
         self._complained: set[str] = set()
         self._lock = threading.Lock()  # both the watch and single look-ups add pods
-        self._ended: dict[str, None] = {}  # the API's UIDs of the last removed pods
 
     def add(self, pod: Any) -> None:
-        """Add a pod from a single look-up, unless the watch has seen it end since."""
+        """Add a pod from a single look-up, unless the watch has brought it, or its end, already."""
         with self._lock:
-            if str(pod["metadata"].get("uid")) not in self._ended:
+            if self.is_newer(pod):
                 self._see(_essence(pod))
 
     def begin_list(self) -> None:
@@ -176,9 +174,6 @@ class PodWatch(ListWatch):
     def _forget(self, pod: dict[str, Any]) -> None:
         api_uid = str(pod["metadata"].get("uid"))
         self._complained = {key for key in self._complained if key.partition("/")[0] != api_uid}
-        self._ended[api_uid] = None
-        if len(self._ended) > _MOST_ENDED:
-            del self._ended[next(iter(self._ended))]
         uid = self._uids.pop(api_uid, "")
         if uid:
             self._folder.remove(uid)

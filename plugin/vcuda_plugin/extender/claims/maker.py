@@ -52,26 +52,20 @@ class Maker:
         self._sizes_until = 0.0
         self._lock = threading.Condition()
         self._due = False
-        self.following = [
-            Follower(
-                api,
-                "/api/v1/pods",
-                "uid",
-                self._put_pod,
-                self._drop_pod,
-                self._keep_pods,
-                labelSelector=LABEL,
-                fieldSelector=UNFINISHED,
-            ),
-            Follower(
-                api,
-                _TEMPLATES,
-                "uid",
-                self._put_template,
-                self._drop_template,
-                self._keep_templates,
-            ),
-        ]
+        pods = Follower(
+            api,
+            "/api/v1/pods",
+            "uid",
+            self._put_pod,
+            self._drop_pod,
+            self._keep_pods,
+            labelSelector=LABEL,
+            fieldSelector=UNFINISHED,
+        )
+        self._templates = Follower(
+            api, _TEMPLATES, "uid", self._put_template, self._drop_template, self._keep_templates
+        )
+        self.following = [pods, self._templates]
 
     def make(self) -> None:
         """Create what is missing, until the process ends."""
@@ -122,7 +116,9 @@ class Maker:
         except ApiError as error:
             return f"template {namespace}/{name}: {error}"
         if status == 201:
-            self._put_template(answer)
+            with self._lock:
+                if self._templates.is_newer(answer):
+                    self._put_template(answer)
             _log.info("%s/%s: created for pod %s", namespace, name, pod["name"])
         elif status in (400, 422):
             self._refuse(pod, key, message_of(answer))

@@ -38,7 +38,10 @@ _EXCLUDE = ("labels exclude", "the other isolation excludes")
 
 
 class Cluster:
-    """order: "binpack" or "spread", for pods that name no order."""
+    """order: "binpack" or "spread", for pods that name no order.
+
+    changes: counts the changes of what nodes have or hold.
+    """
 
     def __init__(self, order: str) -> None:
         self.order, self.lock = order, threading.RLock()
@@ -55,6 +58,7 @@ class Cluster:
         self._ended: dict[str, None] = {}
         self._numbers: dict[PodAsk, int] = {}
         self._next_number = itertools.count()
+        self.changes = 0
 
     def put_node(self, facts: NodeFacts) -> None:
         with self.lock:
@@ -312,6 +316,7 @@ class Cluster:
 
     def _settle(self, entry: Entry) -> None:
         entry.answers.clear()
+        self.changes += 1
         facts, slices = entry.facts, dict[str, set[str]]()
         tenants = entry.tenants(self.pods) if self._labelled else {}
         for uuid, each in tenants.items():

@@ -56,6 +56,7 @@ class Follower(ListWatch):
         self._api, self._key = api, key
         self._put, self._drop, self._keep = put, drop, keep
         self._found: set[str] = set()
+        self._lock = threading.Lock()
         self.synced = threading.Event()
         self.on_failure: Callable[[], None] = _nothing
 
@@ -75,12 +76,15 @@ class Follower(ListWatch):
         threading.Thread(target=run, name=self.path, daemon=True).start()
 
     def catch_up(self, **query: str) -> None:
-        """Read the present objects beside the watch, which may be behind or ahead; neither undoes
-        the other's updates. query: instead of its own. Raises ApiError.
+        """Read the present objects that the watch, which may be behind, has not brought yet.
+
+        query: instead of its own. Raises ApiError.
         """
         for items, _ in self.pages(self._api, **query):
             for each in items:
-                self.changed(each)
+                with self._lock:
+                    if self.is_newer(each):
+                        self._put(each)
 
     def begin_list(self) -> None:
         self._found = set()
@@ -94,10 +98,12 @@ class Follower(ListWatch):
         self.synced.set()
 
     def changed(self, item: Object) -> None:
-        self._put(item)
+        with self._lock:
+            self._put(item)
 
     def removed(self, item: Object) -> None:
-        self._drop(str(item["metadata"][self._key]))
+        with self._lock:
+            self._drop(str(item["metadata"][self._key]))
 
 
 def followers(

@@ -22,6 +22,7 @@ from ..filter import extender_api
 from ..filter.extender_api import Candidates, Malformed
 from ..filter.fit import Verdict, fit
 from ..filter.gang import Gangs, group_of
+from ..filter.patience import Patience
 from ..filter.preempt import preempt
 from ..filter.score import scores
 from ..follow.follow import Follower
@@ -52,7 +53,7 @@ class Server:
         self._why_not, self._evictions = why_not, evictions
         self._cluster, self._binder, self._followers = cluster, binder, followers
         self._settings, self._metrics = settings, Metrics(cluster, followers, why_not)
-        self._gangs = Gangs(cluster)
+        self._gangs, self._patience = Gangs(cluster), Patience(cluster)
         answers: dict[str, Verb] = {
             "predicates": self._filter,
             "priorities": self._prioritize,
@@ -97,7 +98,7 @@ class Server:
 
         return call
 
-    def _filter(self, body: bytes) -> bytes:
+    async def _filter(self, body: bytes) -> bytes:
         asked = extender_api.candidates(body)
         if not self.ready:
             # Status 200: only then does the scheduler show the reason to the pod's owner.
@@ -114,16 +115,16 @@ class Server:
         if self._cluster.quota.trouble and ask:
             self._metrics.failures.labels("predicates").inc()
             return extender_api.filter_error(self._cluster.quota.trouble)
-        verdict = self._fit(asked, ask) if ask else Verdict(asked.names)
+        verdict = await self._fit(asked, ask) if ask else Verdict(asked.names)
         if ask and self._evictions and not verdict.fitting and not self._why_not():
             self._evictions.refused(asked.pod, ask, list(verdict.refused))
         return extender_api.filter_result(asked, verdict)
 
-    def _fit(self, asked: Candidates, ask: PodAsk) -> Verdict:
+    async def _fit(self, asked: Candidates, ask: PodAsk) -> Verdict:
         group = group_of(asked.pod)
         pod = pod_of(asked.pod, self._settings) if group else None
         if group is None or pod is None or self._why_not():
-            return fit(self._cluster, ask, asked.names)
+            return await self._patience.found(lambda: fit(self._cluster, ask, asked.names))
         return self._gangs.fit(pod, group, ask, asked.names)
 
     def _prioritize(self, body: bytes) -> bytes:
