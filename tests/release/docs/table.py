@@ -133,6 +133,7 @@ RUN = {
     "vcuda resume notebook --timeout 60": How(before="vcuda inspect notebook >/dev/null"),
     "vcuda move notebook --gpu 1": How(before="vcuda inspect notebook >/dev/null"),
     "vcuda resume notebook --gpu 0 --timeout 60": How(before="vcuda suspend notebook"),
+    "vcuda suspend run-3f2a": How(before=LIVING.format("run-3f2a")),
     "vcuda inspect run-3f2a": How(before=LIVING.format("run-3f2a")),
     "vcuda why run-3f2a": How(before=LIVING.format("run-3f2a")),
     "vcuda inspect run-77aa": How(before=LIVING.format("run-77aa")),
