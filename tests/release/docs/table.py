@@ -303,6 +303,7 @@ IN_PROSE = {
     "runc run": A_NAME,
     "runc update": A_NAME,
     "systemctl daemon-reload": A_NAME,
+    "make pictures": A_NAME,
     "make prepare": A_NAME,
     "make cluster": "needs a Kubernetes, which tests/cluster is given",
     "mount -o remount,bind,rw": "an attack; in its container no page runs commands",
