@@ -76,7 +76,7 @@ PAGES = {
     "docs/bench.md": Page(),
     "docs/cli.md": Page((*HOST, "podman")),
     "docs/cluster-page.md": Page(),
-    "docs/doctor.md": Page(HOST),
+    "docs/doctor.md": Page(HOST, PACKAGES),
     "docs/fences.md": Page(HOST),
     "docs/install.md": Page(elsewhere="tests/release/packages/test_install_page.py"),
     "docs/kubernetes.md": Page((*HOST, "images", "cluster")),
