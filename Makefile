@@ -138,6 +138,10 @@ gpu: prepare-bench build ## ask a real GPU what only hardware can answer: bench/
 	  $(if $(SOFTGPU_ROOT),,--report bench/hardware.md) \
 	  $(if $(PYTHON),--python $(PYTHON)) $(ARGS)
 
+.PHONY: pictures
+pictures: prepare build docs ## take the pictures of docs/pictures from running programs; ONLY=node, cluster or site
+	@$(VENV)/bin/python -m tests.release.pictures $(if $(ONLY),--only $(ONLY))
+
 .PHONY: check
 check: prepare-check docs ## formatting, lint, types, import direction, links of the documentation
 	@echo '[check] ruff'; $(VENV)/bin/ruff check $(PYTHON_SOURCES) && $(VENV)/bin/ruff format --check $(PYTHON_SOURCES)

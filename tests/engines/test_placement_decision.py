@@ -56,10 +56,12 @@ def test_what_the_mounts_ask_for_is_placed_as_decided_too(
 ) -> None:
     uid = cluster_node.schedule(
         container,
-        {**cluster_node.decision_annotations(main=1), "tencent.com/vcuda-core-limit": "60"},
+        {**cluster_node.decision_annotations(main=1), "sharedgpu/gpu_limit": "0.6"},
     )
     cluster_node.start(cluster_node.run_pod(container, uid), annotations=False)
     assert cluster_node.held() == {f"{container}.main": (1, 30, "elastic")}
+    (record,) = cluster_node.product.allocations(cluster_node.cri)
+    assert record["shares"][0]["core_ceiling_percent"] == 60
 
 
 def test_a_pod_deleted_by_force_leaves_neither_record_nor_share(

@@ -109,6 +109,15 @@ def test_gpu_run_gives_a_job_no_more_than_its_shards(slurm: Slurm) -> None:
     ]
 
 
+def test_the_jobs_memory_limit_holds_for_its_container(slurm: Slurm) -> None:
+    takes = ("python3", "-c", "print(len(bytearray(300 << 20)))")
+    share = ("srun", "--gres=shard:3")
+    done = slurm.run("alice", *share, "--mem=600M", *GPU_RUN, *takes)
+    assert done.stdout.strip() == str(300 << 20), done
+    done = slurm.run("alice", *share, "--mem=100M", *GPU_RUN, *takes)
+    assert (done.rc != 0, done.stdout.strip()) == (True, "")
+
+
 @pytest.mark.parametrize(
     ("words", "answer"),
     [

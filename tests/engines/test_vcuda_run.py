@@ -235,6 +235,35 @@ def test_cgroups_that_the_runtime_could_not_remove_are_removed(vcuda: Command) -
     _all_gone(vcuda.leftovers)
 
 
+def test_a_cgroup_parent_holds_the_container_and_nothing_else_is_left(vcuda: Command) -> None:
+    job = vcuda.host.cgroup_parent + "-job"
+    parent = job + "/step"
+    refused = vcuda.run("--core", "30", "--cgroup-parent", parent, "--", "true")
+    assert refused.stderr == (
+        f"vcuda: {parent}: no such cgroup; make it, or name another --cgroup-parent\n"
+    )
+    mounts = vcuda.host.check(["awk", "$3 ~ /^cgroup2?$/ { print $2 }", "/proc/mounts"]).split()
+    # Slurm makes a job's cgroup in some hierarchies only.
+    (made, *_) = [point for point in mounts if point.endswith("/pids")] or mounts
+
+    def found() -> list[str]:
+        listed = ["find", *(point + job for point in mounts), "-type", "d"]
+        return sorted(vcuda.host.run(listed).stdout.split())
+
+    vcuda.host.check(["mkdir", "-p", made + parent])
+    try:
+        words = ["--cgroup-parent", parent, "--core", "30", *SLEEPS]
+        process, pid = vcuda.start("below", *words)
+        (own,) = [each for each in found() if each.startswith(f"{made}{parent}/vcuda-{PREFIX}")]
+        assert vcuda.host.check(["cat", own + "/cgroup.procs"])
+        vcuda.send("KILL", pid)
+        process.wait(30)
+        wait_until(lambda: found() == [made + job, made + parent], "only the parent to be left")
+        _all_gone(vcuda.leftovers)
+    finally:
+        vcuda.host.run(["rmdir", made + parent, made + job])
+
+
 FORGETS_THE_CONTAINER = """#!/bin/sh
 if [ -e "$0.forget" ]; then
   echo "container does not exist" >&2

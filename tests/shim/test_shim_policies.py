@@ -45,6 +45,11 @@ def elastic(core: int, **words: str) -> dict[str, str]:
     return {"core": str(core), "policy": "elastic", **words}
 
 
+def least_and_most(core: int, core_limit: int) -> dict[str, str]:
+    """KubeShare's gpu_request and gpu_limit."""
+    return {"core": str(core), "core_limit": str(core_limit)}
+
+
 def weighted(core: int, weight: int) -> dict[str, str]:
     return {"core": str(core), "policy": "weighted", "weight": str(weight)}
 
@@ -64,9 +69,10 @@ def check(shares: Sequence[float], expected: Sequence[float], error: float = POI
     ("words", "expected"),
     [
         ([elastic(30)], [100]),
-        ([elastic(30, core_limit="60")], [60]),
+        ([least_and_most(30, 60)], [60]),
         ([fixed(30), elastic(30)], [30, 70]),
-        ([elastic(30), elastic(70)], [30, 70]),
+        ([least_and_most(30, 60), fixed(70)], [30, 70]),
+        ([least_and_most(30, 60), elastic(20)], [60, 40]),
         ([elastic(10), elastic(30)], [25, 75]),
         ([weighted(20, 100), weighted(20, 300)], [35, 65]),
         ([elastic(20, priority="1"), elastic(20)], [80, 20]),
@@ -78,7 +84,8 @@ def check(shares: Sequence[float], expected: Sequence[float], error: float = POI
         "alone",
         "alone below a ceiling",
         "fixed and elastic",
-        "elastic and nothing spare",
+        "nothing spare",
+        "up to a ceiling beside elastic",
         "elastic by core",
         "weighted",
         "priority",

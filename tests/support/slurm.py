@@ -20,9 +20,8 @@ CLUSTER = """
 ClusterName=test
 SlurmctldHost=localhost
 SlurmUser=root
-TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
-SelectTypeParameters=CR_Core
+DefMemPerNode=300
 KillWait=1
 SlurmdParameters=config_overrides
 PartitionName=all Nodes=ALL Default=YES
@@ -65,7 +64,7 @@ class Slurm:
         os.symlink(product.prefix + "/bin/vcuda", self.host.path("sbin/vcuda"))
         texts = self.texts
         nodes = texts["/etc/slurm/slurm.conf"].replace(
-            "NodeName=node1", f"NodeName={self.node} NodeAddr=127.0.0.1 CPUs=8"
+            "NodeName=node1", f"NodeName={self.node} NodeAddr=127.0.0.1 CPUs=8 RealMemory=2000"
         )
         devices = texts["/etc/slurm/gres.conf"].replace("/dev/nvidia0", "/dev/null")
         for path, text, mode in (
@@ -73,7 +72,11 @@ class Slurm:
             ("/etc/slurm/gres.conf", devices, 0o644),
             ("/usr/local/sbin/gpu-run", texts["/usr/local/sbin/gpu-run"], 0o755),
             ("/etc/sudoers.d/gpu-run", texts["/etc/sudoers.d/gpu-run"], 0o440),
-            ("/etc/slurm/cgroup.conf", "CgroupPlugin=cgroup/v1\n", 0o644),
+            (
+                "/etc/slurm/cgroup.conf",
+                "CgroupPlugin=cgroup/v1\n" + texts["/etc/slurm/cgroup.conf"],
+                0o644,
+            ),
             ("/etc/hosts", f"127.0.0.1 localhost {self.node}\n", 0o644),
             (product.config, f'driver-root = "{product.driver_root}"\n', 0o644),
         ):

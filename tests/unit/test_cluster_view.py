@@ -75,7 +75,7 @@ def test_each_waiting_pod_has_its_reasons_the_highest_priority_first(busy: Clust
     by_name = {each["pod"]: each for each in waiting}
     assert by_name["small"]["fits"] == 2
     assert "whole GPUs and shares" in by_name["wrong"]["invalid"]
-    assert by_name["waits"]["asked"] == "80 % and 4096 MiB"
+    assert by_name["waits"]["asked"] == "80 % and 4.0 GiB"
     assert sorted(group["names"] for group in by_name["waits"]["why"]) == [["a"], ["b"]]
     for group in by_name["waits"]["why"]:
         assert group["reason"].startswith("largest free share is")
@@ -155,8 +155,8 @@ def test_page_says_in_words_what_the_view_has(busy: Cluster) -> None:
     text = ParsedPage(cluster_page.render(cluster_view.view(busy, TEAM))).text()
     assert "vcuda in namespace team" in text
     assert "2 nodes, 3 GPUs, 1 share, 4 pods wait" in text
-    assert "team/small 10 % and 1024 MiB - 2 nodes have room" in text
-    assert "a, b: never : its GPUs never have 10 % and 102400 MiB" in text
+    assert "team/small 10 % and 1.0 GiB - 2 nodes have room" in text
+    assert "a, b: never : its GPUs never have 10 % and 100.0 GiB" in text
     assert "GPU 0 · Soft GPU-a-0 Compute 20 % free Memory 4.0 GiB free of 16.0 GiB" in text
     assert "team/train 30 % 4.0 GiB other namespaces 50 % 8.0 GiB" in text
 

@@ -136,6 +136,7 @@ RIGHT = [
         {"latency": "low"},
         {"policy": "best-effort", "latency": "normal"},
         {"policy": "elastic", "coreLimit": 30, "priority": 1000},
+        {"coreLimit": 60, "priority": 5},
         {"policy": "weighted", "weight": 10_000, "priority": 0},
     )
 ]

@@ -65,6 +65,8 @@ def share(core: int, *terms: Any, uuid: str = "GPU-0") -> GpuShare:
             with_env("VCUDA_CORE=30", "VCUDA_POLICY=weighted", "VCUDA_LATENCY=low"),
             [share(30, "weighted", 100, 100, 0, False, "low")],
         ),
+        # A ceiling above the reserved core is elastic, unless another policy is named.
+        (with_env("VCUDA_CORE=30", "VCUDA_CORE_LIMIT=60"), [share(30, "elastic", 60, 30, 0)]),
         (annotated(core="30", latency="normal"), [share(30, "fixed", 30, 30, 0)]),
         (annotated(core="100", latency="low"), [WHOLE]),
         # A whole GPU has one owner: the policy is the fraction's.

@@ -87,10 +87,10 @@ class Terms(Record):
 def parse(words: Mapping[str, str], core: int, where: str) -> Terms:
     """Read the policy from `words`, for `core` percent (150: one GPU and half of another).
 
-    Raises VcudaError: unknown policy or latency, a setting that the policy does not take, a number
-    or a time out of range.
+    A core-limit selects elastic, unless `words` name a policy. Raises VcudaError: unknown policy or
+    latency, a setting that the policy does not take, a number or a time out of range.
     """
-    policy = words.get("policy", FIXED)
+    policy = words.get("policy", ELASTIC if CORE_LIMIT in words else FIXED)
     if policy not in WORDS:
         raise VcudaError(f"policy '{policy}' is not offered", where, f"use {_listed(list(WORDS))}")
     for word in (CORE_LIMIT, WEIGHT, PRIORITY):

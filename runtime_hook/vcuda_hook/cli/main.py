@@ -276,6 +276,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="write an archive for a bug report to a new FILE; known forms of secrets are removed",
     )
     doctor.add_argument("--dry-run", action="store_true", help="only list what --bundle writes")
+    doctor.add_argument(
+        "--upgrade",
+        action="store_true",
+        help="from a new package's unpacked tree: what its version changes on this host",
+    )
     _demo_options(
         verb(
             "demo",
@@ -349,6 +354,12 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         help="working directory of COMMAND; default: the current one, if the container has it",
     )
     add("--name", metavar="ID", help="the container's id; default: run-XXXXXXXX")
+    add(
+        "--cgroup-parent",
+        metavar="PATH",
+        default="",
+        help="a cgroup, such as a Slurm job's or a service's; its limits hold for the container",
+    )
     add("--runtime", metavar="NAME", help="runc, crun or a path; default: the setting runtime")
     root = run.add_mutually_exclusive_group()
     root.add_argument(

@@ -29,6 +29,7 @@ from . import (
     mps,
     nvml_answers,
     state,
+    upgrade,
 )
 from .finding import ERROR, INFO, OK, SEVERITIES, UNKNOWN, WARNING, Finding
 
@@ -56,7 +57,10 @@ _COLOURS = {OK: "green", INFO: "bold", UNKNOWN: "yellow", WARNING: "yellow", ERR
 
 def doctor(arguments: argparse.Namespace, config_path: str) -> int:
     """0: no fault. 1: warnings, or a check could not look. 2: errors."""
-    findings = examine(config_path, SECONDS)
+    if arguments.upgrade:
+        findings = _asked((upgrade,), upgrade.accepted(config_path), SECONDS)
+    else:
+        findings = examine(config_path, SECONDS)
     if arguments.json:
         table.print_json(list(map(finding.as_json, findings)))
     else:
@@ -70,9 +74,13 @@ def doctor(arguments: argparse.Namespace, config_path: str) -> int:
 def examine(config_path: str, seconds: float) -> list[Finding]:
     """At least one finding for each check, in the order of CHECKS."""
     settings, first = settings_or_defaults(config_path)
-    questions = [lambda group=group: _answer(group, settings) for group in GROUPS]
-    found = [first]
-    for group, answer in zip(GROUPS, in_time.ask(questions, seconds)):
+    return [first, *_asked(GROUPS, settings, seconds)]
+
+
+def _asked(groups: Sequence[Any], settings: Config, seconds: float) -> list[Finding]:
+    questions = [lambda group=group: _answer(group, settings) for group in groups]
+    found: list[Finding] = []
+    for group, answer in zip(groups, in_time.ask(questions, seconds)):
         if not isinstance(answer, in_time.Unanswered):
             found += [Finding(**fields) for fields in answer]
         elif hasattr(group, "unanswered"):

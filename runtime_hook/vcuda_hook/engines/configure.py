@@ -18,7 +18,7 @@ from vcuda_oci.system.settings_file import Config
 from ..live import table
 from . import containerd, crio, docker, engine_file, hooks_d, podman, undo_record
 from .known import EVERY
-from .plan import Options
+from .plan import NAME, Options
 from .text_edit import Done, added, digest, parse, removed
 from .undo_record import Record
 
@@ -76,6 +76,25 @@ def configure(arguments: argparse.Namespace, settings: Config) -> int:
     else:
         _print(outcome, arguments.dry_run)
     return _complain(outcome)
+
+
+def again(name: str, record_path: str, settings: str, prefix: str) -> Outcome:
+    """What the same `vcuda configure` would write now, for the programs below `prefix`.
+
+    Changes nothing. Raises VcudaError: as `configure`.
+    """
+    engine = _named(name, record_path)
+    path, record = undo_record.edited(record_path), undo_record.load(record_path)
+    done = record.done.settings if record else []
+    program = os.path.basename(apply_share.HOOK) if engine is hooks_d else names.PROGRAM
+    options = Options(
+        path,
+        f"{prefix}/bin/{program}",
+        settings,
+        default=any(value == NAME for _, value in done),
+        always=(("when",), {"always": True}) in done,
+    )
+    return _do(engine, options, record_path, dry_run=True)
 
 
 def _undo_all(arguments: argparse.Namespace, settings: Config) -> int:

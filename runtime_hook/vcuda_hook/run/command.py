@@ -59,6 +59,8 @@ def run(arguments: argparse.Namespace, settings: settings_file.Config) -> NoRetu
         folder = "/"
     scratch = settings.state_dir + "/run"
     claimant = [os.getpid(), liveness.start_time(os.getpid())]
+    parent = parse_cgroup_parent(arguments.cgroup_parent)
+    group = spec.cgroup_of(container_id, claimant, parent)
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if arguments.bundle:
         source = os.path.abspath(arguments.bundle)
@@ -70,7 +72,7 @@ def run(arguments: argparse.Namespace, settings: settings_file.Config) -> NoRetu
         cwd = arguments.workdir or (folder if _is_inside(folder, lower) else "/")
         tree = spec.plain(
             container_id,
-            spec.cgroup_of(container_id, claimant),
+            group,
             scratch + "/root",
             arguments.command,
             arguments.env,
@@ -78,11 +80,13 @@ def run(arguments: argparse.Namespace, settings: settings_file.Config) -> NoRetu
             cwd,
             terminal,
         )
+    if parent:  # before that of a bundle
+        tree.setdefault("linux", {})["cgroupsPath"] = group
     spec.ask(tree, words)
 
     root = f"{settings.state_dir}/{os.path.basename(low_level)}"
     command = bundle.Command(["--root", root, "run", "--bundle", scratch, container_id])
-    watch.watch_this_process(claimant, settings.state_dir, root, container_id)
+    watch.watch_this_process(claimant, settings.state_dir, root, container_id, group)
     overlay.private_scratch(scratch)
     overlay.mount_above(lower, scratch)
     mounted = [destination for _, destination in settings.extra_mounts]
@@ -130,6 +134,19 @@ def parse_volume(text: str) -> tuple[str, str, bool]:
     if not os.path.exists(source):
         raise VcudaError("does not exist", source, "make it, or name another --volume")
     return source, destination, option == "ro"
+
+
+def parse_cgroup_parent(text: str) -> str:
+    """The path in the hierarchy; "": the root. Raises VcudaError: invalid, or no such cgroup."""
+    if text.strip("/") == "":
+        return ""
+    if not text.startswith("/") or os.path.normpath(text) != text:
+        hint = "write its path as in /proc/PID/cgroup: /system.slice/train.service"
+        raise VcudaError(f"'{text}' is not a cgroup's path", "--cgroup-parent", hint)
+    found = watch.mounted_cgroup(text)
+    if not found:
+        raise VcudaError("no such cgroup", text, "make it, or name another --cgroup-parent")
+    return found
 
 
 def _is_inside(folder: str, lower: str) -> bool:

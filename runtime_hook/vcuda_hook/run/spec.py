@@ -141,13 +141,14 @@ def write(spec: Mapping[str, Any], path: str) -> None:
         file.write(jsontree.dumps(dict(spec)))
 
 
-def cgroup_of(container_id: str, claimant: Sequence[int]) -> str:
+def cgroup_of(container_id: str, claimant: Sequence[int], parent: str = "") -> str:
     """The cgroup of a container; no later container of the same name gets the same one.
 
-    claimant: pid and start time, in ticks since boot, of its `vcuda run`.
+    claimant: pid and start time, in ticks since boot, of its `vcuda run`. parent: the cgroup's
+    parent, by its path in the hierarchy; "": the root.
     """
     pid, started = claimant
-    return f"/vcuda-{container_id}.{pid}.{started}"
+    return f"{parent}/vcuda-{container_id}.{pid}.{started}"
 
 
 def is_pure_cgroup_v2() -> bool:

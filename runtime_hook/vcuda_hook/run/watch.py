@@ -17,13 +17,12 @@ from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.system import kernel_tables
 
 from ..live import cgroup_folders
-from . import spec
 
 GRACE_SECONDS = 30
 
 
 def watch_this_process(
-    claimant: list[int], state_dir: str, runtime_root: str, container_id: str
+    claimant: list[int], state_dir: str, runtime_root: str, container_id: str, group: str
 ) -> None:
     """Start a watcher that waits for the end of this process, also after an exec.
 
@@ -31,7 +30,9 @@ def watch_this_process(
     watcher is no child of this process (runc waits for all of its children), is in its own session
     (a signal to the process group must not kill it), is in init's cgroups (Slurm and systemd end a
     job by its cgroup), and keeps no file open. claimant: pid and start time of this process.
+    group: the container's cgroup.
     """
+    missing = _missing_parents(group)
     waiting_for = os.pidfd_open(claimant[0])
     child = os.fork()
     if child:
@@ -51,11 +52,13 @@ def watch_this_process(
             if int(name) > 2 and int(name) != waiting_for:
                 _close(int(name))
         select.select([waiting_for], [], [])
-        group = spec.cgroup_of(container_id, claimant)
         try:
             clean_up_after(Ledger(state_dir), claimant, runtime_root, container_id, group)
         finally:
             _remove_cgroups(group)
+            for folder in missing:
+                with contextlib.suppress(OSError):  # another container's parent, too
+                    os.rmdir(folder)
     finally:
         os._exit(0)
 
@@ -125,10 +128,42 @@ def _cgroups(group: str) -> list[str]:
 
     Raises ValueError for any other path: processes of these folders are killed.
     """
-    if not group.startswith("/vcuda-") or "/" in group[1:]:
+    is_path = group.startswith("/") and os.path.normpath(group) == group
+    if not is_path or not os.path.basename(group).startswith("vcuda-"):
         raise ValueError(f"not a cgroup of vcuda run: {group}")
-    kinds = ("cgroup", "cgroup2")
-    return [mount.point + group for mount in kernel_tables.mounts() if mount.kind in kinds]
+    return [mount.point + group for mount in _hierarchies()]
+
+
+def _hierarchies() -> list[kernel_tables.Mount]:
+    return [mount for mount in kernel_tables.mounts() if mount.kind in ("cgroup", "cgroup2")]
+
+
+def _missing_parents(group: str) -> list[str]:
+    """Folders above the container's cgroup that the runtime will make, the lowest first.
+
+    Slurm makes a job's cgroup in some of v1's hierarchies only, and the runtime in all.
+    """
+    found = []
+    for mount in _hierarchies():
+        folder = os.path.dirname(mount.point + group)
+        while len(folder) > len(mount.point) and not os.path.isdir(folder):
+            found.append(folder)
+            folder = os.path.dirname(folder)
+    return found
+
+
+def mounted_cgroup(group: str) -> str:
+    """The cgroup's path below a hierarchy's mount, as runtimes take it; "": no such cgroup.
+
+    group: the same, or the path in /proc/PID/cgroup. They differ where a mount shows only a part of
+    the hierarchy.
+    """
+    for mount in _hierarchies():
+        root = mount.root.rstrip("/")
+        for path in (group.removeprefix(root), group):
+            if path.startswith("/") and os.path.isdir(mount.point + path):
+                return path
+    return ""
 
 
 def _end_processes(folders: list[str]) -> None:

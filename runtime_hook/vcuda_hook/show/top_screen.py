@@ -143,14 +143,22 @@ def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int, more: More) -> list
         f" {used_memory} of {table.size(gpu['memory_bytes'])} used, "
         f"{table.size(promised)} promised",
     )
-    wide = max(_LEAST_BAR, width - 11 - max(map(len, says)))
+    wide = width - 11 - max(map(len, says))
+    # On a phone's screen the text is below the bar.
+    below = wide < _LEAST_BAR
+    if below:
+        wide = max(_LEAST_BAR, width - 10)
     drawn, shows = more.past(gpu["uuid"], wide)
-    return [
-        head,
-        *([[("history [", ""), (drawn, _COLOURS[1]), (f"] {shows}", "")]] if drawn else []),
-        [("compute [", ""), *_bar(busy, 100, wide), (f"]{says[0]}", "")],
-        [("memory  [", ""), *_bar(held, gpu["memory_bytes"], wide), (f"]{says[1]}", "")],
+    bars: list[tuple[str, Line, str]] = [
+        ("history", [(drawn, _COLOURS[1])], " " + shows),
+        ("compute", _bar(busy, 100, wide), says[0]),
+        ("memory ", _bar(held, gpu["memory_bytes"], wide), says[1]),
     ]
+    lines = [head]
+    for name, bar, text in bars[0 if drawn else 1 :]:
+        lines.append([(f"{name} [", ""), *bar, ("]" if below else "]" + text, "")])
+        lines += [[(text, "")]] if below else []
+    return lines
 
 
 def _bar(parts: Sequence[tuple[float, float]], whole: float, width: int) -> Line:

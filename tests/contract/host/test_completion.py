@@ -42,7 +42,7 @@ def test_vcuda_prints_its_own(capsys: Any) -> None:
     [
         ("vcuda r", ["run", "resume", "rebalance", "release"]),
         ("vcuda release --a", ["--all-dead"]),
-        ("vcuda doctor --", ["--help", "--json", "--bundle", "--dry-run"]),
+        ("vcuda doctor --", ["--help", "--json", "--bundle", "--dry-run", "--upgrade"]),
         (
             "vcuda --config x ps --",
             [

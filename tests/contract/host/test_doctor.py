@@ -15,7 +15,7 @@ from support.fake_runtime import FakeRuntime
 from support.files import ROOT, script, write
 from support.samples import record
 from vcuda_hook.cli import main
-from vcuda_hook.doctor import containers, driver, finding, report, state
+from vcuda_hook.doctor import containers, driver, finding, report, state, upgrade
 from vcuda_hook.doctor.finding import ERROR, INFO, OK, SEVERITIES, UNKNOWN, WARNING, Finding
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import names
@@ -227,7 +227,7 @@ def test_the_documentation_names_every_check_and_no_other() -> None:
     with open(ROOT + "/docs/doctor.md") as file:
         rows = re.findall(r"(?m)^\| `([\w-]+)` \| (\w+) \| ", file.read())
     checks = [(name, worst) for name, worst in rows if name not in SEVERITIES]
-    assert [name for name, _ in checks] == list(report.CHECKS)
+    assert [name for name, _ in checks] == [*report.CHECKS, *upgrade.CHECKS]
     assert {worst for _, worst in checks} <= set(SEVERITIES)
 
 

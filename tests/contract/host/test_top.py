@@ -106,6 +106,16 @@ def test_the_screen_shows_gpus_as_bars_with_their_tenants_and_what_changes(node:
     assert (terminal.end(), terminal.is_as_before()) == (0, True)
 
 
+def test_text_of_a_bar_is_below_it_where_the_screen_is_narrow(node: Node) -> None:
+    lines = node.top(width=40).until(lambda lines: " 0 of 20 %" in lines[8])
+    assert lines[3:7] == [
+        "compute [aaaaaabbbbbbbbb...............]",
+        " 0 % used, 50 % reserved",
+        "memory  [AAAAAAaaBBBbbbbbbbbbbb........]",
+        " 5 GiB of 16 GiB used, 12 GiB promised",
+    ]
+
+
 def test_turns_are_shown_with_the_reason_of_a_wait_while_they_run(node: Node) -> None:
     # In the future: a reading that is older than a write counts from when it was read.
     before = time.monotonic_ns() + 60 * 10**9
@@ -138,10 +148,10 @@ def test_keys_sort_and_a_screen_that_is_too_small_scrolls(node: Node) -> None:
     terminal.resize(40, 8)
     lines = terminal.until(lambda lines: len(lines[3]) == 40)
     assert (lines[2], lines[-1][:6]) == ("GPU 0  Soft  GPU-0", "q quit")
-    terminal.press("\x1b[B" * 4)
+    terminal.press("\x1b[B" * 6)
     terminal.until(lambda lines: lines[2].startswith("A box") and "GPU 1" in lines[6])
     terminal.press("   ")
-    terminal.until(lambda lines: lines[6].startswith("memory"))
+    terminal.until(lambda lines: lines[6].startswith(" 0 B of 16 GiB"))
     terminal.resize(100, 30)
     terminal.until(lambda lines: lines[2] == "GPU 0  Soft  GPU-0")
     terminal.press("q")

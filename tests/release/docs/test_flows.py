@@ -72,3 +72,16 @@ def test_diagrams_can_be_read_in_the_width_of_a_phone(tmp_path: Path) -> None:
         for name in NAMES:
             browser.open(f"file://{os.path.abspath(flows.FOLDER)}/flow-{name}.svg")
             assert browser.evaluate(LOOK % (ROOM, SMALLEST)) == "", name
+
+
+def test_every_picture_follows_the_readers_light_or_dark_scheme(tmp_path: Path) -> None:
+    pictures = sorted(Path(flows.FOLDER).glob("*.svg"))
+    assert len(pictures) == len(NAMES) + 1
+    with browsing(tmp_path) as tab:
+        for scheme, paper in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 24, 29)")):
+            features = [{"name": "prefers-color-scheme", "value": scheme}]
+            tab.send("Emulation.setEmulatedMedia", features=features)
+            for picture in pictures:
+                tab.open(f"file://{picture}")
+                fill = 'getComputedStyle(document.querySelector(".paper")).fill'
+                assert tab.evaluate(fill) == paper, picture.name

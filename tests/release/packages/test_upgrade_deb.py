@@ -19,6 +19,15 @@ def diagnosis(machine: Machine) -> tuple[list[str], str]:
     return [entry["what"] for entry in found if entry["severity"] == "error"], older
 
 
+def before_upgrade(machine: Machine, debs: list[str]) -> dict[str, dict[str, str]]:
+    """What the packages' own doctor says before they are installed, by check."""
+    (runtime,) = [deb for deb in node.bring(machine, debs) if "/vcuda-runtime_" in deb]
+    machine.check("dpkg-deb", "--extract", runtime, "/mnt/shared/new")
+    command = "/mnt/shared/new/usr/bin/vcuda"
+    found = json.loads(machine.run(command, "doctor", "--upgrade", "--json").stdout)
+    return {entry["name"]: entry for entry in found}
+
+
 @pytest.mark.parametrize("way", ["upgrade", "downgrade"])
 def test_running_container_retains_its_shim_and_limits(plain: Machine, way: str) -> None:
     versions = {"upgrade": (built.folder(), built.next_version())}
@@ -31,6 +40,15 @@ def test_running_container_retains_its_shim_and_limits(plain: Machine, way: str)
     old_shim = plain.sha256(SHIM)
     assert container.shim() == old_shim
 
+    announced = before_upgrade(plain, new)
+    assert [found for found in announced.values() if found["severity"] != "ok"] == [
+        announced["upgrade"],
+        announced["upgrade-shims"],
+    ]
+    assert announced["upgrade"]["what"] == "from version {}, pages 1 to version {}, pages 1".format(
+        *((built.THIS, built.NEXT) if way == "upgrade" else (built.NEXT, built.THIS))
+    )
+    assert announced["upgrade-shims"]["where"] == container.id
     installed = node.install(plain, new)
     assert installed.rc == 0, installed.stderr
     assert plain.read("/etc/vcuda/config.toml") == node.SETTINGS

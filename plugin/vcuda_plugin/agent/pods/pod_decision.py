@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from vcuda_oci.ledger import decision
 from vcuda_oci.ledger.decision import Amounts, Decision
-from vcuda_oci.model import names, policies
+from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
-from ...kube import pod_amounts
+from ...kube import pod_amounts, pod_terms
 from . import pod_owner
 
 # The kubelet's mirror of a static pod. The UID that the engine gets is in an annotation: an MD5, so
@@ -23,18 +23,7 @@ from . import pod_owner
 _MIRROR = "kubernetes.io/config.mirror"
 _STATIC_UID = re.compile(r"[0-9a-f]{32}")
 _API_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# GPUManager's ceiling: a container with one has an elastic share.
-_CORE_LIMIT = "tencent.com/vcuda-core-limit"
-_WORDS = {
-    "policy": "vcuda.io/policy",
-    policies.WEIGHT: "vcuda.io/weight",
-    policies.PRIORITY: "vcuda.io/priority",
-    policies.LATENCY: "vcuda.io/latency",
-    policies.IDLE_SUSPEND: "vcuda.io/idle-suspend",
-    policies.ISOLATION: "vcuda.io/isolation",
-    "placement": "vcuda.io/placement",
-    policies.CORE_LIMIT: _CORE_LIMIT,
-}
+_PLACEMENT = "vcuda.io/placement"
 _PREDICATE_NODE = "tencent.com/predicate-node"
 # Longer than any valid value; a truncated value is invalid, too.
 _LONGEST_WORD = 100
@@ -130,13 +119,9 @@ def _amounts(containers: Sequence[_Container], gpu_resource: str) -> tuple[dict[
 
 
 def _words(annotations: Mapping[str, Any]) -> dict[str, str]:
-    words = {
-        key: str(annotations[name])[:_LONGEST_WORD]
-        for key, name in _WORDS.items()
-        if name in annotations
-    }
-    if policies.CORE_LIMIT in words:
-        words.setdefault("policy", policies.ELASTIC)
+    words = pod_terms.words_of(annotations)
+    if _PLACEMENT in annotations:
+        words["placement"] = str(annotations[_PLACEMENT])[:_LONGEST_WORD]
     return words
 
 

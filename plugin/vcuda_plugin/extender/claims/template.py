@@ -23,7 +23,7 @@ from vcuda_oci.model.request import Part
 from vcuda_oci.model.sizes import LEAST_SHARE_BYTES
 from vcuda_oci.system.settings_file import Config
 
-from ...kube import pod_amounts
+from ...kube import pod_amounts, pod_terms
 from ...kube.dra_names import (
     CONFIG_FIELDS,
     CONFIG_KIND,
@@ -38,7 +38,6 @@ from ...kube.dra_names import (
     UUID,
     WHOLE,
 )
-from ..model.annotations import POLICY_WORDS
 from ..model.pod_request import ask_of
 
 PREFIX = "vcuda."
@@ -58,7 +57,7 @@ def words(settings: Config) -> dict[str, str]:
         "percent": gpus and gpus + pod_amounts.HAMI_MEMORY_PERCENT,
         "cores": gpus and gpus + pod_amounts.HAMI_CORES,
     }
-    terms = {word: annotation for annotation, word in POLICY_WORDS.items()}
+    terms = {word: annotation for annotation, word in pod_terms.WORDS.items()}
     return dict(sorted({**resources, **terms}.items(), key=lambda pair: -len(pair[0])))
 
 
@@ -101,7 +100,7 @@ def _pod(name: str, settings: Config) -> Object:
         word = next((word for word in known if known[word] and part.startswith(word + "-")), None)
         if word is None:
             raise VcudaError(f"'{part}' is no amount", name, f"use {', '.join(known)}")
-        said = annotations if word in POLICY_WORDS.values() else limits
+        said = annotations if word in pod_terms.WORDS.values() else limits
         if known[word] in said:
             raise VcudaError(f"'{word}' is said twice", name, "name each amount once")
         said[known[word]] = part[len(word) + 1 :]

@@ -10,6 +10,7 @@ import numpy as np
 
 from vcuda_oci.model import policies
 from vcuda_oci.model.request import Part
+from vcuda_oci.model.sizes import gib
 from vcuda_oci.placement.choose import Refused
 
 from ..cluster.cluster import Cluster
@@ -62,7 +63,7 @@ def fit(cluster: Cluster, ask: PodAsk, names: Sequence[str]) -> Verdict:
 def described(ask: PodAsk) -> str:
     """Describe the request briefly, with the same words for every node."""
     memory = sum(part.memory_bytes or 0 for each in ask.containers for part in each.parts)
-    return f"{ask.core} %" + (f" and {memory >> 20} MiB" if memory else "")
+    return f"{ask.core} %" + (f" and {gib(memory)}" if memory else "")
 
 
 def _over_quota(

@@ -72,7 +72,7 @@ def _waiting(view: _Entry) -> str:
         rows = [
             f'<tr><td class="name">{escape(pod["namespace"])}/{escape(pod["pod"])}</td>'
             f"<td>{escape(pod['asked'] or '-')}</td>"
-            f'<td><span class="of">{escape(pod["since"] or "-")}</span></td>'
+            f'<td><span class="of">{_since(pod["since"])}</span></td>'
             f'<td class="notes">{_why(pod)}</td></tr>'
             for pod in shown
         ]
@@ -82,6 +82,12 @@ def _waiting(view: _Entry) -> str:
     if count > len(shown):
         body += f'<p class="soft">{count - len(shown)} more, of lower priority, wait.</p>'
     return f'<section class="card"><h2>What waits</h2>{body}</section>'
+
+
+def _since(created: str) -> str:
+    """The date and the time of 2026-11-26T09:14:03Z, where a line may end between them."""
+    day, _, clock = created.partition("T")
+    return f"{escape(day)} {escape(clock[:5])} UTC" if clock else escape(created or "-")
 
 
 def _why(pod: _Entry) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from vcuda_oci.model import policies
-
 # Annotations that a pod's author may set.
 PLACEMENT = "vcuda.io/placement"
 HAMI_GPU_ORDER, HAMI_NODE_ORDER = "hami.io/gpu-scheduler-policy", "hami.io/node-scheduler-policy"
@@ -14,15 +12,6 @@ NOT_MODEL = ("nvidia.com/nouse-gputype",)
 # Which pods may share a GPU: the prefixes and names of KubeShare 2 and 1.
 TENANCY_PREFIXES = ("sharedgpu/", "kubeshare/")
 TENANCY_WORDS = ("GPUID", "sched_affinity", "sched_anti-affinity", "sched_exclusion")
-POLICY_WORDS = {
-    "vcuda.io/policy": "policy",
-    "vcuda.io/weight": policies.WEIGHT,
-    "vcuda.io/priority": policies.PRIORITY,
-    "vcuda.io/latency": policies.LATENCY,
-    "vcuda.io/idle-suspend": policies.IDLE_SUSPEND,
-    "vcuda.io/isolation": policies.ISOLATION,
-    "tencent.com/vcuda-core-limit": policies.CORE_LIMIT,
-}
 
 # Set by an operator on a node: UUIDs or indexes of GPUs that get no new pods.
 CORDONED = "vcuda.io/cordoned-gpus"

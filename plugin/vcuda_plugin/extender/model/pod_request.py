@@ -12,7 +12,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Part
 from vcuda_oci.system.settings_file import BINPACK, SPREAD, Config
 
-from ...kube import pod_amounts
+from ...kube import pod_amounts, pod_terms
 from . import annotations as known
 from .tenancy import NO_TENANCY, Tenancy, tenancy_of
 
@@ -189,14 +189,8 @@ def _amounts(asked: dict[str, Any], settings: Config, where: str) -> Amounts | N
 
 
 def _words(annotations: Mapping[str, str], elastic: bool) -> dict[str, str]:
-    words = {
-        word: annotations[key]
-        for key, word in known.POLICY_WORDS.items()
-        if key in annotations and len(annotations[key]) <= 40
-    }
-    # GPUManager's soft limit alone selects the elastic policy; so does a part that reserves no
-    # compute.
-    if policies.CORE_LIMIT in words or elastic:
+    words = pod_terms.words_of(annotations)
+    if elastic:  # a part that reserves no compute
         words.setdefault("policy", policies.ELASTIC)
     return words
 

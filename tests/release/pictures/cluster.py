@@ -1,0 +1,63 @@
+"""The scheduler extender's cluster page, beside a fake API server with a small cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from support import extender
+from support.clusters import container, gpus_of, node, pod
+from support.fake_api_server import FakeApiServer
+from vcuda_oci.model.allocation import GpuShare
+
+H100 = "NVIDIA H100 80GB HBM3"
+GIB = 1 << 30
+# Namespace, pod, node, GPU, percent, GiB.
+SHARES = (
+    ("research", "train-llm-0", "gpu-1", 0, 60, 40),
+    ("research", "notebook-ann", "gpu-1", 0, 20, 10),
+    ("product", "serve-7b", "gpu-1", 1, 70, 60),
+    ("product", "batch-embed", "gpu-1", 1, 20, 10),
+    ("product", "serve-small", "gpu-2", 0, 50, 24),
+)
+# Namespace, pod, percent, GiB.
+WAITING = (("research", "train-llm-1", 60, 40), ("research", "sweep-4", 10, 100))
+
+
+@dataclass
+class Cluster:
+    """address: of the page. token: the value of the header Authorization."""
+
+    address: str
+    token: str
+
+
+def _asking(core: int, gib: int) -> dict[str, Any]:
+    return container(core=core, memory=4 * gib)
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Cluster]:
+    api = FakeApiServer()
+    with tempfile.TemporaryDirectory() as folder, api.running():
+        api.users = {"admin-token": {"username": "root", "groups": ["admins"]}}
+        api.may_list = {("admins", "pods", ""), ("admins", "nodes", "")}
+        for name, unhealthy in (("gpu-1", {}), ("gpu-2", {"GPU-gpu-2-1": "Xid 79"})):
+            gpus = gpus_of(name, 80, 80, model=H100, unhealthy=unhealthy)
+            api.put(node(name, gpus, labels={"gaia.tencent.com/gpu-model": H100.replace(" ", "-")}))
+        for namespace, name, where, gpu, core, gib in SHARES:
+            shares = {"main": [GpuShare(f"GPU-{where}-{gpu}", gib * GIB, core)]}
+            asked = _asking(core, gib)
+            api.put(pod(name, asked, node=where, shares=shares, namespace=namespace))
+        for namespace, name, core, gib in WAITING:
+            waiting = pod(name, _asking(core, gib), namespace=namespace)
+            waiting["metadata"]["creationTimestamp"] = "2026-11-26T09:14:03Z"
+            api.put(waiting)
+        with extender.ready(api, folder, "--page", "127.0.0.1:0"):
+            found = re.search(r"the cluster page is on (127.0.0.1:\d+)", extender.log(folder))
+            assert found, extender.log(folder)
+            yield Cluster(f"http://{found[1]}/", "Bearer admin-token")
