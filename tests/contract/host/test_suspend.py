@@ -9,21 +9,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 
 from support.samples import GIB
 from support.softgpu_host import BUILT, PRELUDE
 from support.suspend_kills import by_user, states_of
-from support.suspended import CLIENT, MIB, Node, answer_of, until
+from support.suspended import MIB, Node, answer_of, until
 from vcuda_hook.cli import main
 from vcuda_hook.suspend import control, drive, places, steps
 from vcuda_oci.ledger import events, unhealthy
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.pages import layout
-from vcuda_oci.system import kernel_tables
 
 # Holds managed memory, which a checkpoint refuses.
 MANAGED = """
@@ -447,32 +445,6 @@ def test_a_container_without_processes_on_the_gpu_only_gives_up_its_share(node: 
     finally:
         sleeper.kill()
         sleeper.communicate()
-
-
-def test_claim_is_suspended_by_order_with_all_that_map_its_page(node: Node) -> None:
-    node.box("claim@1", 1)
-    mine = node.record("claim@1")
-    with node.ledger:
-        node.ledger.record(mine.replaced(runtime=[], container_id="", pod={"name": "p"}))
-    before = node.used()
-    page = f"{node.ledger.containers}/claim@1/usage"
-    maps = "import mmap\npage = mmap.mmap(os.open(sys.argv[2], os.O_RDWR), 4096)\n"
-    program = [sys.executable, "-c", PRELUDE + maps + CLIENT, str(64 * MIB), page]
-    user = node.boxes[0].start_program(program)
-    node.boxes[0].processes.append(user)
-    answer_of(user)
-    with pytest.raises(VcudaError, match="which several containers may share"):
-        control.suspend(node.ledger, node.facts, "claim@1", "idle")
-    with (
-        mock.patch.object(kernel_tables, "_MOST_MAPS_BYTES", 100),
-        pytest.raises(VcudaError, match="too many mappings to tell whether it uses the slice"),
-    ):
-        control.suspend(node.ledger, node.facts, "claim@1")
-    assert node.used() > before
-    assert node.vcuda("suspend", "claim@1").returncode == 0
-    assert (node.used(), node.step("claim@1")) == (before, "suspended")
-    assert node.vcuda("resume", "claim@1").returncode == 0
-    assert node.boxes[0].works(user)
 
 
 @pytest.mark.parametrize("verb", ["drain 0 --yes", "undrain 0", "rebalance --core 50 --yes"])
