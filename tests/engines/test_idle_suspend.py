@@ -12,7 +12,9 @@ from support.notebook import NOTEBOOK, agent, cells, kinds, queried, state, used
 from support.product import MIB, Product, asking
 
 # Of each engine one kind; the others differ in cgroups only.
-KINDS = ["runc-v2", "crun-v2", "docker", "containerd-ctr-v2", "containerd-cri", "podman-v2"]
+KINDS = [
+    "runc-v2", "crun-v2", "docker", "containerd-ctr-v2", "containerd-cri", "crio-v2", "podman-v2",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
