@@ -10,7 +10,7 @@ import os
 
 from support.engines.base import IMAGE
 from support.engines.containerd import CONFIG
-from support.engines.cri import Cri
+from support.engines.containerd_cri import ContainerdCri
 from support.private_host import PATH
 
 VARIABLE = "CONTAINERD"
@@ -72,7 +72,7 @@ def given() -> str:
     return os.environ.get(VARIABLE, "")
 
 
-class NodeEngine(Cri):
+class NodeEngine(ContainerdCri):
     """Its file is written once, and edited by the product."""
 
     name = "containerd-node"

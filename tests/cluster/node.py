@@ -379,7 +379,7 @@ class Node:
                         file.write(above.read())
         # On a host that systemd runs every mount is shared.
         root = self.product.driver_root
-        folders = ["/var/lib/kubelet", "/run/containerd", "/run/runc", "/run/crun"]
+        folders = ["/var/lib/kubelet", "/run/containerd", "/run/runc", "/run/crun", "/run/utsns"]
         self.host.check(["mkdir", "-p", *folders])
         self.host.check(["mount", "--bind", root, root])
         for folder in (root, "/run"):

@@ -134,9 +134,9 @@ def engine(
 
 
 @pytest.fixture
-def cri(start_engine: Callable[[str], Engine]) -> Iterator[Cri]:
-    """containerd, spoken to as the kubelet does."""
-    started = start_engine("containerd-cri")
+def cri(request: pytest.FixtureRequest, start_engine: Callable[[str], Engine]) -> Iterator[Cri]:
+    """containerd, spoken to as the kubelet does; with `each_cri` CRI-O too."""
+    started = start_engine(getattr(request, "param", "containerd-cri"))
     assert isinstance(started, Cri)
     with started.using(started.plain_runtime()):
         yield started
@@ -237,12 +237,14 @@ def _engine_files() -> dict[str, bool]:
         "/run/docker",
         # Not its parent: runc makes that when an agent outside of the engine asks it for a state.
         "/run/containerd/s",
+        "/run/crio",
         "/run/libpod",
         "/run/runc",
         "/run/crun",
         "/run/vcuda",
         "/var/lib/containers",
         "/var/lib/cni",
+        "/var/lib/crio",
         "/var/lib/docker",
         "/var/lib/containerd",
         "/dev/shm/libpod_lock",

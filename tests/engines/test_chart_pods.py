@@ -71,7 +71,7 @@ class ChartNode:
     def start(self) -> None:
         self.kubelet.start()
         # What the kubelet makes: hostPath's DirectoryOrCreate.
-        folders = [self.state_dir, "/run/containerd", "/run/runc", "/run/crun"]
+        folders = [self.state_dir, "/run/containerd", "/run/runc", "/run/crun", "/run/utsns"]
         self.cri.host.check(["mkdir", "-p", *folders])
         # On a host that systemd runs every mount is shared.
         root = self.product.driver_root

@@ -12,7 +12,9 @@ from contextlib import closing
 import pytest
 
 from support.engines.base import IMAGE, Engine, Files, wait_until
+from support.engines.containerd_cri import ContainerdCri
 from support.engines.cri import Cri
+from support.engines.crio import Crio
 from support.engines.docker import Docker
 from support.engines.podman import Podman
 from support.needed import skip_or_fail
@@ -31,7 +33,8 @@ CRI = 'plugins."io.containerd.grpc.v1.cri"'
 def configure(engine: Engine, product: Product, *words: str) -> str:
     """Run `vcuda configure` on the engine's host; return its result."""
     product.configure(engine)
-    return engine.host.check([f"{product.prefix}/bin/vcuda", "configure", *words])
+    path = {"PATH": engine.path()} if isinstance(engine, Crio) else {}
+    return engine.host.check([f"{product.prefix}/bin/vcuda", "configure", *words], env=path)
 
 
 class PlainDocker(Docker):
@@ -65,7 +68,7 @@ class PlainDocker(Docker):
         return set(listed)
 
 
-class PlainContainerd(Cri):
+class PlainContainerd(ContainerdCri):
     """`before`: what its configuration file says before vcuda's command."""
 
     product: Product
@@ -75,6 +78,17 @@ class PlainContainerd(Cri):
         path = self.host.write("config.toml", self.before.replace("FOLDER", self.host.folder))
         configure(self, self.product, "containerd", "--config", path)
         return path
+
+
+class PlainCrio(Crio):
+    """Without a handler of ours until vcuda's command adds one."""
+
+    handler = ""
+    product: Product
+
+    def configure(self) -> None:
+        super().configure()
+        configure(self, self.product, "crio")
 
 
 class PlainPodman(Podman):
@@ -164,20 +178,36 @@ def default_config(engine: type[Engine]) -> str:
 def test_containerd_has_the_handler_beside_runc(
     files: Files, product: Product, container: str, kind: str
 ) -> None:
-    before = FILES[kind] or default_config(Cri)
+    before = FILES[kind] or default_config(ContainerdCri)
     made = type("Configured", (PlainContainerd,), {"product": product, "before": before})
     with closing(started(made, files)) as cri:
-        assert isinstance(cri, Cri)
+        assert isinstance(cri, ContainerdCri)
         assert_a_share(cri, container)
-        for handler in ("runc", ""):
-            pod = cri.run_pod(container + handler, handler=handler)
-            try:
-                # Without our handler no container asks for anything.
-                asked = asking(cri, core=30, memory_bytes=LIMIT)
-                plain = cri.start_container(pod, ["ls", "/usr/local"], **asked)
-                assert cri.wait_for(plain) == 1
-            finally:
-                cri.remove_pod(pod)
+        assert_no_share_by_other_handlers(cri, container)
+
+
+def assert_no_share_by_other_handlers(cri: Cri, container: str) -> None:
+    for handler in ("runc", ""):
+        pod = cri.run_pod(container + handler, handler=handler)
+        try:
+            asked = asking(cri, core=30, memory_bytes=LIMIT)
+            plain = cri.start_container(pod, ["ls", "/usr/local"], **asked)
+            assert cri.wait_for(plain) == 1
+        finally:
+            cri.remove_pod(pod)
+
+
+def test_crio_has_the_handler_beside_runc(files: Files, product: Product, container: str) -> None:
+    made = type("Configured", (PlainCrio,), {"product": product})
+    with closing(started(made, files)) as crio:
+        assert isinstance(crio, PlainCrio)
+        written = crio.host.check(["cat", "/etc/crio/crio.conf.d/99-vcuda.conf"])
+        assert f'runtime_root = "{crio.host.path("runc")}"' in written
+        assert_a_share(crio, container)
+        assert_no_share_by_other_handlers(crio, container)
+        result = configure(crio, product, "crio", "--undo")
+        assert result.endswith("then run: systemctl restart crio\n")
+        assert crio.host.run(["ls", "/etc/crio/crio.conf.d/99-vcuda.conf"]).rc != 0
 
 
 @pytest.mark.parametrize(

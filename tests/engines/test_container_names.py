@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from support.agent_http import free_port
+from support.engines import each_cri
 from support.engines.base import IMAGE, Engine, Result
 from support.engines.cri import Cri
 from support.engines.docker import Docker
@@ -63,6 +64,7 @@ def test_a_container_is_shown_and_found_by_its_engines_name(
     assert product.allocations(engine) == []
 
 
+@each_cri
 def test_a_pods_container_is_found_as_ps_shows_it_and_by_its_cri_id(
     cri: Cri, product: Product, container: str
 ) -> None:

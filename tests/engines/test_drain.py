@@ -14,6 +14,7 @@ from support.engines.base import Engine
 from support.fake_kubelet import until
 from support.notebook import cells, queried, state
 from support.product import Product, asking
+from support.terminal import Terminal
 
 GIB = 1 << 30
 
@@ -79,27 +80,6 @@ def _asleep(records: list[dict[str, Any]]) -> list[str]:
     return [one["container_id"] for one in records if one.get("suspension")]
 
 
-def test_pod_stays_on_a_drained_gpu_with_the_reason(
-    start_engine: Callable[[str], Engine], product: Product, container: str
-) -> None:
-    engine = start_engine("containerd-cri")
-    with product.on(engine):
-        try:
-            start(engine, container, WORKING)
-            until(lambda: bool(cells(engine, container)))
-            (gpu,) = {one["gpu_name"] for one in answered(engine, product, "ps")}
-            drained = vcuda(engine, product, "drain", gpu, "--yes")
-            assert (drained.rc, "1 container on it" in drained.stdout) == (1, True)
-            assert f"belongs to pod default/{container}" in drained.stderr
-            assert "delete the pod" in drained.stderr
-            works(engine, container)
-            start(engine, f"{container}-2", ["sleep", "600"])
-            assert len({one["gpu_name"] for one in answered(engine, product, "ps")}) == 2
-        finally:
-            engine.delete(container)
-            engine.delete(f"{container}-2")
-
-
 def test_room_is_made_for_a_request_by_one_move(
     start_engine: Callable[[str], Engine], product: Product, container: str
 ) -> None:
@@ -120,7 +100,13 @@ def test_room_is_made_for_a_request_by_one_move(
             plan = answered(engine, product, *words)
             assert [(m["id"], m["bytes"]) for m in plan["moves"]] == [(f"{container}-2", 0)]
             assert gpus_of(engine, product) == where
-            assert "it fits now" in succeed(engine, product, *words, "--yes")
+            program = [f"{product.prefix}/bin/vcuda", "--config", product.config, *words]
+            terminal = Terminal(["/usr/bin/env", *engine.host.inside(program)], width=120)
+            terminal.until(lambda lines: any("Move them? [y/N]" in line for line in lines))
+            terminal.press("y\n")
+            assert terminal.end() == 0
+            assert b"it fits now" in terminal.output
+            terminal.close()
             assert gpus_of(engine, product)[f"{container}-2"] == "1"
             fits = engine.run(
                 f"{container}-3", ["true"], **asking(engine, core=60, memory_bytes=9 * GIB)

@@ -23,6 +23,7 @@ def test_each_engine_runs_in_both_worlds_of_cgroups() -> None:
         "docker": both,
         "containerd-ctr": both,
         "containerd-cri": both,
+        "crio": both,
         "podman": both,
     }
 

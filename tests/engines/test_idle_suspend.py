@@ -13,7 +13,7 @@ from support.product import MIB, Product, asking
 
 # A pod, which a kubelet may restart, and a container that is none. test_suspend.py suspends one of
 # each engine; the agent does the same, and finds processes and work as it does for every figure.
-KINDS = ["docker", "containerd-cri"]
+KINDS = ["docker", "containerd-cri", "crio-v2"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.engines import each_cri
 from support.engines.cri import Cri, Pod
 from support.product import MIB, Product, asking
+
+pytestmark = each_cri
 
 LIMIT = 1024 * MIB
 

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from contract.agent.test_device_plugin import CORE, GPU, MEMORY
+from support.engines import each_cri
 from support.engines.cri import Cri, Pod
 from support.fake_kubelet import Admitted, Kubelet, until
 from support.node_agent import Agent
 from support.product import MIB, Product
+
+pytestmark = each_cri
 
 SHOW = ["sh", "-c", "ls /dev | grep -x 'nvidia[0-9]'; vcuda-workload info"]
 

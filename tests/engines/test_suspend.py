@@ -20,7 +20,7 @@ from support.product import MIB, Product, asking
 
 KINDS = [
     "runc-v1", "docker", "docker-v2", "containerd-ctr", "containerd-cri", "containerd-cri-v2",
-    "podman", "podman-v2",
+    "crio", "podman", "podman-v2",
 ]  # fmt: skip
 HELD = 512  # MiB that a notebook holds
 SOON = 0.5  # seconds in which a notebook that is not suspended computes several cells

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from contract.agent.test_device_plugin import CORE, MEMORY
 from support.engines.base import Files
-from support.engines.cri import Cri
+from support.engines.containerd_cri import ContainerdCri
 from support.fake_kubelet import Kubelet, until
 from support.pod_lives import Lives
 from support.product import Product
@@ -18,7 +18,7 @@ from vcuda_oci.host import host
 GPUS = 8
 
 
-class InMemory(Cri):
+class InMemory(ContainerdCri):
     """Stores everything on a tmpfs, because disks are not tested."""
 
     snapshotter = "overlayfs"

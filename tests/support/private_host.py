@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -130,6 +131,15 @@ class PrivateHost:
                 stdout=output,
                 stderr=output,
             )
+
+    @staticmethod
+    def kill(daemon: subprocess.Popen[bytes]) -> None:
+        """Kill what `daemon` has started, and wait for its end."""
+        with open(f"/proc/{daemon.pid}/task/{daemon.pid}/children") as children:
+            # A process that entered the private host waits for the program that it started there.
+            pid = int((children.read().split() or [str(daemon.pid)])[0])
+        os.kill(pid, signal.SIGKILL)
+        daemon.wait(30)
 
     def exit_code_of_orphan(self, pid: int) -> int:
         """Exit code of a detached process of this host; the last entry, because pids are reused."""

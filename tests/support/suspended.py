@@ -130,9 +130,15 @@ class Node:
         return [event["kind"] for event in events.read(self.ledger.state_dir, id)]
 
     def box(
-        self, id: str, count: int = 2, each: int = 64 * MIB, memory: int = 4 * GIB, core: int = 50
+        self,
+        id: str,
+        count: int = 2,
+        each: int = 64 * MIB,
+        memory: int = 4 * GIB,
+        core: int = 50,
+        gpu: int = 0,
     ) -> Box:
-        share = GpuShare(self.facts.gpus[0].uuid, memory, core)
+        share = GpuShare(self.facts.gpus[gpu].uuid, memory, core)
         allocation = record(id, shares=[share], runtime=self.runtime.words)
         with self.ledger:
             self.ledger.write(allocation, limits.page_of(allocation))
@@ -145,12 +151,16 @@ class Node:
         out, err = done.communicate(timeout=120)
         return subprocess.CompletedProcess(words, done.returncode, out, err)
 
+    def command(self, *words: str) -> list[str]:
+        """`vcuda` of the sources, with these words."""
+        places = [str(REPOSITORY / each) for each in ("oci", "runtime_hook")]
+        program = f"import sys; sys.path[:0] = {places}; from vcuda_hook.cli.main import main"
+        run = f"{program}; sys.exit(main())"
+        return [sys.executable, "-c", run, "--config", self.config, *words]
+
     def start_vcuda(self, *words: str, **options: Any) -> subprocess.Popen[str]:
-        program = "import sys; from vcuda_hook.cli.main import main; sys.exit(main())"
-        places = os.pathsep.join(str(REPOSITORY / each) for each in ("oci", "runtime_hook"))
         return subprocess.Popen(
-            [sys.executable, "-c", program, "--config", self.config, *words],
-            env={**os.environ, "PYTHONPATH": places},
+            self.command(*words),
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

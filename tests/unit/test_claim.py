@@ -48,6 +48,7 @@ def test_a_claim_writes_the_whole_record(claims: Claims) -> None:
             "name": "web",
             "container": "main",
             "sandbox_id": "sandbox1",
+            "placed": "node",
         },
     }
 

@@ -16,16 +16,30 @@ MIB = 1 << 20
 
 
 def test_the_first_limit_that_is_too_small_is_named() -> None:
-    limits = [Limit("/group", 5 * GIB), Limit(HOST, 3 * GIB)]
-    assert host_room.refusal(2 * GIB, limits, 0, 0) is None
-    assert host_room.refusal(4 * GIB, limits, 0, 0) == (
+    def refusal(needed: int) -> tuple[str, str] | None:
+        limits = [Limit("/group", 5 * GIB, needed), Limit(HOST, 3 * GIB, needed)]
+        return host_room.refusal(needed, limits, 0, 0)
+
+    assert refusal(2 * GIB) is None
+    assert refusal(4 * GIB) == (
         "the host has 3.0 GiB of memory free, 4.0 GiB are needed",
         "free memory of the host",
     )
-    assert host_room.refusal(5 * GIB, limits, 0, 0) == (
+    assert refusal(5 * GIB) == (
         "/group has 5.0 GiB of memory free, 5.0 GiB are needed",
         "give the container a larger memory limit",
     )
+
+
+def test_each_limit_needs_what_the_processes_below_it_hold() -> None:
+    one = [Limit("/pod/one", GIB, 0), Limit("/pod", 4 * GIB, 0), Limit(HOST, 9 * GIB, 0)]
+    two = [Limit("/pod", 4 * GIB, 3 * GIB), Limit(HOST, 9 * GIB, 3 * GIB)]
+    three = [Limit("/other", 4 * GIB, GIB), Limit(HOST, 9 * GIB, GIB)]
+    found = host_room.together([*one, *two, *three])
+    assert [(limit.of, limit.needed // GIB) for limit in found] == [
+        ("/pod/one", 0), ("/pod", 3), (HOST, 4), ("/other", 1),
+    ]  # fmt: skip
+    assert host_room.refusal(4 * GIB, found, 0, 0) is None
 
 
 def test_what_is_suspended_already_counts_against_the_bound() -> None:
@@ -64,10 +78,10 @@ def test_limits_of_a_group_and_of_those_above_count_without_their_cache(
     monkeypatch.setattr(
         cgroup_folders, "mounted", lambda controller, path: f"{places[controller]}{path}"
     )
-    found = host_room.limits_of({"0": "/box", "4memory": "/box", "3cpu,cpuacct": "/box"})
+    found = host_room.limits_of({"0": "/box", "4memory": "/box", "3cpu,cpuacct": "/box"}, 7)
     assert found[:-1] == [
-        Limit(f"{tmp_path}/v2/box", 324 * MIB),
-        Limit(f"{tmp_path}/v1", 125 * MIB),
+        Limit(f"{tmp_path}/v2/box", 324 * MIB, 7),
+        Limit(f"{tmp_path}/v1", 125 * MIB, 7),
     ]
-    host, available = found[-1]
-    assert host == HOST and available > 64 * MIB
+    host, available, needed = found[-1]
+    assert host == HOST and available > 64 * MIB and needed == 7

@@ -33,6 +33,7 @@ POD = {
     "pod_name": "web-0",
     "container_name": "main",
     "sandbox_id": "5a",
+    "sandbox_file": "",
     "engine": {},
 }
 ALONE = {**dict.fromkeys(POD, ""), "key": "c1", "container_id": "c1", "engine": {}}

@@ -57,6 +57,7 @@ def test_record_without_moves_is_readable_by_an_earlier_version() -> None:
         (record("a", shares=[share()]), {}, None),
         (record("a", shares=[share(), share("GPU-1")]), {}, "has shares of several GPUs"),
         (record("a", shares=[share()], pod={"uid": "1"}), {}, "belongs to a pod"),
+        (record("a", shares=[share()], pod={"uid": "1", "placed": "node"}), {}, None),
         (record("a", shares=[share(rotates=True)]), {}, "rotates on its GPU"),
         (record("a", shares=[share()], runtime=[]), {}, "is a named slice"),
         (record("a", shares=[share()], becoming=[share(core=9)]), {}, "its share is being changed"),

@@ -62,6 +62,24 @@ class Container(Record):
         return identity.is_sandbox(self.annotations)
 
     @property
+    def sandbox_file(self) -> str:
+        """As Owner has it.
+
+        CRI-O by default (drop_infra_ctr) runs nothing in a sandbox. It pins the pod's namespaces,
+        the UTS namespace of each pod, until the sandbox is stopped. Source: CRI-O
+        server/sandbox_run_linux.go, sandbox_stop_linux.go; seen with 1.36.3.
+        """
+        if not identity.is_from_crio(self.annotations):
+            return ""
+        for each in _objects(_child(self.spec, "linux"), "namespaces"):
+            path = _text(each, "path")
+            # A process's own namespace is not pinned.
+            if each.get("type") == "uts" and path.split("/")[1:2] not in ([], ["proc"]):
+                # The agent's pod sees the host's /run.
+                return path[len("/var") :] if path.startswith("/var/run/") else path
+        return ""
+
+    @property
     def sees_every_device(self) -> bool:
         """Whether the device rules allow all devices, as with --privileged, so that no share could
         be enforced.

@@ -17,13 +17,14 @@ class Owner(Record):
     """The owner of an allocation: a container of a pod, across its restarts, or one container.
 
     key: the allocation's id and its file's name. pod_uid and the names are "" outside Kubernetes.
-    sandbox_id: the pod's sandbox container; while it runs, the pod keeps its shares.
+    sandbox_id: the pod's sandbox container; while it runs, the pod keeps its shares. sandbox_file:
+    a file that is there as long as the sandbox, of an engine that runs no container for it, or "".
     engine: where the engine stores the container's name and image (engine_name.py).
     """
 
     __slots__ = (  # noqa: RUF023
         "key", "container_id", "pod_uid", "namespace",
-        "pod_name", "container_name", "sandbox_id", "engine",
+        "pod_name", "container_name", "sandbox_id", "sandbox_file", "engine",
     )  # fmt: skip
 
     def __init__(
@@ -35,12 +36,14 @@ class Owner(Record):
         pod_name: str = "",
         container_name: str = "",
         sandbox_id: str = "",
+        sandbox_file: str = "",
         engine: dict[str, str] | None = None,
     ) -> None:
         self.engine = engine or {}
         self.key, self.container_id = key, container_id
         self.pod_uid, self.namespace, self.pod_name = pod_uid, namespace, pod_name
         self.container_name, self.sandbox_id = container_name, sandbox_id
+        self.sandbox_file = sandbox_file
 
     @property
     def is_pod(self) -> bool:

@@ -6,7 +6,7 @@ import time
 
 from ..container.identity import Owner, pod_key
 from ..host.host import Host
-from ..model.allocation import Allocation, GpuShare
+from ..model.allocation import NODE, PLACED, Allocation, GpuShare
 from ..model.errors import VcudaError
 from ..model.gpu import Gpu
 from ..model.policies import MIG, MPS
@@ -148,7 +148,7 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
             wanted.runtime,
             _claimant(wanted.claimant),
             time.time(),
-            pod_of(owner),
+            {**pod_of(owner), **_placed_by(wanted)},
             engine=owner.engine,
             suspension=_begins_off(ledger, host, answer.shares),
             idle_suspend=_idle_suspend(wanted, rules),
@@ -311,7 +311,7 @@ def _take_over(ledger: Ledger, known: Allocation, wanted: Claim, rules: Rules) -
         container_id=owner.container_id,
         runtime=wanted.runtime,
         claimant=_claimant(wanted.claimant),
-        pod=pod_of(owner),
+        pod={**known.pod, **pod_of(owner)},
         engine=owner.engine,
         idle_suspend=_idle_suspend(wanted, rules),
         # A change by `vcuda limit` stays, also one that was cut short.
@@ -352,14 +352,20 @@ def _claimant(pid: int) -> list[int]:
     return [pid, liveness.start_time(pid)]
 
 
+def _placed_by(wanted: Claim) -> dict[str, str]:
+    """The record's field that lets a pod's container move; {}: a scheduler decided on its GPU."""
+    return {PLACED: NODE} if wanted.owner.is_pod and not wanted.decided else {}
+
+
 def pod_of(owner: Owner) -> dict[str, str]:
     """The record's fields of the pod; empty outside Kubernetes."""
     if not owner.is_pod:
         return {}
-    return {
+    pod = {
         "uid": owner.pod_uid,
         "namespace": owner.namespace,
         "name": owner.pod_name,
         "container": owner.container_name,
         "sandbox_id": owner.sandbox_id,
     }
+    return {**pod, "sandbox_file": owner.sandbox_file} if owner.sandbox_file else pod

@@ -32,11 +32,17 @@ def start_time(pid: int) -> int:
 
 
 def is_alive(allocation: Allocation) -> bool:
-    """Whether the allocation is in use: its container or its pod's sandbox runs."""
-    if container_lives(allocation):
+    """Whether the allocation is in use: its container runs, or its pod's sandbox is there."""
+    if container_lives(allocation) or is_sandbox_pinned(allocation):
         return True
     sandbox = allocation.pod.get("sandbox_id", "")
     return bool(sandbox) and _runs(allocation.runtime, sandbox)
+
+
+def is_sandbox_pinned(allocation: Allocation) -> bool:
+    """Whether the engine keeps the pod's sandbox without a process; False does not prove an end."""
+    path = allocation.pod.get("sandbox_file", "")
+    return bool(path) and os.path.lexists(path)
 
 
 def container_lives(allocation: Allocation) -> bool:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 _END_OF_TIME = 1 << 40  # and it keeps infinity out
+# In a record's `pod`, if the node has chosen the GPU: no scheduler has decided on one.
+PLACED, NODE = "placed", "node"
 
 
 class GpuShare(Record):
@@ -90,7 +92,8 @@ class Allocation(Record):
     GPU work after which it is suspended; 0: never. isolation: "mig": its share is all of a MIG
     device that was made for it (instances.py); "mps": it shares its GPU with others under MPS
     (mps_folder.py); else "". nodes_left: UUIDs of GPUs that it has no share of, but may still open
-    since a move was killed: the next verb that moves containers takes their nodes away.
+    since a move was killed: the next verb that moves containers takes their nodes away. pod: as
+    claim.pod_of; {} outside Kubernetes.
     """
 
     __slots__ = (  # noqa: RUF023 - the order in a record's file

@@ -164,7 +164,8 @@ def claim_share(
         return None
     _refuse_beside_a_slice(container, raw)
     owner = owner_of(container.annotations, container.id)
-    owner = owner.replaced(engine=engine_name.noted(container))
+    engine = engine_name.noted(container)
+    owner = owner.replaced(engine=engine, sandbox_file=container.sandbox_file)
     wanted = claim.Claim(owner, request.parse(raw), creation.runtime, creation.claimant)
     parts = capabilities.requested(
         container.environment.get(names.NVIDIA_DRIVER_CAPABILITIES, ""),

@@ -74,8 +74,7 @@ def suspend(
             worker.start()
             targets = Targets(mine.record, ledger.containers)
             worker.await_ready()
-            needed = drive.held_now(targets, worker)
-            refuse_without_host_room(mine, needed, targets, most_kept)
+            needed = refuse_without_host_room(mine, targets, worker, most_kept)
             mine.update(mine.begun(SUSPENDING, by, needed))
             begun = time.monotonic()
             try:
@@ -188,8 +187,7 @@ def move(
             worker.start()
             targets = Targets(mine.record, ledger.containers)
             worker.await_ready()
-            needed = drive.held_now(targets, worker)
-            refuse_without_host_room(mine, needed, targets, most_kept)
+            needed = refuse_without_host_room(mine, targets, worker, most_kept)
             elsewhere.claim(mine, facts, moves, needed, by)
             begun = time.monotonic()
             try:

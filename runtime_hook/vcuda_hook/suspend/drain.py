@@ -35,6 +35,7 @@ from .survey import Survey, Why
 
 LOCK = "drain.lock"
 MOVE, SUSPEND, STAY, ASLEEP = "move", "suspend", "stay", "suspended"
+_OF_POD = "delete the pod, and it is scheduled anew; or suspend the container"
 
 
 class Step(NamedTuple):
@@ -88,7 +89,7 @@ def plan(
         if id in targets:
             steps.append(Step(id, MOVE, one.bytes, targets[id]))
         elif one.record.pod:
-            steps.append(Step(id, STAY, one.bytes, "", *_of_pod(one.record)))
+            steps.append(Step(id, STAY, one.bytes, "", reason, _OF_POD))
         elif unsuspended:
             steps.append(Step(id, STAY, one.bytes, "", *unsuspended))
         elif one.bytes > host_bytes:
@@ -108,12 +109,6 @@ def plan(
 
 def _is_on(record: Allocation, parts: set[str]) -> bool:
     return any(share.uuid in parts for share in record.shares)
-
-
-def _of_pod(record: Allocation) -> Why:
-    pod = f"{record.pod.get('namespace', '?')}/{record.pod.get('name', '?')}"
-    what = f"belongs to pod {pod}, which the scheduler has placed on this GPU"
-    return what, "delete the pod, and it is scheduled anew; or suspend the container"
 
 
 def planned(ledger: Ledger, facts: Host, uuid: str, most_kept: int) -> list[Step]:

@@ -158,10 +158,9 @@ def _still(found: Found, started: Mapping[int, int]) -> dict[int, int]:
     }
 
 
-def held_now(targets: Targets, worker: Worker) -> dict[str, int]:
+def held_now(pids: Sequence[int], worker: Worker) -> dict[str, int]:
     """What the processes hold on the GPUs, by UUID in bytes; {}: NVML does not answer."""
     try:
-        pids = list(targets())
         return dict(worker.memory(pids, time.monotonic() + LOCK_SECONDS).held)
     except Hangs:
         return {}

@@ -26,25 +26,26 @@ HOST = "the host"
 
 
 class Limit(NamedTuple):
-    """of: a cgroup's folder, or "the host". free: bytes."""
+    """of: a cgroup's folder, or "the host". free: bytes. needed: bytes that its processes hold."""
 
     of: str
     free: int
+    needed: int
 
 
 def refusal(needed: int, limits: Sequence[Limit], kept: int, most: int) -> tuple[str, str] | None:
     """Why `needed` bytes have no room, and a hint; None: they have. Pure.
 
-    kept: bytes of the containers that are suspended. most: the setting suspend-memory; 0: none.
+    limits: as `together`. kept: bytes of the containers that are suspended. most: the setting
+    suspend-memory; 0: none.
     """
     if most and kept + needed > most:
         what = f"{gib(kept)} of suspend-memory {gib(most)} are taken, {gib(needed)} are needed"
         return what, "resume or end another suspended container"
     for limit in limits:
-        if limit.free < needed + _SPARE_BYTES:
-            what = (
-                f"{limit.of} has {gib(max(0, limit.free))} of memory free, {gib(needed)} are needed"
-            )
+        if limit.needed and limit.free < limit.needed + _SPARE_BYTES:
+            free = gib(max(0, limit.free))
+            what = f"{limit.of} has {free} of memory free, {gib(limit.needed)} are needed"
             hint = "give the container a larger memory limit"
             return what, hint if limit.of != HOST else "free memory of the host"
     return None
@@ -63,17 +64,29 @@ def left(records: Sequence[Allocation], most: int) -> int:
     return min(free, max(0, most - kept_by(records, ""))) if most else free
 
 
-def limits_of(cgroups: Mapping[str, str]) -> list[Limit]:
-    """The limits that count for processes in these cgroups (by hierarchy), and the host's."""
+def together(limits: Sequence[Limit]) -> list[Limit]:
+    """Each limit once, with what all processes below it need. Pure."""
+    found: dict[str, Limit] = {}
+    for limit in limits:
+        needed = limit.needed + (found[limit.of].needed if limit.of in found else 0)
+        found[limit.of] = limit._replace(needed=needed)
+    return list(found.values())
+
+
+def limits_of(cgroups: Mapping[str, str], needed: int) -> list[Limit]:
+    """The limits that count for processes in these cgroups (by hierarchy), and the host's.
+
+    needed: bytes that these processes hold on the GPUs.
+    """
     found: list[Limit] = []
     for hierarchy, path in cgroups.items():
         controllers = hierarchy.lstrip("0123456789").split(",")
         if controllers == [""]:
-            found += _limits_above(cgroup_folders.mounted("", path), _V2)
+            found += _limits_above(cgroup_folders.mounted("", path), _V2, needed)
         elif "memory" in controllers:
-            found += _limits_above(cgroup_folders.mounted("memory", path), _V1)
+            found += _limits_above(cgroup_folders.mounted("memory", path), _V1, needed)
     available = _host_available()
-    return found if available is None else [*found, Limit(HOST, available)]
+    return found if available is None else [*found, Limit(HOST, available, needed)]
 
 
 class _Files(NamedTuple):
@@ -86,13 +99,14 @@ _V2 = _Files("memory.max", "memory.current", "inactive_file")
 _V1 = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
-def _limits_above(folder: str, names: _Files) -> Iterator[Limit]:
+def _limits_above(folder: str, names: _Files, needed: int) -> Iterator[Limit]:
     """The limits of a cgroup and of those above it."""
     while os.path.exists(f"{folder}/{names.used}"):
         most = _number(f"{folder}/{names.most}")
         used = _number(f"{folder}/{names.used}")
         if most is not None and used is not None and most < _NO_LIMIT:
-            yield Limit(folder, most - used + _reclaimable(folder, names.reclaimable))
+            free = most - used + _reclaimable(folder, names.reclaimable)
+            yield Limit(folder, free, needed)
         folder = os.path.dirname(folder)
 
 

@@ -38,14 +38,25 @@ def quiet(call: str, left: int) -> None:
 
 
 def refuse_without_host_room(
-    mine: Operation, held: Mapping[str, int], targets: Targets, most_kept: int
-) -> None:
-    """Raises VcudaError: the host's memory has no room for what the container holds."""
+    mine: Operation, targets: Targets, worker: Worker, most_kept: int
+) -> dict[str, int]:
+    """What the container's processes hold, by UUID in bytes; {}: NVML does not answer.
+
+    Each one's memory is copied into its own, so each cgroup needs room for its own processes.
+    Raises VcudaError: the host's memory has no room for what they hold.
+    """
+    limits: list[host_room.Limit] = []
+    held: dict[str, int] = {}
+    for cgroups, pids in targets.by_cgroups():
+        here = drive.held_now(pids, worker)
+        limits += host_room.limits_of(cgroups, sum(here.values()))
+        held.update({uuid: held.get(uuid, 0) + size for uuid, size in here.items()})
     kept = host_room.kept_by(mine.ledger.read()[0], mine.id)
-    limits = [limit for each in targets.cgroups() for limit in host_room.limits_of(each)]
-    refused = host_room.refusal(sum(held.values()), limits, kept, most_kept)
+    together = host_room.together(limits)
+    refused = host_room.refusal(sum(held.values()), together, kept, most_kept)
     if refused:
         raise VcudaError(refused[0], mine.id, refused[1])
+    return held
 
 
 def library_of(facts: Host) -> str:

@@ -13,7 +13,7 @@ import vcuda_oci
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.ledger import Ledger
-from vcuda_oci.model.allocation import Allocation, GpuShare, moved
+from vcuda_oci.model.allocation import NODE, PLACED, Allocation, GpuShare, moved
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.placement import eligible, free
@@ -73,9 +73,11 @@ def refusal(record: Allocation, facts: Host, to: Gpu) -> tuple[str, str] | None:
         return "has shares of several GPUs", "move only containers of one GPU"
     if record.is_named_slice:
         return "is a named slice or a claim: its containers name its GPU", "suspend it"
-    if record.pod:
+    if record.pod and record.pod.get(PLACED) != NODE:
+        # The scheduler counts the pod on the GPU that it decided for, and knows of more that speaks
+        # against a GPU: the pod's neighbours by label, and the GPUs that its author named.
         what = "belongs to a pod, which the scheduler has placed on its GPU"
-        return what, "delete the pod, or suspend the container"
+        return what, "delete the pod, and it is scheduled anew; or suspend the container"
     if record.becoming:
         return "its share is being changed", "try again"
     if record.rotates:

@@ -54,17 +54,21 @@ class Targets:
         started = {pid: liveness.start_time(pid) for pid in self._pids()}
         return {pid: time for pid, time in started.items() if time}
 
-    def cgroups(self) -> list[Mapping[str, str]]:
-        """The cgroups of the processes, by hierarchy: their memory limits count."""
+    def by_cgroups(self) -> list[tuple[Mapping[str, str], list[int]]]:
+        """The pids by their cgroups, which are by hierarchy: their memory limits count."""
         if self._page is None:
-            return [self._cgroups]
-        found: list[Mapping[str, str]] = []
+            return [(self._cgroups, list(self._pids()))]
+        found: list[tuple[Mapping[str, str], list[int]]] = []
         for pid in self._pids():
             try:
                 mine = container_processes.cgroups(pid)
             except OSError:
                 continue  # it has ended
-            found += [mine] if mine not in found else []
+            others = next((pids for cgroups, pids in found if cgroups == mine), None)
+            if others is None:
+                found.append((mine, [pid]))
+            else:
+                others.append(pid)
         return found
 
     def _pids(self) -> Sequence[int]:

@@ -3,50 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
-from unittest import mock
 
 import pytest
 
-from support.softgpu_host import PRELUDE
-from support.suspended import CLIENT, MIB, Node, answer_of, node
+from support.suspended import Node, node
 from vcuda_hook.cli import main
-from vcuda_hook.suspend import control
-from vcuda_hook.suspend.targets import refuse_unfit
 from vcuda_oci.ledger import unhealthy
-from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.system import kernel_tables
 
 __all__ = ["node"]
-
-
-def test_claim_is_suspended_by_order_with_all_that_map_its_page(node: Node) -> None:
-    node.box("claim@1", 1)
-    mine = node.record("claim@1")
-    with node.ledger:
-        node.ledger.record(mine.replaced(runtime=[], container_id="", pod={"name": "p"}))
-    before = node.used()
-    page = f"{node.ledger.containers}/claim@1/usage"
-    maps = "import mmap\npage = mmap.mmap(os.open(sys.argv[2], os.O_RDWR), 4096)\n"
-    program = [sys.executable, "-c", PRELUDE + maps + CLIENT, str(64 * MIB), page]
-    user = node.boxes[0].start_program(program)
-    node.boxes[0].processes.append(user)
-    answer_of(user)
-    for id, by in (("claim@1", "idle"), ("claim@1", "rotation"), ("dra@1", "rotation")):
-        with pytest.raises(VcudaError, match="which several containers may share"):
-            refuse_unfit(node.record("claim@1").replaced(id=id), node.facts, by)
-    # A claim's own idle time counts.
-    refuse_unfit(node.record("claim@1").replaced(id="dra@1"), node.facts, "idle")
-    with (
-        mock.patch.object(kernel_tables, "_MOST_MAPS_BYTES", 100),
-        pytest.raises(VcudaError, match="too many mappings to tell whether it uses the slice"),
-    ):
-        control.suspend(node.ledger, node.facts, "claim@1")
-    assert node.used() > before
-    assert node.vcuda("suspend", "claim@1").returncode == 0
-    assert (node.used(), node.step("claim@1")) == (before, "suspended")
-    assert node.vcuda("resume", "claim@1").returncode == 0
-    assert node.boxes[0].works(user)
 
 
 @pytest.mark.parametrize("verb", ["drain 0 --yes", "undrain 0", "rebalance --core 50 --yes"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from support.samples import shares_of
 from support.wrapper_node import HALF_SHARE, SPEC, Node
 from vcuda_oci.container import request
 from vcuda_oci.container.container import container_of
+from vcuda_oci.ledger import liveness
 
 ID = "4d2f9a1c7b3e"
 UNITS = {"vcuda.io/request.vcuda-core": "50", "vcuda.io/request.vcuda-memory": "16"}
@@ -33,6 +35,40 @@ CGROUPFS = f"/kubepods/besteffort/poduid1/crio-{ID}"
 def made_by(cgroups_path: str, annotations: dict[str, str]) -> dict[str, Any]:
     linux = {**SPEC.get("linux", {}), "cgroupsPath": cgroups_path}
     return {**SPEC, "annotations": annotations, "linux": linux}
+
+
+def test_share_of_a_pod_stays_as_long_as_its_pinned_namespace(node: Node, tmp_path: Path) -> None:
+    """CRI-O runs no container for a sandbox."""
+    pinned = tmp_path / "utsns"
+    pinned.touch()
+    spec = made_by(CGROUPFS, CRIO)
+    spec["linux"]["namespaces"] = [{"type": "pid"}, {"type": "uts", "path": str(pinned)}]
+    assert node.create(spec, id=ID) == (0, "")
+    with node.ledger:
+        assert node.ledger.sweep(liveness.is_alive) == []
+        pinned.unlink()
+        assert node.ledger.sweep(liveness.is_alive) == ["pod-uid1.main"]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "found"),
+    [
+        ({"type": "uts", "path": "/var/run/utsns/1"}, "/run/utsns/1"),
+        ({"type": "uts", "path": "/srv/utsns/1"}, "/srv/utsns/1"),
+        ({"type": "uts", "path": "/proc/7/ns/uts"}, ""),
+        ({"type": "ipc", "path": "/var/run/ipcns/1"}, ""),
+        ({"type": "uts"}, ""),
+    ],
+)
+def test_only_a_pinned_uts_namespace_stands_for_the_sandbox(
+    namespace: dict[str, str], found: str
+) -> None:
+    spec = made_by(CGROUPFS, CRIO)
+    spec["linux"]["namespaces"] = [namespace]
+    assert container_of(spec).sandbox_file == found
+    spec["annotations"] = {"io.kubernetes.cri.sandbox-uid": "uid1"}
+    spec["linux"]["cgroupsPath"] = "/kubepods/x"
+    assert container_of(spec).sandbox_file == ""
 
 
 @pytest.mark.parametrize("cgroups_path", [SYSTEMD, CGROUPFS], ids=["systemd", "cgroupfs"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import signal
 from collections.abc import Callable, Sequence
 
 from support.engines.base import IMAGE, Engine, Result, Wanted, wait_until
@@ -93,11 +92,7 @@ class Containerd(Engine):
     def restart(self, meanwhile: Callable[[], object] = bool) -> None:
         """Kill the daemon and start it again; its containers continue to run. meanwhile: called
         while there is none."""
-        with open(f"/proc/{self._daemon.pid}/task/{self._daemon.pid}/children") as children:
-            # A process that entered the private host waits for the daemon that it started there.
-            pid = int((children.read().split() or [str(self._daemon.pid)])[0])
-        os.kill(pid, signal.SIGKILL)
-        self._daemon.wait(30)
+        self.host.kill(self._daemon)
         meanwhile()
         self._start_daemon()
 

@@ -1,9 +1,10 @@
-"""containerd through CRI, called as the kubelet does."""
+"""Engines through CRI, called as the kubelet does."""
 
 from __future__ import annotations
 
 import os
 import uuid
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,7 @@ import grpc  # type: ignore[import-untyped]
 from cri_api.v1 import api_pb2 as cri
 from cri_api.v1.api_pb2_grpc import RuntimeServiceStub
 
-from support.engines.base import IMAGE, Result, Wanted, wait_until
-from support.engines.containerd import Containerd
+from support.engines.base import IMAGE, Engine, Result, Wanted, wait_until
 
 NAMESPACE = "default"
 CONTAINER = "main"
@@ -31,22 +31,28 @@ class Pod:
     attempts: dict[str, int]
 
 
-class Cri(Containerd):
-    """Each container of the common interface is container `main` of its own pod."""
+class Cri(Engine):
+    """Each container of the common interface is container `main` of its own pod.
 
-    name = "containerd-cri"
-    namespace = "k8s.io"
+    socket: set before `connect`.
+    """
 
-    def open(self) -> None:
-        super().open()
+    socket: str
+
+    def connect(self) -> None:
+        """Open the channel; wait until the engine answers."""
         self._pods: dict[str, Pod] = {}
         self._channel = grpc.insecure_channel(f"unix://{self.socket}")
         self.runtime_service = RuntimeServiceStub(self._channel)
-        wait_until(self._is_ready, "containerd's CRI, see containerd.log")
+        self.await_ready()
 
+    @abstractmethod
     def restart(self, meanwhile: Callable[[], object] = bool) -> None:
-        super().restart(meanwhile)
-        wait_until(self._is_ready, "containerd's CRI, see containerd.log")
+        """Kill the daemon and start it again; its containers continue to run. meanwhile: called
+        while there is none."""
+
+    def await_ready(self) -> None:
+        wait_until(self._is_ready, f"{self.name}, see its log")
 
     def close(self) -> None:
         if hasattr(self, "_channel"):
@@ -102,8 +108,9 @@ class Cri(Containerd):
         env: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         mounts: Sequence[tuple[str, str]] = (),
+        cdi: Sequence[str] = (),
     ) -> str:
-        """Create and start a container; return its CRI id.
+        """Create and start a container; return its CRI id. cdi: names of CDI devices.
 
         The same name again is a restart as by the kubelet: a new container with a higher attempt
         and the same answer of Allocate.
@@ -112,7 +119,7 @@ class Cri(Containerd):
         pod.attempts[name] = attempt
         config = cri.ContainerConfig(
             metadata=cri.ContainerMetadata(name=name, attempt=attempt),
-            image=cri.ImageSpec(image=IMAGE),
+            image=cri.ImageSpec(image=IMAGE, user_specified_image=IMAGE),
             command=list(args),
             envs=[cri.KeyValue(key=key, value=value) for key, value in (env or {}).items()],
             mounts=[
@@ -126,6 +133,7 @@ class Cri(Containerd):
                 **(annotations or {}),
             },
             log_path=f"{name}/{attempt}.log",
+            CDI_devices=[cri.CDIDevice(name=device) for device in cdi],
             linux=cri.LinuxContainerConfig(
                 security_context=cri.LinuxContainerSecurityContext(
                     namespace_options=pod.sandbox_config.linux.security_context.namespace_options
@@ -220,18 +228,14 @@ class Cri(Containerd):
             return Result(1, "", str(error.details()))
         return Result(0, container_id + "\n", "")
 
-    def _main(self, container_id: str) -> str:
+    def main(self, container_id: str) -> str:
         return self._pods[container_id].containers[CONTAINER]
 
     def exec(self, container_id: str, args: Sequence[str]) -> Result:
-        return self.exec_in(self._main(container_id), args)
-
-    def kill(self, container_id: str, signal: str = "KILL") -> None:
-        # CRI has no signals; `ctr` reaches the same container.
-        self.ctr("task", "kill", f"--signal={signal}", self._main(container_id))
+        return self.exec_in(self.main(container_id), args)
 
     def wait(self, container_id: str) -> int:
-        return self.wait_for(self._main(container_id))
+        return self.wait_for(self.main(container_id))
 
     def logs(self, container_id: str) -> str:
         return self.output(self._pods[container_id])[0]
@@ -239,13 +243,6 @@ class Cri(Containerd):
     def delete(self, container_id: str) -> None:
         if container_id in self._pods:
             self.remove_pod(self._pods[container_id])
-
-
-class CriV2(Cri):
-    name = "containerd-cri-v2"
-    cgroup_world = "v2"
-    # Else it gives each sandbox cpu shares; where v1 has the cpu controller, v2 has no cpu.weight.
-    disable_cgroup = True
 
 
 def _pod_labels(name: str, uid: str) -> dict[str, str]:

@@ -134,8 +134,11 @@ def _first_processes(record: Allocation) -> list[FirstProcess]:
 
 
 def surely_lives(record: Allocation) -> bool:
-    """Whether the container's first process, or its pod's, runs; False does not prove its end."""
+    """Whether the container's first process, or its pod's sandbox, is there; False does not prove
+    its end."""
     if record.is_named_slice or liveness.claimant_lives(record):
+        return True
+    if liveness.is_sandbox_pinned(record):
         return True
     ids = (record.container_id, record.pod.get("sandbox_id", ""))
     return any(liveness.first_process_runs(record.runtime, id) for id in ids if id)

@@ -1,0 +1,111 @@
+"""A private CRI-O, called through CRI. CRIO names a folder with `crio` and `pinns`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from support.engines.base import IMAGE
+from support.engines.cri import Cri
+from support.needed import given_or_skip
+from support.private_host import PATH
+
+VARIABLE = "CRIO"
+CONFIG = """[crio]
+root = "{folder}/root"
+runroot = "{folder}/runroot"
+storage_driver = "vfs"
+log_dir = "{folder}/crio-logs"
+
+[crio.api]
+listen = "{socket}"
+
+[crio.image]
+pause_image = "{image}"
+signature_policy = "/etc/containers/policy.json"
+
+[crio.runtime]
+cgroup_manager = "cgroupfs"
+conmon_cgroup = "pod"
+default_runtime = "runc"
+pinns_path = "{programs}/pinns"
+hooks_dir = ["{folder}/hooks.d"]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+default_capabilities = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "MKNOD", "SETGID", "SETUID"]
+
+[crio.runtime.runtimes.runc]
+runtime_path = "{runc}"
+runtime_root = "{folder}/runc"
+
+[crio.nri]
+enable_nri = false
+"""
+HANDLER = """
+[crio.runtime.runtimes.vcuda]
+runtime_path = "{runtime}"
+runtime_root = "{folder}/runc"
+"""
+
+
+class Crio(Cri):
+    """With its configuration in the default places of its own host."""
+
+    name = "crio"
+    programs = ("conmon", "runc", "podman")
+    handler = HANDLER
+
+    @classmethod
+    def missing(cls) -> str | None:
+        given_or_skip(VARIABLE, "CRI-O")
+        return super().missing()
+
+    def open(self) -> None:
+        self.socket = self.host.path("crio.sock")
+        self._image()
+        os.mkdir(self.host.path("hooks.d"))
+        self.configure()
+        self._start_daemon()
+        self.connect()
+
+    def _start_daemon(self) -> None:
+        self._daemon = self.host.daemon(["env", f"PATH={self.path()}", "crio"], "crio.log")
+
+    def restart(self, meanwhile: Callable[[], object] = bool) -> None:
+        self.host.kill(self._daemon)
+        meanwhile()
+        self._start_daemon()
+        self.await_ready()
+
+    @staticmethod
+    def path() -> str:
+        """PATH with CRI-O's programs."""
+        return f"{os.environ[VARIABLE]}:{PATH}"
+
+    def configure(self) -> None:
+        """Write the settings file, before the daemon starts."""
+        text = (CONFIG + self.handler).format(
+            folder=self.host.folder,
+            image=IMAGE,
+            programs=os.environ[VARIABLE],
+            runc=self.plain_runtime(),
+            runtime=self.runtime,
+            socket=self.socket,
+        )
+        self.host.check(["mkdir", "-p", "/etc/crio"])
+        self.host.check(["cp", self.host.write("crio.conf", text), "/etc/crio/crio.conf"])
+
+    def _image(self) -> None:
+        """CRI-O reads what Podman has stored."""
+        storage = ["--storage-driver=vfs", f"--root={self.host.path('root')}"]
+        storage += [f"--runroot={self.host.path('runroot')}", f"--tmpdir={self.host.path('tmp')}"]
+        self.host.check(["podman", *storage, "import", self.files.layer, IMAGE])
+
+    def kill(self, container_id: str, signal: str = "KILL") -> None:
+        # CRI has no signals.
+        root = f"--root={self.host.path('runc')}"
+        self.host.run([self.plain_runtime(), root, "kill", self.main(container_id), signal])
+
+
+class CrioV2(Crio):
+    name = "crio-v2"
+    cgroup_world = "v2"
