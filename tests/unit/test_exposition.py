@@ -7,8 +7,8 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import (
@@ -38,10 +38,12 @@ from vcuda_plugin.kube.node_gpus import NodeGpus
 
 
 @pytest.fixture
-def tenants(tmp_path: Any) -> Iterator[Tenants]:
-    node = Tenants(str(tmp_path))
+def tenants() -> Iterator[Tenants]:
+    folder = tempfile.mkdtemp()  # a short path: sockets of MPS lie below it
+    node = Tenants(folder)
     yield node
     node.close()
+    shutil.rmtree(folder)
 
 
 def look(tenants: Tenants, *memory_gib: int, image: str = "") -> View:

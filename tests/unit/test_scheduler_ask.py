@@ -81,6 +81,7 @@ def test_what_the_annotations_say_of_gpus_orders_and_policies() -> None:
         ),
         "topology",
         "spread",
+        isolation="turns",
     )
     assert dict(found.words) == {
         "policy": "elastic",

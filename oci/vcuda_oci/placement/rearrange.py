@@ -11,13 +11,12 @@ from itertools import combinations
 from ..model.allocation import GpuShare
 from ..model.gpu import Gpu
 from ..model.record import Record
+from ..model.request import Part
 from .moves import Board, Exhausted, Move, Tenant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from ..model.request import Part
 
     # Whether the request fits beside these shares.
     Fits = Callable[[Sequence[GpuShare]], bool]
