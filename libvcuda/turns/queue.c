@@ -31,11 +31,12 @@ least_of (const struct claimant *claimant)
 }
 
 int64_t
-queue_length_ns (int count, int64_t pass_ns)
+queue_length_ns (int count, int64_t pass_ns, bool used)
 {
   int64_t longest = count > FEW ? TURN_NS : LONGEST_TURN_NS;
+  int64_t least = used && count <= FEW ? USED_TURN_NS : TURN_NS;
   int64_t ns = pass_ns < longest / PASSES_A_TURN ? PASSES_A_TURN * pass_ns : longest;
-  return ns > TURN_NS ? ns : TURN_NS;
+  return ns > least ? ns : least;
 }
 
 void
@@ -259,7 +260,8 @@ queue_whole_in (struct claimant *const *claimants, int count, const struct claim
 {
   int64_t soonest = INT64_MAX;
   for (int i = 0; i < count; i++)
-    if (claimants[i] != but && claimants[i]->wants && claimants[i]->rate_ppm)
+    if (claimants[i] != but && (claimants[i]->wants || claimants[i]->returns)
+        && claimants[i]->rate_ppm)
       {
         int64_t wait = has_in (claimants[i], whole_of (claimants[i]));
         soonest = wait < soonest ? wait : soonest;
@@ -271,7 +273,10 @@ int64_t
 queue_turn_among_ns (struct claimant *const *claimants, int count, const struct claimant *claimant)
 {
   int64_t ns = queue_turn_ns (claimant), whole = queue_whole_in (claimants, count, claimant);
-  if (whole == INT64_MAX)
+  int active = 0;
+  for (int i = 0; i < count; i++)
+    active += is_active (claimants[i]) || claimants[i]->returns;
+  if (whole == INT64_MAX || active > FEW)
     return ns;
   int64_t most = affordable_ns (claimant, whole < SOLE_TURN_NS ? whole : SOLE_TURN_NS);
   return most > ns ? most : ns;

@@ -19,9 +19,11 @@
 
 #define MS 1000000ll
 
-/* The length of a turn. Where a pass from one container to the next loses much, and no more than
-   FEW want the GPU, turns are longer: PASSES_A_TURN times that.  */
+/* The length of a turn. Where no more than FEW want the GPU, and all use their turns to the end, it
+   is USED_TURN_NS: none of them waits for one request. Where a pass from one container to the next
+   loses much, and no more than FEW want the GPU, turns are longer: PASSES_A_TURN times that.  */
 #define TURN_NS (15 * MS)
+#define USED_TURN_NS (20 * MS)
 #define LONGEST_TURN_NS (30 * MS)
 #define FEW 4
 #define PASSES_A_TURN 40
@@ -55,11 +57,13 @@ struct claimant
   int64_t since_ns;  /* since its last turn */
   int64_t hidden_ns; /* work beside its turns, not charged yet */
   bool wants;        /* waits for a turn */
+  bool returns;      /* it has just used its turn to the end, and will soon want the next one */
   bool holds;        /* has the turn, and pays for it */
 };
 
-/* How long a turn of one of COUNT claimants is, where a pass loses PASS_NS.  */
-int64_t queue_length_ns (int count, int64_t pass_ns);
+/* How long a turn of one of COUNT claimants is, where a pass loses PASS_NS. USED: all have used
+   their last turns to the end.  */
+int64_t queue_length_ns (int count, int64_t pass_ns, bool used);
 
 /* A new claimant's budget: enough for one turn, however long.  */
 void queue_start (struct claimant *claimant);
@@ -109,12 +113,13 @@ int queue_next (struct claimant *const *claimants, int count);
 /* How long its turn may last.  */
 int64_t queue_turn_ns (const struct claimant *claimant);
 
-/* How long until one that wants, other than BUT, has enough for a whole turn; INT64_MAX: none
-   wants.  */
+/* How long until one that wants or returns, other than BUT, has enough for a whole turn; INT64_MAX:
+   there is none.  */
 int64_t queue_whole_in (struct claimant *const *claimants, int count, const struct claimant *but);
 
-/* How long the turn of CLAIMANT may last where others want the GPU too: that long, or until another
-   has enough for a whole turn, so that no turn ends for nothing. No longer than SOLE_TURN_NS.  */
+/* How long the turn of CLAIMANT may last where others want the GPU too: that long, or, among FEW,
+   until another has enough for a whole turn, so that no turn ends for nothing. No longer than
+   SOLE_TURN_NS.  */
 int64_t queue_turn_among_ns (struct claimant *const *claimants, int count,
                              const struct claimant *claimant);
 

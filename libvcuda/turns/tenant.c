@@ -10,7 +10,7 @@
    kernel reports ends.  */
 #define HOLDER_CHECK_NS (9 * MS / 2)
 #define CHECK_NS (2 * MS)
-#define SELDOM_NS (50 * MS)
+#define SELDOM_NS (100 * MS)
 /* So many turns long its queue ended with the turn, or with a ring.  */
 #define STEADY_TURNS 16
 /* The kernel reports an end before it drops the locks.  */

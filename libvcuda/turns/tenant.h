@@ -19,17 +19,18 @@ struct tenant
   unsigned gpu; /* index in its pages */
   struct claimant claim;
   struct signals signals;
-  bool readable;      /* its usage page could be read */
-  bool suspended;     /* off the GPU, whatever its page says: it has no work and wants no turn */
-  bool resumed;       /* since the reading before: it is like a new one */
-  bool rang;          /* since the reading before */
-  bool rings;         /* its last turn ended by a ring */
-  unsigned steady;    /* turns in a row in which it was not found idle without a ring */
-  bool busy;          /* its queue is believed to hold work */
-  bool may_hold_work; /* it was not found idle since its last turn */
-  uint64_t active_ns; /* when it last wanted or used the GPU */
-  uint64_t idle_ns;   /* when it was found idle, in its turn; 0: it was not */
-  uint64_t blocks_ns; /* since when others wait for its queue; 0: none does */
+  bool readable;       /* its usage page could be read */
+  bool suspended;      /* off the GPU, whatever its page says: it has no work and wants no turn */
+  bool resumed;        /* since the reading before: it is like a new one */
+  bool rang;           /* since the reading before */
+  bool rings;          /* its last turn ended by a ring */
+  unsigned steady;     /* turns in a row in which it was not found idle without a ring */
+  unsigned used_turns; /* turns in a row that it used to the end */
+  bool busy;           /* its queue is believed to hold work */
+  bool may_hold_work;  /* it was not found idle since its last turn */
+  uint64_t active_ns;  /* when it last wanted or used the GPU */
+  uint64_t idle_ns;    /* when it was found idle, in its turn; 0: it was not */
+  uint64_t blocks_ns;  /* since when others wait for its queue; 0: none does */
   uint64_t ring_debt_ns, read_ns;
   uint32_t suspensions; /* how often it has been resumed */
   bool reports_ends;    /* ends.h */

@@ -33,6 +33,8 @@
 #define LEASE_CHECK_NS (200 * MS)
 /* A turn is not ended for less.  */
 #define EARLY_NS MS
+/* So many turns in a row were used to the end.  */
+#define USED_TURNS 16
 /* Figures are written so often while turns run, and soon after the last one.  */
 #define FIGURES_NS (500 * MS)
 #define LAST_FIGURES_NS (10 * MS)
@@ -50,19 +52,23 @@ static void
 set_turns (struct gpu *gpu, uint64_t now)
 {
   int recent = 0;
+  bool used = true;
   uint64_t pass_ns = 0;
   for (int i = 0; i < gpu->count; i++)
     if (tenant_is_recent (gpu->tenants[i], now))
       {
         recent++;
+        used &= gpu->tenants[i]->used_turns >= USED_TURNS;
         /* By a false page it is too much, and turns are LONGEST_TURN_NS.  */
         pass_ns = gpu->tenants[i]->pass_ns > pass_ns ? gpu->tenants[i]->pass_ns : pass_ns;
       }
   for (int i = 0; i < gpu->count; i++)
     {
       struct tenant *tenant = gpu->tenants[i];
+      tenant->claim.returns = tenant->used_turns && tenant_is_recent (tenant, now);
       bool sole = recent == 1 && !can_be_open (tenant) && tenant_is_recent (tenant, now);
-      tenant->claim.turn_ns = sole ? SOLE_TURN_NS : queue_length_ns (recent, (int64_t) pass_ns);
+      tenant->claim.turn_ns
+          = sole ? SOLE_TURN_NS : queue_length_ns (recent, (int64_t) pass_ns, used);
     }
 }
 

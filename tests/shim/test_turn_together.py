@@ -77,7 +77,7 @@ def test_none_of_two_that_share_their_gaps_does_less_than_in_turns() -> None:
 def test_turns_go_on_where_a_switch_costs_more_than_gaps() -> None:
     """The driver alone gives them a third of the GPU together, and a short trial of it is lost."""
     outcome = elastic("default", (50, 50))
-    assert outcome.words > 1000
+    assert outcome.words > 500
     assert sum(got.work for got in outcome.tenants) > 0.65
 
 
