@@ -135,7 +135,7 @@ def _tree(text: str, path: str) -> Any:
         import yaml  # late: of another package, and only for this verb
     except ImportError as error:
         what = "is no JSON, and this Python reads no YAML"
-        raise VcudaError(what, path, "install python3-yaml") from error
+        raise VcudaError(what, path, "install python3-yaml, or python3-pyyaml") from error
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
