@@ -100,7 +100,8 @@ account_end_turn (struct gpu *gpu, uint64_t now)
       learn_pass (gpu, lost, now);
       together_note_turn (holder, held, worked, gpu->yields, now);
     }
-  holder->used_turns = gpu->pays && now >= gpu->until_ns ? holder->used_turns + 1 : 0;
+  holder->used_turns
+      = gpu->pays && !gpu->yields && now >= gpu->until_ns ? holder->used_turns + 1 : 0;
   holder->rings = holder->rang;
   holder->steady = gpu->yields && !holder->rang ? 0 : holder->steady + 1;
   account_begin_turn (holder);

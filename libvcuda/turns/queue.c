@@ -238,7 +238,7 @@ queue_turn_ns (const struct claimant *claimant)
   return ns > SHORTEST_TURN_NS ? ns : SHORTEST_TURN_NS;
 }
 
-/* Until a claimant that wants has BUDGET.  */
+/* How long until CLAIMANT has BUDGET.  */
 static int64_t
 has_in (const struct claimant *claimant, int64_t budget)
 {

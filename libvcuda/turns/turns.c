@@ -31,7 +31,7 @@
 #define GRACE_NS (MS / 5)
 #define CHECK_NS (9 * MS / 2)
 #define LEASE_CHECK_NS (200 * MS)
-/* A turn is not ended for less.  */
+/* A turn is not ended this shortly before its time.  */
 #define EARLY_NS MS
 /* So many turns in a row were used to the end.  */
 #define USED_TURNS 16

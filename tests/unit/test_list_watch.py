@@ -32,6 +32,9 @@ class FakeApi:
         metadata = {"name": "web", "uid": "uid-web", **about}
         return {"items": [{"metadata": metadata}], "metadata": about}
 
+    def renewed(self) -> FakeApi:
+        return self
+
     def watch(
         self, path: str, query: dict[str, str], seconds: int, together_seconds: float
     ) -> Iterator[tuple[str, Any]]:
@@ -129,3 +132,33 @@ def test_objects_read_beside_the_watch_undo_nothing_that_it_has_brought(
     api.version = 140
     follower.catch_up()
     assert known == {"uid-web": "140"}
+
+
+def test_old_answer_is_not_newer_while_the_version_to_resume_from_is_forgotten() -> None:
+    api = FakeApi([("DELETED", "130"), ("ADDED", "not a number")])
+    found = []
+
+    def late() -> None:
+        item = {"metadata": {"resourceVersion": "120"}}
+        found.append((follower.is_newer(item), api.lists))
+        raise Ended
+
+    follower = Follower(
+        api,  # type: ignore[arg-type]
+        PATH,
+        "uid",
+        lambda pod: None,
+        lambda uid: None,
+        lambda *_: None,
+    )
+    real = api.get
+
+    def get(path: str, query: dict[str, str], seconds: float) -> Any:
+        if api.lists:
+            late()
+        return real(path, query, seconds)
+
+    api.get = get  # type: ignore[method-assign]
+    with pytest.raises(Ended):
+        follower.follow(api)  # type: ignore[arg-type]
+    assert found == [(False, 1)]

@@ -63,7 +63,7 @@ class Container(Record):
 
     @property
     def sandbox_file(self) -> str:
-        """As Owner has it.
+        """The file that holds the pod's sandbox, as in `Owner`; "": a process does.
 
         CRI-O by default (drop_infra_ctr) runs nothing in a sandbox. It pins the pod's namespaces,
         the UTS namespace of each pod, until the sandbox is stopped. Source: CRI-O

@@ -41,6 +41,7 @@ class ListWatch:
     def __init__(self, what: str, path: str, page: int, query: dict[str, str]) -> None:
         self._what, self.path, self._page, self._query = what, path, page, query
         self._version = ""
+        self._newest = 0  # also where the next list begins anew
         self._listed_at = 0.0
         self.heard = time.monotonic()
 
@@ -66,7 +67,7 @@ class ListWatch:
         Otherwise the watch has brought it already, and perhaps later changes. The handlers of
         events and the caller need one lock. Source: KEP-5504, "Comparable Resource Version".
         """
-        return int(item["metadata"]["resourceVersion"]) > int(self._version or 0)
+        return int(item["metadata"]["resourceVersion"]) > self._newest
 
     def begin_list(self) -> None:
         """Prepare for a list; one that was begun and broke off is forgotten."""
@@ -112,10 +113,11 @@ class ListWatch:
             try:
                 items, about = page["items"] or [], page["metadata"]
                 version = str(about["resourceVersion"])
+                int(version)
                 query["continue"] = about.get("continue") or ""
                 for item in items:
                     item["metadata"].keys()
-            except (KeyError, TypeError, AttributeError) as error:
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise ApiError(0, f"not a list: {error!r}") from error
             yield items, version
             if not query["continue"]:
@@ -128,7 +130,7 @@ class ListWatch:
             version = seen
             for item in items:
                 self.listed(item)
-        self._version = version
+        self._version, self._newest = version, int(version)
         self.listed_all(began)
         self._listed_at = self.heard = time.monotonic()
 
@@ -140,10 +142,11 @@ class ListWatch:
             self.heard, silent = time.monotonic(), False
             try:
                 version = str(item["metadata"]["resourceVersion"])
-            except (KeyError, TypeError) as error:
+                newest = int(version)
+            except (KeyError, TypeError, ValueError) as error:
                 self._version = ""  # resuming from it would bring the same event again
                 raise ApiError(0, f"not an event of an object: {error!r}") from error
-            self._version = version
+            self._version, self._newest = version, newest
             if kind == "DELETED":
                 self.removed(item)
             elif kind in ("ADDED", "MODIFIED"):

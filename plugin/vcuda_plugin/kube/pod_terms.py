@@ -44,9 +44,9 @@ def words_of(annotations: Mapping[str, object]) -> dict[str, str]:
 
 
 def _percent(part: str) -> str:
-    """KubeShare's "0.6" as "60"; whole GPUs as "100"; text that is no such number, as it is."""
+    """KubeShare's "0.6" as "60", "0.333" as "33"; whole GPUs as "100"; other text as it is."""
     whole, _, rest = part.partition(".")
     digits = whole + rest
-    if not (digits.isascii() and digits.isdigit()) or rest[2:].strip("0"):
+    if not (digits.isascii() and digits.isdigit()):
         return part
     return str(min(int(whole or "0") * 100 + int(rest[:2].ljust(2, "0")), 100))

@@ -96,6 +96,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
     _end_quietly_with_the_reader()
     config = os.path.abspath(arguments.config)
     try:
+        if arguments.dry_run and arguments.upgrade:
+            arguments.parser.error("--dry-run goes with --bundle only")
         if arguments.bundle or arguments.dry_run:
             return bundle.bundle(arguments, config)
         return report.doctor(arguments, config)
@@ -269,14 +271,15 @@ def build_parser() -> argparse.ArgumentParser:
         "find faults of this host that affect GPU sharing, each with a hint",
         "doctor --json",
     )
-    doctor.add_argument(
+    instead = doctor.add_mutually_exclusive_group()
+    instead.add_argument(
         "--bundle",
         metavar="FILE",
         default="",
         help="write an archive for a bug report to a new FILE; known forms of secrets are removed",
     )
     doctor.add_argument("--dry-run", action="store_true", help="only list what --bundle writes")
-    doctor.add_argument(
+    instead.add_argument(
         "--upgrade",
         action="store_true",
         help="from a new package's unpacked tree: what its version changes on this host",

@@ -192,18 +192,15 @@ def _of_containers(settings: Config, today: str) -> list[Finding]:
 
 
 def _refused(text: str, path: str) -> list[tuple[int, VcudaError]]:
-    """Number and error of each refused line."""
-    found = []
+    """Number and error of each refused line, such as the second one of a key."""
+    found, accepted = [], list[str]()
     for number, line in enumerate(text.split("\n"), 1):
         try:
-            settings_file.parse("\n" * (number - 1) + line, path)
+            settings_file.parse("\n".join([*accepted, line]), path)
         except VcudaError as error:
             found.append((number, error))
-    if not found:
-        try:
-            settings_file.parse(text, path)
-        except VcudaError as error:  # a key that is set twice
-            found.append((0, error))
+            line = ""
+        accepted.append(line)
     return found
 
 

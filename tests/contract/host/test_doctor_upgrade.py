@@ -63,6 +63,21 @@ def test_refused_lines_do_not_hide_where_the_records_are(tmp_path: Path) -> None
     assert upgrade.accepted(path).state_dir == "/somewhere"
 
 
+def test_key_that_is_set_twice_counts_once(tmp_path: Path) -> None:
+    path = write(f"{tmp_path}/config.toml", 'state-dir = "/a"\nold = "1"\nstate-dir = "/b"\n')
+    assert upgrade.accepted(path).state_dir == "/a"
+    found = lines(Path(path).read_text())
+    assert [where for _, where, _, _ in found] == ["/c:2", "/c:3"]
+
+
+@pytest.mark.parametrize("other", ["--bundle=/x", "--dry-run"])
+def test_upgrade_and_bundle_exclude_each_other(other: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main(["doctor", "--upgrade", other])
+    assert ended.value.code == 2
+    assert "--bundle" in capsys.readouterr().err
+
+
 def test_records_and_pages_that_the_new_version_cannot_read_are_errors(
     tmp_path: Path, capfd: Any
 ) -> None:
