@@ -89,14 +89,22 @@ def test_record_of_a_container_that_rotates_is_read_back(claims: Claims) -> None
 
 
 @pytest.mark.parametrize(
-    ("named", "setting", "seconds"), [(None, 0, 0), (None, 600, 600), (0, 600, 0), (60, 600, 60)]
+    ("id", "named", "setting", "seconds"),
+    [
+        ("a", None, 0, 0),
+        ("a", None, 600, 600),
+        ("a", 0, 600, 0),
+        ("a", 60, 600, 60),
+        ("dra@a", None, 600, 0),  # each of its containers writes its page
+        ("dra@a", 60, 600, 60),
+    ],
 )
 def test_containers_own_idle_time_goes_before_the_setting(
-    claims: Claims, named: int | None, setting: int, seconds: int
+    claims: Claims, id: str, named: int | None, setting: int, seconds: int
 ) -> None:
     wanted = Request.of(30, GIB, terms=Terms(idle_suspend=named))
-    claims.claim("a", wanted, idle_suspend=setting)
-    held = claims.ledger.get("a")
+    claims.claim(id, wanted, idle_suspend=setting)
+    held = claims.ledger.get(id)
     assert held
     assert held.idle_suspend == seconds
-    assert page_of(claims, "a").calls_ask == bool(seconds)
+    assert page_of(claims, id).calls_ask == bool(seconds)

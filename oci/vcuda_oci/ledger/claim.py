@@ -9,6 +9,7 @@ from ..host.host import Host
 from ..model.allocation import NODE, PLACED, Allocation, GpuShare
 from ..model.errors import VcudaError
 from ..model.gpu import Gpu
+from ..model.names import CLAIM_PREFIX
 from ..model.policies import MIG, MPS
 from ..model.record import Record
 from ..model.request import Request
@@ -344,7 +345,10 @@ def _begins_off_again(known: Allocation) -> Suspension | None:
 
 
 def _idle_suspend(wanted: Claim, rules: Rules) -> int:
+    """A claim's containers write one page, so it has only the idle time that it names itself."""
     named = wanted.request.terms.idle_suspend
+    if named is None and wanted.owner.key.startswith(CLAIM_PREFIX):
+        return 0
     return rules.idle_suspend if named is None else named
 
 

@@ -79,12 +79,12 @@ class MpsKeeper:
         status = _ask(folder, tree, f"get_server_status {now.server[0]}")
         clients = _ask(folder, tree, f"get_client_list {now.server[0]}")
         is_faulty = "FAULT" in status
-        mps_folder.write_seen(folder, len(re.findall(r"^\d+$", clients, re.M)), is_faulty)
         if not is_faulty:
             self._faulty.discard(folder)
         elif folder not in self._faulty:
             self._faulty.add(folder)
             self._report(tree, "a fault of one container's program ended the work of all of them")
+        mps_folder.write_seen(folder, len(re.findall(r"^\d+$", clients, re.M)), is_faulty)
 
     def _replace(self, folder: str, tree: dict[str, str]) -> None:
         if os.path.exists(folder + "/ready.json"):

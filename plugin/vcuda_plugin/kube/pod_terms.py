@@ -24,7 +24,7 @@ WORDS = {
     "vcuda.io/isolation": policies.ISOLATION,
     _CORE_LIMIT: policies.CORE_LIMIT,
 }
-# Longer than any valid value; a truncated value is invalid, too.
+# Longer than any valid value.
 _LONGEST = 100
 
 

@@ -60,7 +60,11 @@ def examine(settings: Config) -> list[Finding]:
 
 
 def accepted(path: str) -> Config:
-    """The settings without the lines that this version refuses."""
+    """The settings without the lines that this version refuses; of a file that it refuses as a
+    whole, such as for its owner, nothing: what it names might be run.
+    """
+    if settings_file_refused(path):
+        return settings_file.parse("", path)
     text = _text(path)
     refused = {number for number, _ in _refused(text, path)}
     lines = enumerate(text.split("\n"), 1)
@@ -193,14 +197,17 @@ def _of_containers(settings: Config, today: str) -> list[Finding]:
 
 def _refused(text: str, path: str) -> list[tuple[int, VcudaError]]:
     """Number and error of each refused line, such as the second one of a key."""
-    found, accepted = [], list[str]()
+    found, keys = [], set[str]()
     for number, line in enumerate(text.split("\n"), 1):
+        key, where = line.partition("=")[0].strip(), f"{path}:{number}"
         try:
-            settings_file.parse("\n".join([*accepted, line]), path)
+            settings_file.parse(line, path)
+            if key in keys:
+                raise VcudaError(f"'{key}' is set twice", where, "remove one of the lines")
         except VcudaError as error:
-            found.append((number, error))
-            line = ""
-        accepted.append(line)
+            found.append((number, VcudaError(error.what, where, error.hint)))
+        if key in settings_file._DEFAULTS:
+            keys.add(key)
     return found
 
 

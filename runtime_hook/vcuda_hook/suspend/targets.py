@@ -83,8 +83,8 @@ class Targets:
 
 def refuse_unfit(record: Allocation, facts: Host, by: str) -> None:
     """Refuse what the driver would refuse later. by: the reason. Raises VcudaError."""
-    # Each user of a slice can write its page, and so have it taken for idle. A claim is used by
-    # pods of one namespace only, which choose its idle time and come back by their next call.
+    # Each user of a slice can write its page, and so have it taken for idle. So can each container
+    # of a claim, which has an idle time only if it names one.
     asks = record.id.startswith(names.CLAIM_PREFIX) and by == BY_IDLENESS
     if record.is_named_slice and by in UNTIL_CALL and not asks:
         what = "is a named slice or a claim, which several containers may share"

@@ -63,6 +63,13 @@ def test_refused_lines_do_not_hide_where_the_records_are(tmp_path: Path) -> None
     assert upgrade.accepted(path).state_dir == "/somewhere"
 
 
+def test_file_of_another_user_names_no_state_folder(tmp_path: Path) -> None:
+    """Runtimes that its records name would be run as root."""
+    path = write(f"{tmp_path}/config.toml", 'state-dir = "/somewhere"\n')
+    os.chmod(path, 0o666)
+    assert upgrade.accepted(path).state_dir == DEFAULTS["state-dir"]
+
+
 def test_key_that_is_set_twice_counts_once(tmp_path: Path) -> None:
     path = write(f"{tmp_path}/config.toml", 'state-dir = "/a"\nold = "1"\nstate-dir = "/b"\n')
     assert upgrade.accepted(path).state_dir == "/a"
