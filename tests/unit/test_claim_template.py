@@ -106,6 +106,8 @@ def test_gpu_without_compute_is_elastic_as_for_the_plugin() -> None:
         ("vcuda.core-30.policy-greedy", "policy 'greedy' is not offered"),
         ("vcuda.core-99999999999999999999", "cannot be '99999999999999999999'"),
         ("vcuda.core-6500", "more than 64 GPUs"),
+        ("vcuda.core-200.isolation-mig", "a container has one GPU instance; it asks for more"),
+        ("vcuda.gpu-2.isolation-mig", "a container has one GPU instance; it asks for more"),
         ("vcuda.size-3", "'size-3' is no amount"),
         ("vcuda.", "'' is no amount"),
         ("vcuda.core", "'core' is no amount"),

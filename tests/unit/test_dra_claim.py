@@ -19,6 +19,7 @@ from vcuda_oci.model.policies import Terms
 from vcuda_plugin.agent.dra.claim_request import ClaimRequest, Result, of_claim
 
 GPUS = gpus(16, 16)
+WHOLE = result("GPU-0", 100, "16Gi")
 SCHEMA = f"{os.path.dirname(__file__)}/../../docs/share-config.schema.json"
 
 
@@ -69,6 +70,12 @@ def test_the_claims_parameters_override_those_of_its_class() -> None:
     assert found.request.terms == Terms("weighted", weight=7)
 
 
+def test_policy_for_all_requests_fits_beside_a_whole_gpu() -> None:
+    config = [parameters(policy="elastic", coreLimit=80)]
+    found = read(claim("u1", WHOLE, result("GPU-1", request="half"), config=config))
+    assert found.request.terms == Terms("elastic", 80)
+
+
 TWICE = "claim default/claim-u1: two of its devices are on one GPU; add a constraint with "
 
 
@@ -85,6 +92,9 @@ TWICE = "claim default/claim-u1: two of its devices are on one GPU; add a constr
         (claim("u1", result("GPU-0", "101")), "its amounts are invalid"),
         (claim("u1", result("GPU-0", "30", "-1")), "its amounts are invalid"),
         (claim("u1", result("GPU-0"), result("GPU-0")), "two of its devices are on one GPU"),
+        (claim("u1", WHOLE, config=[parameters(isolation="mps")]), "isolation mps: its device"),
+        (claim("u1", WHOLE, config=[parameters(isolation="mig")]), "isolation mig: its device"),
+        (claim("u1", WHOLE, config=[parameters(policy="greedy")]), "policy 'greedy' is not"),
         (
             claim(
                 "u1",

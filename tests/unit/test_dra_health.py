@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from support.samples import gpus
+from support.mig_tables import profiles
+from support.samples import GIB, gpus
+from vcuda_oci.model.gpu import Gpu
 from vcuda_plugin.agent.dra import health_stream, withheld
 from vcuda_plugin.agent.dra.health_stream import HealthStream
 from vcuda_plugin.agent.gpus.inventory import Inventory
@@ -57,6 +59,15 @@ def test_withheld_gpu_is_healthy_for_pods_that_have_it(stream: HealthStream) -> 
     next(answers)
     stream.publish(Inventory(gpus(16, 16), {}, {"GPU-0": withheld.OF_PLUGIN, "GPU-1": "Xid 79"}))
     assert told(next(answers)) == {"gpu-0": (1, ""), "gpu-1": (2, "Xid 79")}
+
+
+def test_places_of_instances_have_the_health_of_their_gpu(stream: HealthStream) -> None:
+    gpu = Gpu("GPU-9", 1, 1, 80 * GIB, "H100", divided=True)
+    fields = [profile.fields() for profile in profiles()]
+    stream.publish(Inventory([gpu], {}, {"GPU-9": "Xid 79"}, profiles={"GPU-9": fields}))
+    found = told(next(stream._watch(None, Context())))
+    assert found["gpu-9-1g-10gb-2"] == (2, "Xid 79")
+    assert (len(found), set(found.values())) == (18, {(2, "Xid 79")})
 
 
 def test_stream_ends_with_its_call(stream: HealthStream) -> None:

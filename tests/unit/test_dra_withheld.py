@@ -24,3 +24,8 @@ def test_gpus_with_shares_of_the_other_way_are_withheld(
     records = [record("dra@x", "a", "b"), record("pod-y.main", "b", "c")]
     records.append(record("run", "d", pod=False))
     assert withheld(records, by_dra) == expected
+
+
+def test_gpu_with_an_instance_of_the_other_way_is_withheld() -> None:
+    found = withheld([record("pod-y.main", "MIG-a")], True, {"MIG-a": "GPU-a", "MIG-b": "GPU-b"})
+    assert found == {"MIG-a": OF_PLUGIN, "GPU-a": OF_PLUGIN}

@@ -11,6 +11,7 @@ from typing import Any
 from support.files import write
 from support.samples import record
 from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.gpu import Gpu
 from vcuda_plugin.agent import offer as module
 from vcuda_plugin.agent.dra.withheld import OF_CLAIMS
 from vcuda_plugin.agent.gpus.inventory import Inventory
@@ -34,7 +35,7 @@ def test_end_of_claims_is_published_after_another_look_at_them(
 
     async def run() -> None:
         following = asyncio.ensure_future(offer.follow())
-        offer.changed(Inventory())
+        offer.changed(Inventory(own=[Gpu("GPU-0", 1, 1, 1 << 30, "", parent="GPU-1", mig=[0] * 3)]))
         await asyncio.sleep(0)
         assert offer.has_claims
         os.unlink(claim)
@@ -45,4 +46,4 @@ def test_end_of_claims_is_published_after_another_look_at_them(
         following.cancel()
 
     asyncio.run(run())
-    assert published == [{"GPU-0": OF_CLAIMS}, {}]
+    assert published == [{"GPU-0": OF_CLAIMS, "GPU-1": OF_CLAIMS}, {}]

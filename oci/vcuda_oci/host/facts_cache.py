@@ -10,6 +10,7 @@ import os
 from ..model import jsontree, topology
 from ..model.errors import VcudaError
 from ..model.gpu import Gpu
+from ..model.names import STATIC
 from ..system import files
 from . import device_nodes
 from .nvml_answer import NvmlAnswer
@@ -133,8 +134,9 @@ def _cached_gpu(**fields: Any) -> Gpu:
 def gpus_key(root: str, library: str, instances: str = "") -> list[Any]:
     """The key of NVML's answer: of its library, the kernel driver, the GPUs and their MIG devices.
 
-    instances: the folder of records that change with each MIG device of a container: another may
-    have the same number, and its UUID is not in the kernel's files.
+    instances: the folder of records that change with each MIG device of a container, and its
+    folder with those of static layouts: another MIG device may have the same number, and its UUID
+    is not in the kernel's files.
     Raises VcudaError: `library` does not exist.
     """
     gpus = sorted(device_nodes.listed(f"{root}/proc/driver/nvidia/gpus"))
@@ -152,4 +154,5 @@ def gpus_key(root: str, library: str, instances: str = "") -> list[Any]:
         ) from error
     stamp = (status.st_ino, status.st_mtime_ns)
     version = _text(f"{root}/proc/driver/nvidia/version")
-    return [root, library, *stamp, *_stamp(instances), version, *gpus]
+    records = [_stamp(folder) for folder in (instances, f"{instances}/{STATIC}") if instances]
+    return [root, library, *stamp, *records, version, *gpus]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FOLDER = names.INSTANCES
 # Instances of a static layout, which no container holds (vcuda_hook/mig).
-STATIC = f"{FOLDER}/static"
+STATIC = f"{FOLDER}/{names.STATIC}"
 SUFFIX = ".json"
 
 

@@ -45,6 +45,7 @@ ANNOTATION_NODE_GPUS = "vcuda.io/node-gpus"
 DECISIONS = "decisions"
 # The folder of records of GPU instances: <state-dir>/instances/<id>.json.
 INSTANCES = "instances"
+STATIC = "static"  # in INSTANCES: those of static layouts
 # The folder of MPS daemons: <state-dir>/mps/<GPU>.
 MPS_FOLDER = "mps"
 # <state-dir>/door.sock

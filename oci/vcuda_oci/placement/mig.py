@@ -36,7 +36,8 @@ def rounded(profiles: Sequence[Profile], core: int, memory_bytes: int) -> Profil
 
 
 def core_percent(profiles: Sequence[Profile], profile: Profile) -> int:
-    """What counting takes for one instance: sums above 100 are those that no GPU has."""
+    """The compute that one instance counts as, in percent of its GPU, rounded down: several
+    exceed 100 together only if they need more slices than the GPU has."""
     return profile.slices * 100 // max(one.slices for one in profiles)
 
 

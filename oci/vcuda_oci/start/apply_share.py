@@ -237,14 +237,15 @@ def _claim(
 def claim_as(
     isolation: str, ledger: Ledger, facts: Host, wanted: claim.Claim, rules: claim.Rules
 ) -> tuple[Allocation, bool]:
-    """As `claim.claim`, behind the fence. isolation: one of policies.ISOLATIONS. Raises
+    """As `claim.claim`, behind the fence. isolation: one of policies.ISOLATIONS; "": turns. Raises
     VcudaError: refused."""
     if isolation == policies.MPS:
         from ..ledger import mps_claim  # late: few containers are under MPS
 
         return mps_claim.claim_mps(ledger, facts, wanted, rules)
-    decided = [facts.gpu(share.uuid) for share in wanted.decided]
-    if isolation == policies.AUTO and any(gpu and gpu.divided for gpu in decided):
+    decided = {share.uuid for share in wanted.decided}  # or indexes
+    divided = [gpu for gpu in facts.gpus if gpu.divided]
+    if isolation == policies.AUTO and any({gpu.uuid, gpu.name} & decided for gpu in divided):
         isolation = policies.MIG  # a scheduler saw that no share fits
     try:
         if isolation != policies.MIG:

@@ -56,6 +56,7 @@ class Offer:
         """Take the GPUs and their health."""
         self._seen = seen
         self._http.send_gpus(seen)
+        self._read()
         self._publish()
 
     async def follow(self) -> None:
@@ -71,7 +72,9 @@ class Offer:
     def _read(self) -> bool:
         """Read the records; return whether other GPUs are withheld than before."""
         records, before = self._records.read()[0], self._withheld
-        self._withheld = withheld.withheld(records, self._settings.by_dra)
+        gpus = [*self._seen.gpus, *self._seen.own] if self._seen else []
+        parents = {gpu.uuid: gpu.parent for gpu in gpus if gpu.mig}
+        self._withheld = withheld.withheld(records, self._settings.by_dra, parents)
         for uuid in sorted(self._withheld.keys() - before.keys()):
             _log.warning("%s: not offered: %s", uuid, self._withheld[uuid])
         for uuid in sorted(before.keys() - self._withheld.keys()):

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vcuda_oci.host.host import Host
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.ledger import instance_records, instances
 from vcuda_oci.ledger.instance_records import STATIC, Held
-from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system import files
@@ -27,6 +27,9 @@ from .plan import Plan, Taken
 
 _MOST_BYTES = 1 << 20
 _PCI_DEVICES = "/sys/bus/pci/devices"
+
+
+_Placed = tuple[str, Taken]  # UUID of the GPU, and where the instance stands
 
 
 class Change(NamedTuple):
@@ -51,33 +54,42 @@ def apply(
     """Plan and, unless it is a dry run, carry out a layout. Raises VcudaError: refused before
     anything is made, or the driver refuses; then what was made stays, and has records."""
     with instances.lock(ledger), Mig(facts.library) as driver:
-        instances.sweep(ledger)
-        ours = _ours(ledger, driver)
-        changes = _planned(driver, facts, parts, ours)
+        if not dry_run:
+            instances.sweep(ledger)
+        # What the sweep could not destroy is in use; a dry run takes it for gone.
+        stale = _there(driver, instance_records.stale(ledger)) if dry_run else {}
+        records = instance_records.read(ledger.state_dir, STATIC)
+        ours = _there(driver, records)
+        changes = _planned(driver, facts, parts, ours, stale)
+        leaving = [ours[gpu.uuid, one] for gpu, plan in changes if plan for one in plan.destroy]
+        _check_unused(ledger, driver, leaving)
         if not dry_run:
             os.makedirs(f"{ledger.state_dir}/{STATIC}", 0o700, exist_ok=True)
+            for held in set(records) - set(ours.values()):
+                instance_records.remove(ledger.state_dir, held.id, STATIC)
             for change in changes:
                 if change.plan:
                     _carry_out(ledger, driver, facts, change.gpu.uuid, change.plan, ours)
         return changes
 
 
-def _ours(ledger: Ledger, driver: Mig) -> dict[tuple[str, Taken], Held]:
-    """The instances of earlier layouts that are still there, by GPU and place; records of others
-    are removed."""
-    found: dict[tuple[str, Taken], Held] = {}
-    for held in instance_records.read(ledger.state_dir, STATIC):
-        mine = instances.of(driver.instances(held.gpu), held)
-        if not mine:
-            instance_records.remove(ledger.state_dir, held.id, STATIC)
-        for one in mine:
-            found[held.gpu, (one.profile, one.start, one.width)] = held
-    return found
+def _there(driver: Mig, records: Sequence[Held]) -> dict[_Placed, Held]:
+    """The records with an instance, by GPU and place."""
+    return {
+        (held.gpu, (one.profile, one.start, one.width)): held
+        for held in records
+        for one in instances.of(driver.instances(held.gpu), held)
+    }
 
 
 def _planned(
-    driver: Mig, facts: Host, parts: Sequence[Part], ours: dict[tuple[str, Taken], Held]
+    driver: Mig,
+    facts: Host,
+    parts: Sequence[Part],
+    ours: Mapping[_Placed, Held],
+    stale: Collection[_Placed],
 ) -> list[Change]:
+    """stale: instances that go before the layout is made."""
     changes = []
     for gpu in facts.gpus:
         part = None
@@ -87,6 +99,9 @@ def _planned(
             plan.check_mode(part, gpu.uuid, gpu.divided)
             mine = [taken for uuid, taken in ours if uuid == gpu.uuid]
             layout = driver.layout(gpu.uuid) if gpu.divided else None
+            if layout:
+                left = [one for one in layout.taken if (gpu.uuid, one) not in stale]
+                layout = layout.replaced(taken=left)
             changes.append(Change(gpu, plan.plan(part, layout, mine) if layout else None))
     if not changes:
         raise VcudaError("covers no GPU of this machine", "layout", "see 'vcuda gpus'")
@@ -99,10 +114,13 @@ def _carry_out(
     facts: Host,
     gpu: str,
     wanted: Plan,
-    ours: dict[tuple[str, Taken], Held],
+    ours: Mapping[_Placed, Held],
 ) -> None:
     for taken in wanted.destroy:
-        if not instances.destroy(ledger, driver, ours[gpu, taken], STATIC):
+        with ledger:  # no container gets a share of it meanwhile
+            _check_unused(ledger, driver, [ours[gpu, taken]])
+            is_gone = instances.destroy(ledger, driver, ours[gpu, taken], STATIC)
+        if not is_gone:
             hint = "end the processes that use it: see 'nvidia-smi'"
             raise VcudaError("an instance of the former layout is in use", gpu, hint)
     for place in wanted.create:
@@ -112,6 +130,25 @@ def _carry_out(
         held = Held(id, gpu, profile.id, place.start, profile.width, before, library)
         held = instances.make(ledger, driver, held, profile, STATIC)
         instance_records.write(ledger.state_dir, held, STATIC)
+
+
+def _check_unused(ledger: Ledger, driver: Mig, leaving: Sequence[Held]) -> None:
+    """Raises VcudaError: an allocation has a share of such an instance's MIG device, even if its
+    container has no process on the GPU now; or a record is broken, so that it is not known."""
+    uuids = {
+        one.uuid or held.uuid
+        for held in leaving
+        for one in instances.of(driver.instances(held.gpu), held)
+    }
+    allocations, broken = ledger.read()
+    if broken and uuids:
+        raise broken_record(*broken[0])
+    for record in allocations:
+        for share in [*record.shares, *record.resident]:
+            if share.uuid in uuids:
+                what = f"an instance of the former layout is the share of {record.id}"
+                hint = "end its container: see 'vcuda ps', and 'vcuda release --all-dead'"
+                raise VcudaError(what, share.uuid, hint)
 
 
 def _pci_id(root: str, bus_id: str) -> str:

@@ -19,16 +19,22 @@ from support.fake_api_objects import CLAIMS
 from support.fake_api_server import FakeApiServer
 from support.faults import killed_at
 from support.files import write
+from support.mig_node import MigNode
 from support.samples import GIB, left_in
 from vcuda_hook.cli import main
 from vcuda_hook.live import slices
-from vcuda_oci.ledger import liveness
+from vcuda_oci.host.mig import Mig
+from vcuda_oci.ledger import left_over, liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.policies import Terms
+from vcuda_oci.model.request import Request
 from vcuda_oci.pages import page_reader
+from vcuda_oci.placement import mig
 from vcuda_oci.start import apply_share
-from vcuda_plugin.agent.dra import dra_process
+from vcuda_plugin.agent.dra import dra_process, prepared
+from vcuda_plugin.agent.dra.claim_request import ClaimRequest
 from vcuda_plugin.agent.dra.prepared import PreparedClaims
 from vcuda_plugin.kube.api import ApiError, KubeApi
 
@@ -115,6 +121,31 @@ def test_a_claim_that_was_allocated_anew_waits_for_its_release(node: Node) -> No
     assert [share.uuid for (share,) in node.held().values()] == ["GPU-1"]
 
 
+def test_instance_of_another_place_or_isolation_is_of_an_earlier_allocation(
+    tmp_path: Path,
+) -> None:
+    node = MigNode(tmp_path)
+    held, (gpu,) = node.claim("dra@a", 10), node.gpus
+    ((_, profile, start),) = node.instances().values()
+    with Mig(node.library) as driver:
+        places = mig.all_places(driver.layout(gpu))
+
+    def check(place: mig.Place | None, isolation: str) -> None:
+        request = Request.of(10, terms=Terms(isolation=isolation))
+        wanted = ClaimRequest([], [GpuShare(gpu, GIB, 14)], request, "", "", place)
+        prepared._check_same(node.ledger, held, wanted, node.facts())
+
+    for place in places:
+        if (place.profile.id, place.start) == (profile, start):
+            check(place, "mig")
+            continue
+        with pytest.raises(VcudaError, match="has a GPU instance at another place"):
+            check(place, "mig")
+    for isolation in ("", "mps"):
+        with pytest.raises(VcudaError, match="has another isolation than is allocated now"):
+            check(None, isolation)
+
+
 def test_the_device_has_the_edits_of_a_named_slice(node: Node, capsys: Any) -> None:
     words = ["generate", "--output", "-", "--slice", "one=core:30,memory:4GiB,gpu:0"]
     assert main.main(["--config", node.settings, "cdi", *words]) == 0
@@ -174,11 +205,19 @@ def test_a_gpu_that_is_full_refuses_the_claim_with_nothing_left(node: Node) -> N
     assert node.specs() == ["vcuda.io-claim_a.json"]
 
 
-def test_a_spec_that_cannot_be_written_leaves_no_record(node: Node) -> None:
+def test_a_spec_that_cannot_be_written_leaves_no_record(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     write(node.cdi, "in the way")
+
+    def fail(_: Ledger) -> None:
+        raise VcudaError("cannot be asked", "NVML", "try again")
+
+    monkeypatch.setattr(left_over, "destroy_released", fail)
     with pytest.raises(VcudaError, match="cannot be written"):
         node.claims.prepare(ONE, UID)
     assert node.held() == {}
+    assert "NVML: cannot be asked; try again" in caplog.text
 
 
 @pytest.mark.parametrize("uid", ["", "../x", "a/b", "-", "a" * 65, "a\n"])

@@ -11,8 +11,10 @@ from vcuda_oci.container.identity import Owner
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.ledger import claim, instance_records, instances, left_over
 from vcuda_oci.ledger.claim import Claim, Rules
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
+from vcuda_oci.start import apply_share
 
 GIB = 1 << 30
 
@@ -65,6 +67,17 @@ def test_a_share_that_fits_nowhere_names_what_does(node: MigNode) -> None:
     node.sweep({"half"})
     node.claim("third", 30)
     assert len(node.instances()) == 2
+
+
+@pytest.mark.parametrize("by_index", [False, True])
+def test_decided_gpu_in_mig_mode_gets_an_instance_by_uuid_or_index(
+    node: MigNode, by_index: bool
+) -> None:
+    (uuid,) = node.gpus
+    decided = [GpuShare("0" if by_index else uuid, GIB, 10)]
+    wanted = Claim(Owner("own", "own"), Request.of(10, GIB), ["/bin/false"], 1, decided)
+    held, _ = apply_share.claim_as("auto", node.ledger, node.facts(), wanted, Rules())
+    assert held.isolation == "mig"
 
 
 def test_no_other_share_is_placed_on_a_containers_instance(node: MigNode) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,12 @@ from support.mig_tables import layout
 from vcuda_hook.cli import main
 from vcuda_hook.mig import plan
 from vcuda_hook.mig.parted_file import Part
-from vcuda_oci.ledger import instance_records
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.ledger import claim, instance_records
+from vcuda_oci.ledger.claim import Claim, Rules
+from vcuda_oci.ledger.instance_records import Held
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.request import Request
 
 FILE = """\
 version: v1
@@ -52,6 +57,10 @@ class Box:
     def vcuda(self, *words: str) -> int:
         return main.main(["--config", str(self.config), "mig-layout", str(self.file), *words])
 
+    def static(self) -> set[str]:
+        state = self.node.ledger.state_dir
+        return {held.id for held in instance_records.read(state, instance_records.STATIC)}
+
     def names(self) -> list[str]:
         known = {one.id: one.name for one in layout().profiles}
         return sorted(known[profile] for _, profile, _ in self.node.instances().values())
@@ -65,6 +74,7 @@ def box(tmp_path: Path) -> Box:
 def test_layout_is_made_kept_and_replaced_by_the_next(box: Box, capsys: Any) -> None:
     assert box.vcuda("mixed", "--dry-run") == 0
     assert (box.names(), "would be created: 3g.40gb at " in capsys.readouterr().out) == ([], True)
+    box.node.facts()
     assert box.vcuda("mixed") == 0
     mixed = box.node.instances()
     assert box.names() == ["1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"]
@@ -75,6 +85,58 @@ def test_layout_is_made_kept_and_replaced_by_the_next(box: Box, capsys: Any) -> 
     assert box.vcuda("all-1g.10gb") == 0
     assert box.names() == ["1g.10gb"] * 7
     assert len(set(box.node.instances()) & set(mixed)) == 2
+    assert {gpu.uuid for gpu in box.node.facts().gpus if gpu.mig} == set(box.node.instances())
+
+
+def test_mig_device_of_a_reused_number_is_known_after_the_layout(box: Box) -> None:
+    for profile in ("3g.40gb", "4g.40gb"):
+        wanted = f'"1g.10gb": 0\n        "{profile}": 1'
+        box.file.write_text(FILE.replace('"1g.10gb": 7', wanted))
+        assert box.vcuda("all-1g.10gb") == 0
+        assert {gpu.uuid for gpu in box.node.facts().gpus if gpu.mig} == set(box.node.instances())
+
+
+def test_dry_run_changes_nothing_and_takes_released_instances_for_gone(
+    box: Box, capsys: Any
+) -> None:
+    box.node.claim("box", 50)
+    with box.node.ledger:
+        box.node.ledger.remove("box")  # its instance is left to the next sweep
+    lost = Held("lost", box.node.gpus[0], 19, 6, 1, (), box.node.library, "MIG-lost")
+    (Path(box.node.ledger.state_dir) / instance_records.STATIC).mkdir()
+    instance_records.write(box.node.ledger.state_dir, lost, instance_records.STATIC)
+    before = box.node.instances(), box.node.records(), box.static()
+    assert box.vcuda("all-1g.10gb", "--dry-run", "--json") == 0
+    assert (box.node.instances(), box.node.records(), box.static()) == before
+    (planned,) = json.loads(capsys.readouterr().out)
+    assert box.vcuda("all-1g.10gb", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == [{**planned, "dry_run": False}]
+    created = [(each["profile"], each["start"]) for each in planned["created"]]
+    assert sorted(created) == [("1g.10gb", start) for start in range(7)]
+    assert (planned["uuid"], planned["mig_mode"]) == (box.node.gpus[0], True)
+    assert (box.node.records(), "lost" in box.static(), len(box.names())) == (set(), False, 7)
+
+
+def test_share_of_a_former_instance_refuses_the_next_layout(box: Box, capsys: Any) -> None:
+    assert box.vcuda("mixed") == 0
+    made = box.node.instances()
+    largest = next(uuid for uuid, (_, profile, _) in made.items() if profile == 9)
+    wanted = Claim(Owner("box", "box"), Request.of(10, gpus=(largest,)), ["/bin/false"], 1)
+    claim.claim(box.node.ledger, box.node.facts(), wanted, Rules())
+    for dry in (["--dry-run"], []):
+        assert box.vcuda("all-1g.10gb", *dry) == 1
+        assert "an instance of the former layout is the share of box" in capsys.readouterr().err
+    assert box.node.instances() == made
+    with box.node.ledger:
+        box.node.ledger.remove("box")
+    assert box.vcuda("all-1g.10gb") == 0
+
+
+def test_only_root_makes_layouts(box: Box, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert box.vcuda("mixed") == 1
+    assert capsys.readouterr().err == "vcuda: vcuda mig-layout: needs root; run it as root\n"
+    assert box.names() == []
 
 
 def test_instances_of_others_and_of_containers_stay(box: Box, capsys: Any) -> None:

@@ -12,13 +12,18 @@ import pytest
 
 from contract.host.test_top import Node as Top
 from support.agent_pages import POD, ParsedPage, samples
+from support.clusters import SETTINGS
+from support.mig_tables import profiles
 from support.samples import GIB
 from support.softgpu_host import SoftGpu
 from vcuda_oci.host import host
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_plugin.agent.gpus.inventory import Inventory
 from vcuda_plugin.agent.http import exposition, graph_page, usage_page
 from vcuda_plugin.agent.http.event_counts import Counts
+from vcuda_plugin.agent.http.http_child import HttpChild
 from vcuda_plugin.agent.http.node_state import Node, View
+from vcuda_plugin.kube import node_gpus
 from vcuda_plugin.kube.node_gpus import NodeGpus
 
 
@@ -79,3 +84,14 @@ def test_people_see_which_device_is_which(divided: Divided) -> None:
         assert re.findall(r"GPU \d[:\d]*", ParsedPage(page).text()) == headings
     text = divided.top.prints("--once", "--interval", "0.1")
     assert re.findall(r"^GPU \d[:\d]*", text, re.MULTILINE) == headings
+
+
+def test_gpu_in_mig_mode_is_shown_so_with_nothing_free(divided: Divided) -> None:
+    divided_gpu = next(gpu for gpu in divided.gpus if gpu.divided)
+    fields = [profile.fields() for profile in profiles()]
+    http = HttpChild(SETTINGS, "node-1")
+    http.send_gpus(Inventory([divided_gpu], profiles={divided_gpu.uuid: fields}))
+    node = Node("node-1", divided.top.tenants.state_dir)
+    node.known = node_gpus.parse(http._gpus.decode())
+    (entry,) = asyncio.run(node.view()).gpus or ()
+    assert (entry["mig_mode"], entry["free_core_percent"]) == (True, 0)

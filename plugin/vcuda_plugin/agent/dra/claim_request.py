@@ -85,11 +85,13 @@ def of_claim(
         place = places.get(str(each.get("device")))
         shares.append(place[1] if place else _share(each, gpus, where))
     has = [_isolation_of(each, places) for each in mine]
-    terms = [
-        _terms(allocated.get("config") or (), each, share.core_percent, isolation, where)
-        for each, share, isolation in zip(mine, shares, has)
-        if share.core_percent < 100 or isolation != policies.TURNS
-    ]
+    terms = []
+    for each, share, isolation in zip(mine, shares, has):
+        is_whole = share.core_percent == 100 and isolation == policies.TURNS
+        # A whole GPU has no policy; one that is named for all requests must be valid, no more.
+        core = 1 if is_whole else share.core_percent
+        found_terms = _terms(allocated.get("config") or (), each, core, isolation, where)
+        terms += [] if is_whole else [found_terms]
     if any(other != terms[0] for other in terms):
         hint = f"give all requests of a claim the same {CONFIG_KIND}"
         raise VcudaError("its requests have different policies", where, hint)

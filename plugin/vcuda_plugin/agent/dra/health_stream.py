@@ -15,8 +15,10 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 
+from vcuda_oci.model.gpu import Gpu
+
 from ..gpus.inventory import Inventory
-from . import devices, withheld
+from . import devices, mig_places, withheld
 from . import dra_api as api
 
 RESEND_SECONDS, TIMEOUT_SECONDS = 10.0, 30
@@ -38,17 +40,23 @@ class HealthStream:
         self._reader: object = None
 
     def publish(self, seen: Inventory) -> None:
-        """Take the GPUs' health; a GPU that is only withheld is healthy."""
+        """Take the GPUs' health; a GPU that is only withheld is healthy. A place of a GPU instance
+        has its GPU's health."""
         reasons = {
-            devices.name_of(gpu.uuid, end): _reason(seen.unhealthy, gpu.uuid)
+            name: _reason(seen.unhealthy, gpu.uuid)
             for gpu in seen.gpus
-            for end in (("", devices.MPS_END) if self._has_mps and gpu.mig is None else ("",))
-            if not gpu.divided
+            for name in self._names(gpu, seen)
         }
         with self._changed:
             if reasons != self._reasons:
                 self._reasons = reasons
                 self._wake()
+
+    def _names(self, gpu: Gpu, seen: Inventory) -> list[str]:
+        if gpu.divided:
+            return mig_places.names_of(gpu, seen)
+        ends = ("", devices.MPS_END) if self._has_mps and gpu.mig is None else ("",)
+        return [devices.name_of(gpu.uuid, end) for end in ends]
 
     def service(self) -> Any:
         """The gRPC handler of the kubelet's call."""

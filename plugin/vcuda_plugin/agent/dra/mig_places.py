@@ -68,6 +68,12 @@ def name_of(place: Place) -> str:
     return devices.name_of(place.uuid, f"-{profile}-{place.start}")
 
 
+def names_of(gpu: Gpu, seen: Inventory) -> list[str]:
+    """The names of a GPU's devices."""
+    layout = _layout(gpu.uuid, seen.profiles.get(gpu.uuid, ()))
+    return [name_of(place) for place in mig.all_places(layout)]
+
+
 def places_of(layouts: Sequence[Layout]) -> dict[str, tuple[Place, GpuShare]]:
     """Each place and what a claim has of the GPU there, by the device's name."""
     return {

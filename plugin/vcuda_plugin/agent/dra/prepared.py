@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,14 @@ from vcuda_oci.edits import cdi_spec, edits
 from vcuda_oci.host import device_nodes
 from vcuda_oci.host.host import Host
 from vcuda_oci.host.mig import Mig
-from vcuda_oci.ledger import claim, events, instance_claim, left_over, mps_claim
+from vcuda_oci.ledger import (
+    claim,
+    events,
+    instance_claim,
+    instance_records,
+    left_over,
+    mps_claim,
+)
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import names, policies
 from vcuda_oci.model.allocation import Allocation, GpuShare
@@ -33,6 +41,8 @@ from vcuda_oci.system.settings_file import Config
 
 from .claim_request import ClaimRequest, Object, of_claim
 from .mig_places import places_of
+
+_log = logging.getLogger(__name__)
 
 _HOOK_WORD = "cdi"
 _Mount = tuple[str, str, list[str]]  # source, destination, options
@@ -79,7 +89,7 @@ class PreparedClaims:
             else:
                 held, is_new = apply_share.claim_as(isolation, ledger, facts, mine, rules)
         try:
-            _check_same(held, wanted, facts)
+            _check_same(ledger, held, wanted, facts)
             mounts: list[_Mount] = []
             if held.isolation == policies.MPS:
                 mounts = mps_claim.wait(ledger, facts, held, self._root(facts))
@@ -88,7 +98,10 @@ class PreparedClaims:
             if is_new:
                 with ledger:
                     ledger.remove(held.id)
-                left_over.destroy_released(ledger)
+                try:
+                    left_over.destroy_released(ledger)
+                except VcudaError as error:  # the next sweep tries again
+                    _log.warning("%s", error)
             raise
         if is_new:
             ledger.record_event(events.CLAIMED, held, events.of(held))
@@ -189,14 +202,23 @@ def _places(facts: Host) -> dict[str, tuple[Place, GpuShare]]:
         return places_of([driver.layout(gpu.uuid) for gpu in facts.gpus if gpu.divided])
 
 
-def _check_same(held: Allocation, wanted: ClaimRequest, facts: Host) -> None:
+def _check_same(ledger: Ledger, held: Allocation, wanted: ClaimRequest, facts: Host) -> None:
     """Raises VcudaError: the record is of an earlier allocation of the same claim."""
+    hint = "the kubelet unprepares it and tries again"
+    isolation = wanted.request.terms.isolation
+    if held.isolation != (isolation if isolation in (policies.MIG, policies.MPS) else ""):
+        raise VcudaError("has another isolation than is allocated now", held.id, hint)
     has = [share.uuid for share in held.shares]
     if held.isolation == policies.MIG:
         has = [gpu.parent for uuid in has if (gpu := facts.gpu(uuid))]
     if has != [share.uuid for share in wanted.shares]:
-        hint = "the kubelet unprepares it and tries again"
         raise VcudaError("holds other GPUs than are allocated now", held.id, hint)
+    if place := wanted.place:
+        records = instance_records.read(ledger.state_dir)
+        stands = [(one.profile, one.start) for one in records if one.id == held.id]
+        if stands != [(place.profile.id, place.start)]:
+            what = "has a GPU instance at another place than is allocated now"
+            raise VcudaError(what, held.id, hint)
 
 
 @contextlib.contextmanager

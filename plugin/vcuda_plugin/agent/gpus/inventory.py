@@ -143,10 +143,11 @@ class _Watch:
         # A drained GPU is withdrawn like an unhealthy one; `vcuda drain` records its own event.
         closed = unhealthy.with_drained(sick, self._settings.state_dir)
         seen = Inventory(gpus, sample["numa"], closed, sample["distances"], *versions)
-        if self._settings.isolation in (policies.AUTO, policies.MIG):
+        own = self._instances(gpus)
+        if own is not None and self._settings.isolation in (policies.AUTO, policies.MIG):
             seen.profiles = sample.get("profiles", {})
-        seen = _shared(seen, self._instances(gpus))
-        # A GPU in MIG mode is not offered, but its own health is still reported.
+        seen = _shared(seen, {gpu.uuid for gpu in gpus if gpu.mig} if own is None else own)
+        # A GPU that is left out for its MIG devices still has its own health reported.
         parts = {one.uuid: sick[one.parent] for one in seen.gpus if one.parent in sick}
         ailing = {**parts, **sick}
         for uuid in uuids:
@@ -163,13 +164,14 @@ class _Watch:
             self._changed(seen)
         self._reported = seen
 
-    def _instances(self, gpus: list[Gpu]) -> set[str]:
-        """UUIDs of MIG devices that were created for one container, which no other may get."""
+    def _instances(self, gpus: list[Gpu]) -> set[str] | None:
+        """UUIDs of MIG devices that were created for one container, which no other may get; None:
+        a record is broken, so that they are not known."""
         try:
             own = instance_records.taken(self._settings.state_dir, gpus, [])
         except VcudaError as error:
-            _log.warning("no MIG device is offered: %s", error)
-            return {gpu.uuid for gpu in gpus if gpu.mig}
+            _log.warning("no MIG device and no GPU in MIG mode is offered: %s", error)
+            return None
         return {share.uuid for share in own}
 
     def _reset_if_removed(self) -> None:

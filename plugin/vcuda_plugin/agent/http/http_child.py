@@ -8,6 +8,7 @@ import json
 import logging
 import os
 
+from vcuda_oci.model.mig import Profile
 from vcuda_oci.system import settings_file
 from vcuda_oci.system.settings_file import Config
 
@@ -61,7 +62,12 @@ class HttpChild:
         """Send the node's GPUs and their health."""
         overcommit = self._settings.memory_overcommit
         shown = [*seen.gpus, *seen.own]
-        gpus = NodeGpus(shown, seen.numa, seen.unhealthy, _distances(seen), overcommit)
+        profiles = {
+            gpu.uuid: [Profile(**each) for each in seen.profiles.get(gpu.uuid, ())]
+            for gpu in shown
+            if gpu.divided
+        }
+        gpus = NodeGpus(shown, seen.numa, seen.unhealthy, _distances(seen), overcommit, profiles)
         self._gpus = gpus.dump().encode() + b"\n"
         self._send(self._gpus)
 

@@ -154,7 +154,8 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
 def _isolation(
     containers: Sequence[ContainerAsk], words: Mapping[str, str], settings: Config, where: str
 ) -> str:
-    """One of policies.ISOLATIONS. Raises VcudaError: invalid terms, or what MPS cannot give."""
+    """One of policies.ISOLATIONS. Raises VcudaError: invalid terms, or what MPS or a GPU instance
+    cannot give."""
     isolation = settings.isolation
     for each in containers:
         for part in each.parts:
@@ -162,6 +163,9 @@ def _isolation(
             isolation = terms.isolation or isolation
             if isolation == policies.MPS:
                 mps.check(terms, each.parts, where)
+            if isolation == policies.MIG and (len(each.parts) != 1 or part.core > 100):
+                what = "isolation mig: a container has one GPU instance; it asks for more"
+                raise VcudaError(what, where, "ask for at most core 100")
     return isolation
 
 
