@@ -68,7 +68,7 @@ def read(state_dir: str, folder: str = FOLDER) -> list[Held]:
         try:
             files.only_ours(f"{folder}/{name}")
             fields = jsontree.loads(files.read(f"{folder}/{name}", 1 << 16).decode())
-            found.append(Held(id=name[: -len(SUFFIX)], **fields))
+            found.append(_checked(Held(id=name[: -len(SUFFIX)], **fields)))
         except FileNotFoundError:
             continue
         except (OSError, ValueError, TypeError) as error:
@@ -76,6 +76,20 @@ def read(state_dir: str, folder: str = FOLDER) -> list[Held]:
             what = f"is not a whole record ({error})"
             raise VcudaError(what, f"{folder}/{name}", hint) from error
     return found
+
+
+def _checked(held: Held) -> Held:
+    """Raises TypeError."""
+    texts = held.gpu, held.library, held.uuid, *held.before
+    numbers = held.profile, held.start, held.width
+    if not all(type(text) is str for text in texts) or any(type(at) is not int for at in numbers):
+        raise TypeError("a field has another type")
+    return held
+
+
+def killed(state_dir: str) -> list[Held]:
+    """The records of a static layout's instances of which it is not known whether they exist."""
+    return [held for held in read(state_dir, STATIC) if not held.uuid]
 
 
 def write(state_dir: str, held: Held, folder: str = FOLDER) -> None:

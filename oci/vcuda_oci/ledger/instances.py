@@ -12,7 +12,9 @@ what must go. Instances of other programs have no record here, and are not touch
 
 Ids are reused by the driver, UUIDs are not: once the UUID is recorded, only the instance with this
 UUID is destroyed. Before that, only one at the recorded place and of the recorded profile: the
-place was free when the record was written.
+place was free when the record was written. The record of a static layout's instance without a UUID is of a
+creation that was killed: under the lock, the next of any program takes the instance over, or ends
+what is there of it.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from ..placement import mig as places
 from ..placement.eligible import Refused
 from ..system.own_lock import FolderLock
 from . import instance_records
-from .instance_records import FOLDER, Held
+from .instance_records import FOLDER, STATIC, Held
 from .ledger import Ledger
 
 TYPE_CHECKING = False
@@ -65,6 +67,7 @@ def create(
     VcudaError: the driver refuses; nothing is left, or the record of it.
     """
     with Mig(facts.library) as driver:
+        settle_static(ledger, driver)
         layouts = [driver.layout(uuid) for uuid in gpus]
         answer = places.at(layouts, place) if place else places.choose(layouts, core, memory_bytes)
         if isinstance(answer, Refused):
@@ -104,12 +107,26 @@ def sweep(ledger: Ledger) -> list[str]:
     """
     gone: list[str] = []
     by_library: dict[str, list[Held]] = {}
+    for held in instance_records.killed(ledger.state_dir):
+        by_library.setdefault(held.library, [])
     for held in instance_records.stale(ledger):
         by_library.setdefault(held.library, []).append(held)
     for library, stale in by_library.items():
         with Mig(library) as driver:
+            settle_static(ledger, driver)
             gone += [held.id for held in stale if destroy(ledger, driver, held)]
     return gone
+
+
+def settle_static(ledger: Ledger, driver: Mig) -> None:
+    """Note or end the instances of killed creations of a static layout. Needs the lock."""
+    for held in instance_records.killed(ledger.state_dir):
+        whole = [one for one in of(driver.instances(held.gpu), held) if one.uuid]
+        if whole:
+            found = held.replaced(uuid=whole[0].uuid)
+            instance_records.write(ledger.state_dir, found, STATIC)
+        else:
+            destroy(ledger, driver, held, STATIC)
 
 
 def release(ledger: Ledger) -> None:
@@ -117,7 +134,7 @@ def release(ledger: Ledger) -> None:
 
     Raises VcudaError: NVML cannot be asked, or the lock is not free.
     """
-    if instance_records.stale(ledger):
+    if instance_records.stale(ledger) or instance_records.killed(ledger.state_dir):
         with lock(ledger):
             sweep(ledger)
         _refresh(f"{ledger.state_dir}/host.json")
@@ -160,7 +177,7 @@ def _is_at(instance: Instance, held: Held) -> bool:
 def of(found: Sequence[Instance], held: Held) -> list[Instance]:
     """The instance that the record is of."""
     if not held.uuid:
-        return [one for one in found if _is_at(one, held)]
+        return [one for one in found if _is_at(one, held) and one.uuid not in held.before]
     by_uuid = [one for one in found if one.uuid == held.uuid]
     if by_uuid or not held.ending:
         return by_uuid

@@ -7,6 +7,7 @@ records do not outlast a reboot.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -42,7 +43,7 @@ class Change(NamedTuple):
 def read(path: str, name: str) -> list[Part]:
     """A layout of the file, which is YAML or JSON. Raises VcudaError."""
     try:
-        text = files.read(path, _MOST_BYTES).decode()
+        text = files.read(os.path.realpath(path), _MOST_BYTES).decode()
         return parted_file.layout_of(_tree(text, path), name, path)
     except (OSError, UnicodeDecodeError) as error:
         raise VcudaError(f"cannot be read: {error}", path, "correct the path") from error
@@ -164,16 +165,18 @@ def _pci_id(root: str, bus_id: str) -> str:
 
 
 def _tree(text: str, path: str) -> Any:
-    try:
+    with contextlib.suppress(ValueError, RecursionError):
         return json.loads(text)
-    except ValueError:
-        pass
     try:
         import yaml  # late: of another package, and only for this verb
     except ImportError as error:
         what = "is no JSON, and this Python reads no YAML"
         raise VcudaError(what, path, "install python3-yaml, or python3-pyyaml") from error
     try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise VcudaError(
+                "has YAML aliases, which may stand for any amount", path, "write them out"
+            )
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise VcudaError(f"is no YAML: {error}"[:300], path, "correct the file") from error

@@ -170,12 +170,53 @@ def test_kill_at_any_step_leaves_what_the_next_call_completes(box: Box, capsys: 
     while box.node.killed(step, lambda: box.vcuda("mixed")):
         assert box.vcuda("mixed") == 0
         assert box.names() == ["1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"]
+        assert all(box.node.instances())  # each has its MIG device
         box.file.write_text(FILE.replace('"1g.10gb": 7', '"1g.10gb": 0'))
         assert box.vcuda("all-1g.10gb") == 0
         assert box.names() == []
         assert instance_records.read(box.node.ledger.state_dir, instance_records.STATIC) == []
         step += 3
     assert step > 10
+
+
+def test_killed_layout_takes_no_instance_that_a_container_gets_after_it(box: Box) -> None:
+    step, empty = 1, FILE.replace('"1g.10gb": 7', '"1g.10gb": 0')
+    full = FILE.replace('"1g.10gb": 7', '"1g.10gb": 6')
+    while box.node.killed(step, lambda: box.vcuda("all-1g.10gb")):
+        held = box.node.claim("box", 10).shares[0].uuid
+        box.file.write_text(empty)
+        box.vcuda("all-1g.10gb")
+        assert held in box.node.instances()
+        box.node.release("box")
+        assert box.vcuda("all-1g.10gb") == 0
+        box.file.write_text(full)
+        step += 9
+    assert step > 10
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[" * 100_000, "is no YAML"),
+        ("mig-configs: 2020-99-99", "is no YAML"),
+        ("a: &a [x]\nmig-configs: [*a, *a]", "has YAML aliases"),
+        ('{"version": ' + "9" * 5000 + "}", "is no YAML"),
+    ],
+    ids=["deep", "date", "aliases", "digits"],
+)
+def test_file_that_is_no_layout_is_refused_in_one_line(
+    box: Box, text: str, why: str, capsys: Any
+) -> None:
+    box.file.write_text(text)
+    assert box.vcuda("mixed") == 1
+    assert why in capsys.readouterr().err
+
+
+def test_file_may_be_a_link_as_in_a_mounted_config_map(box: Box, tmp_path: Path) -> None:
+    real = tmp_path / "..data"
+    box.file.rename(real)
+    box.file.symlink_to(real)
+    assert box.vcuda("mixed") == 0
 
 
 def test_json_and_yaml_of_the_file_are_one(box: Box) -> None:
