@@ -12,8 +12,8 @@ what must go. Instances of other programs have no record here, and are not touch
 
 Ids are reused by the driver, UUIDs are not: once the UUID is recorded, only the instance with this
 UUID is destroyed. Before that, only one at the recorded place and of the recorded profile: the
-place was free when the record was written. The record of a static layout's instance without a UUID is of a
-creation that was killed: under the lock, the next of any program takes the instance over, or ends
+place was free when the record was written. A record of a static layout without a UUID is of a
+creation that was killed: the next program that has the lock notes the instance's UUID, or ends
 what is there of it.
 """
 
