@@ -29,7 +29,7 @@ class Clock:
         now = self.path.read_bytes()[NOW] if self.path.exists() else b""
         self.path.write_bytes(bytes(NOW.start) + now)
 
-    def command(self, *command: str, patience_s: int = 30, without: str = "") -> list[str]:
+    def command(self, *command: str, patience_s: int = 120, without: str = "") -> list[str]:
         """The command line that runs COMMAND in the next slot, without address randomisation.
 
         without: a system call that the process's kernel lacks.

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,11 +26,13 @@ MIB = 1 << 20
 
 @contextlib.contextmanager
 def running(node: AgentNode, **settings: str) -> Iterator[DraNode]:
+    node.state_dir = tempfile.mkdtemp()  # a short path: sockets of MPS lie below it
     dra = DraNode(node, **settings)
     with dra.api.running():
         yield dra
     dra.kubelet.close()
     shutil.rmtree(dra.root)
+    shutil.rmtree(node.state_dir)
 
 
 def offered(dra: DraNode) -> dict[str, dict[str, Any]]:

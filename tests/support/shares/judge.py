@@ -192,7 +192,7 @@ def judge(
         survived = bool(keeping) and keeping[-1].poll() is None
         for keeper in keeping:
             keeper.send_signal(signal.SIGTERM)
-            keeper.wait(30)
+            keeper.wait(120)
         errors.seek(0)
         return _outcome(tenants, (first, last), reports, pids, errors.read(), said, survived)
 
