@@ -26,7 +26,7 @@ from . import parted_file, plan
 from .parted_file import Part
 from .plan import Plan, Taken
 
-_MOST_BYTES = 1 << 20
+_MOST_BYTES, _MOST_DEPTH = 1 << 18, 20
 _PCI_DEVICES = "/sys/bus/pci/devices"
 
 
@@ -173,10 +173,15 @@ def _tree(text: str, path: str) -> Any:
         what = "is no JSON, and this Python reads no YAML"
         raise VcudaError(what, path, "install python3-yaml, or python3-pyyaml") from error
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise VcudaError(
-                "has YAML aliases, which may stand for any amount", path, "write them out"
-            )
+        depth = 0
+        for event in yaml.parse(text):
+            if isinstance(event, yaml.AliasEvent):
+                what = "has YAML aliases, which may stand for any amount"
+                raise VcudaError(what, path, "write them out")
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MOST_DEPTH:
+                raise VcudaError("is no YAML: nested too deep", path, "correct the file")
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise VcudaError(f"is no YAML: {error}"[:300], path, "correct the file") from error
