@@ -106,8 +106,7 @@ claimants_of (const struct gpu *gpu, struct claimant **claimants)
     claimants[i] = &gpu->tenants[i]->claim;
 }
 
-/* Whether a container gives false signals: what it lacks of a turn says nothing of when it has
- * work.  */
+/* Whether a container gives false signals. Its hidden work would last for the longer turn.  */
 static bool
 one_is_distrusted (const struct gpu *gpu, uint64_t now)
 {

@@ -40,6 +40,15 @@ def test_short_requests_do_not_change_a_neighbours_share(neighbour: Load) -> Non
     assert 100 * outcome.tenants[1].share == pytest.approx(70, abs=2)
 
 
+def test_a_request_ends_a_turn_that_goes_on_for_a_small_share() -> None:
+    """The 70 % go on for up to 90 ms, until the 5 % have earned a turn. A request waits for no more
+    than a usual turn of each.
+    """
+    tenants = [Tenant(20, loads.REQUESTS), Tenant(5, loads.AHEAD), Tenant(70, loads.AHEAD)]
+    outcome = judge(MODELS["default"], tenants, window_s=20)
+    assert outcome.tenants[0].report["longest_us"] / 1000 <= 40
+
+
 @pytest.mark.parametrize(
     ("count", "core", "goal_ms", "load"),
     [

@@ -2,7 +2,7 @@
 
     <state>/instances/lock        held (flock) while one is created, and while some are destroyed
     <state>/instances/<id>.json   of the allocation <id>: which instance is, or is about to be, its
-    <state>/instances/static      likewise of each instance of a static layout: no sweep ends those
+    <state>/instances/static      likewise of each instance of a layout: no sweep ends a whole one
 
 A record is written before its instance exists, with the place that it will have, and again with the
 UUID of its MIG device together with the allocation's record, under the ledger's lock. A release
