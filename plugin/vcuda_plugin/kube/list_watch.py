@@ -64,10 +64,11 @@ class ListWatch:
     def is_newer(self, item: Object) -> bool:
         """Whether an object of another call's answer is newer than all that the watch has brought.
 
-        Otherwise the watch has brought it already, and perhaps later changes. The handlers of
-        events and the caller need one lock. Source: KEP-5504, "Comparable Resource Version".
+        Otherwise the watch has brought it already, and perhaps later changes, or will: an answer
+        without a number as its version is left to the watch. The handlers of events and the caller
+        need one lock. Source: KEP-5504, "Comparable Resource Version".
         """
-        return int(item["metadata"]["resourceVersion"]) > self._newest
+        return _number(item["metadata"]["resourceVersion"]) > self._newest
 
     def begin_list(self) -> None:
         """Prepare for a list; one that was begun and broke off is forgotten."""
@@ -113,7 +114,6 @@ class ListWatch:
             try:
                 items, about = page["items"] or [], page["metadata"]
                 version = str(about["resourceVersion"])
-                int(version)
                 query["continue"] = about.get("continue") or ""
                 for item in items:
                     item["metadata"].keys()
@@ -130,7 +130,7 @@ class ListWatch:
             version = seen
             for item in items:
                 self.listed(item)
-        self._version, self._newest = version, int(version)
+        self._version, self._newest = version, _number(version)
         self.listed_all(began)
         self._listed_at = self.heard = time.monotonic()
 
@@ -153,3 +153,9 @@ class ListWatch:
                 self.changed(item)
         if silent and time.monotonic() - began >= seconds:
             self._version = ""
+
+
+def _number(version: str) -> int:
+    """An object's or a list's version; 0 where it is no number, as a server that is not Kubernetes'
+    own may give it."""
+    return int(version) if version.isascii() and version.isdigit() else 0
