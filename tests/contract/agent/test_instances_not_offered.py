@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from contract.host.test_instances import foreign
 from support.mig_node import MigNode
-from support.mig_tables import profiles
+from support.softgpu_host import SoftGpu
+from vcuda_oci.host import host
+from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import instance_records
 from vcuda_oci.system import settings_file
+from vcuda_plugin.agent.gpus.gpu_probe import Probe
 from vcuda_plugin.agent.gpus.inventory import Inventory, _Watch
 
 
-def offered(node: MigNode, folder: Path) -> list[str]:
-    config = folder / "config.toml"
-    config.write_text(f'state-dir = "{node.ledger.state_dir}"\n')
+def offered(facts: Host, state_dir: str) -> list[str]:
+    config = Path(state_dir) / "config.toml"
+    config.write_text(f'state-dir = "{state_dir}"\n')
     seen: list[Inventory] = []
-    sample: dict[str, Any] = {
-        "gpus": [gpu.__dict__ for gpu in node.facts().gpus],
-        "profiles": {uuid: [profile.fields() for profile in profiles()] for uuid in node.gpus},
-        **{"numa": {}, "failing": {}, "xids": [], "silent": {}, "sensors": {}},
-        **{"distances": None, "driver": "", "cuda": ""},
-    }
+    sample = Probe(facts.library, facts).sample()
     _Watch(settings_file.load(str(config)), seen.append).see(sample, "")
     return [gpu.uuid for gpu in seen[0].gpus]
 
@@ -31,13 +28,20 @@ def test_a_containers_own_instance_is_not_offered(tmp_path: Path) -> None:
     node = MigNode(tmp_path)
     static, own = foreign(node, "1g.10gb", 0), node.claim("own", 10)
     assert own.shares[0].uuid in {gpu.uuid for gpu in node.facts().gpus}
-    assert offered(node, tmp_path) == [static]
+    assert offered(node.facts(), node.ledger.state_dir) == [static]
 
 
 def test_no_gpu_in_mig_mode_is_offered_beside_a_broken_record(tmp_path: Path) -> None:
     node = MigNode(tmp_path)
     node.claim("own", 10)
-    assert offered(node, tmp_path) == node.gpus
+    assert offered(node.facts(), node.ledger.state_dir) == node.gpus
     folder = Path(node.ledger.state_dir) / instance_records.FOLDER
     (folder / "other.json").write_text("{")
-    assert offered(node, tmp_path) == []
+    assert offered(node.facts(), node.ledger.state_dir) == []
+
+
+def test_a_gpu_in_mig_mode_without_profiles_is_not_offered(tmp_path: Path) -> None:
+    driver = SoftGpu(tmp_path, "--gpus", "2", "--mig", "1=")
+    facts = host.load(str(driver.root), f"{tmp_path}/host.json")
+    assert [gpu.divided for gpu in facts.gpus] == [False, True]
+    assert offered(facts, str(tmp_path)) == [facts.gpus[0].uuid]

@@ -214,15 +214,16 @@ class _Query:
 
 
 def _profiles(library: str, facts: host.Host) -> dict[str, list[dict[str, Any]]]:
-    """The MIG profiles of each GPU in MIG mode, by UUID; a driver that does not answer has none."""
+    """The MIG profiles of each GPU in MIG mode that has any, by UUID; a driver that does not answer
+    has none."""
     found: dict[str, list[dict[str, Any]]] = {}
     if facts.has_divided:
         with contextlib.suppress(VcudaError), Mig(library) as driver:
             for gpu in facts.gpus:
                 if gpu.divided:
-                    layout = driver.layout(gpu.uuid)
-                    found[gpu.uuid] = [profile.fields() for profile in layout.profiles]
-    return found
+                    profiles = driver.layout(gpu.uuid).profiles
+                    found[gpu.uuid] = [profile.fields() for profile in profiles]
+    return {uuid: profiles for uuid, profiles in found.items() if profiles}
 
 
 def _numa_node(driver_root: str, bus_id: str) -> int:
