@@ -20,22 +20,34 @@ is_free (const struct gpu *gpu, const struct tenant *tenant)
          || (tenant->word & VCUDA_TURN_STATE) == VCUDA_TURN_NONE;
 }
 
+static bool
+another_wants (const struct gpu *gpu, const struct tenant *tenant)
+{
+  for (int i = 0; i < gpu->count; i++)
+    if (gpu->tenants[i] != tenant && gpu->tenants[i]->claim.wants)
+      return true;
+  return false;
+}
+
 void
 account_pass_time (struct gpu *gpu, uint64_t now)
 {
   int64_t ns = (int64_t) (now - gpu->passed_ns);
   struct claimant *claimants[gpu->count];
+  int64_t false_ns[gpu->count];
   gpu->passed_ns = now;
   for (int i = 0; i < gpu->count; i++)
     {
       struct tenant *tenant = gpu->tenants[i];
       bool holds = tenant == gpu->holder;
       claimants[i] = &tenant->claim;
+      false_ns[i] = 0;
       int64_t part = cut_in_part_ns (gpu, tenant, ns);
       bool pays = holds && (gpu->pays || gpu->revoked);
       /* A queue that holds up the others is paid for, too.  */
       tenant->claim.holds = part && (holds ? pays : tenant->blocks_ns != 0);
       tenant->free_ns += is_free (gpu, tenant) ? (uint64_t) ns : 0;
+      tenant->false_ns += tenant->forged ? (uint64_t) ns : 0;
       if (tenant->bucket_pays)
         tenant->others_paid_ns += ns - part;
       /* Alone it pays by its bucket; once others wait for its queue, by its budget as well.  */
@@ -46,6 +58,8 @@ account_pass_time (struct gpu *gpu, uint64_t now)
       queue_pass_time (&tenant->claim, ns);
       if (tenant->claim.holds)
         tenant->claim.budget_ns += ns - part;
+      if (tenant->claim.holds && tenant->forged && another_wants (gpu, tenant))
+        false_ns[i] = part;
       cut_in_pass_time (tenant, ns, tenant->claim.holds ? part : 0, waits);
       if (holds && part < ns)
         gpu->divided_ns += part;
@@ -55,6 +69,9 @@ account_pass_time (struct gpu *gpu, uint64_t now)
       gpu->new_figures |= holds || waits;
     }
   queue_charge_hidden (claimants, gpu->count);
+  for (int i = 0; i < gpu->count; i++)
+    if (false_ns[i])
+      queue_charge_false (claimants, gpu->count, claimants[i], false_ns[i]);
   queue_pass_debts (claimants, gpu->count, ns);
   queue_level (claimants, gpu->count);
 }

@@ -51,11 +51,12 @@ distrust (struct tenant *tenant, uint64_t now, const char *what)
   tenant->distrust_ns = longer < LONGEST_DISTRUST_NS ? longer : LONGEST_DISTRUST_NS;
   tenant->distrusted_until_ns = now + tenant->distrust_ns;
   tenant->lies_ns = 0;
-  fprintf (stderr, "vcuda-turn-keeper: container %s %s; others wait 5 ms for its queue at most\n",
-           tenant->container->id, what);
-  char text[160];
-  snprintf (text, sizeof text, "it %s; for %d s others wait 5 ms for its queue at most", what,
-            (int) (tenant->distrust_ns / (1000 * MS)));
+  const char *cost = tenant->forged ? ", and its turns cost twice the time" : "";
+  fprintf (stderr, "vcuda-turn-keeper: container %s %s; others wait 5 ms for its queue at most%s\n",
+           tenant->container->id, what, cost);
+  char text[192];
+  snprintf (text, sizeof text, "it %s; for %d s others wait 5 ms for its queue at most%s", what,
+            (int) (tenant->distrust_ns / (1000 * MS)), cost);
   events_record ("turn-overrun", tenant->container->id, tenant->container->uuid[tenant->gpu], text);
 }
 
@@ -63,8 +64,8 @@ distrust (struct tenant *tenant, uint64_t now, const char *what)
 static void
 distrust_marks (struct tenant *tenant, uint64_t now, const char *what)
 {
-  distrust (tenant, now, what);
   tenant->forged = true;
+  distrust (tenant, now, what);
   tenant->signals.marks = VCUDA_TURN_WANTS;
 }
 

@@ -42,9 +42,10 @@ figures_write (const char *uuid, uint64_t now, uint64_t lost_ns, struct tenant *
   for (int i = 0; i < count; i++)
     {
       const struct tenant *one = tenants[i];
-      fprintf (file, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n",
+      fprintf (file, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n",
                one->held_ns, one->waited_ns - one->waited_before_ns - one->waited_for_share_ns,
-               one->waited_for_share_ns, one->lost_ns, one->free_ns, one->container->id);
+               one->waited_for_share_ns, one->lost_ns, one->free_ns, one->false_ns,
+               one->container->id);
     }
   bool written = !ferror (file);
   if (fclose (file) == 0 && written)

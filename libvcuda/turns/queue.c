@@ -149,14 +149,29 @@ queue_pass_time (struct claimant *claimant, int64_t ns)
 }
 
 static void
-refund (struct claimant *const *claimants, int count, const struct claimant *but, int64_t ns)
+pay (struct claimant *claimant, int64_t ns)
+{
+  int64_t budget = claimant->budget_ns - ns;
+  budget = budget > -DEEPEST_DEBT_NS ? budget : -DEEPEST_DEBT_NS;
+  claimant->budget_ns = budget < claimant->budget_ns ? budget : claimant->budget_ns;
+}
+
+static bool
+gets_more (const struct claimant *claimant, const struct claimant *but, bool also_fixed)
+{
+  return claimant != but && is_active (claimant) && (also_fixed || !claimant->fixed);
+}
+
+static void
+refund (struct claimant *const *claimants, int count, const struct claimant *but, bool also_fixed,
+        int64_t ns)
 {
   int64_t rates = 0;
   for (int i = 0; i < count; i++)
-    if (claimants[i] != but && is_active (claimants[i]))
+    if (gets_more (claimants[i], but, also_fixed))
       rates += claimants[i]->rate_ppm;
   for (int i = 0; i < count && rates; i++)
-    if (claimants[i] != but && is_active (claimants[i]))
+    if (gets_more (claimants[i], but, also_fixed))
       claimants[i]->budget_ns += ns * claimants[i]->rate_ppm / rates;
 }
 
@@ -168,12 +183,18 @@ queue_charge_hidden (struct claimant *const *claimants, int count)
       struct claimant *claimant = claimants[i];
       if (!claimant->hidden_ns)
         continue;
-      int64_t budget = claimant->budget_ns - 2 * claimant->hidden_ns;
-      budget = budget > -DEEPEST_DEBT_NS ? budget : -DEEPEST_DEBT_NS;
-      claimant->budget_ns = budget < claimant->budget_ns ? budget : claimant->budget_ns;
-      refund (claimants, count, claimant, claimant->hidden_ns * 3 / 2);
+      pay (claimant, 2 * claimant->hidden_ns);
+      refund (claimants, count, claimant, true, claimant->hidden_ns * 3 / 2);
       claimant->hidden_ns = 0;
     }
+}
+
+void
+queue_charge_false (struct claimant *const *claimants, int count, struct claimant *claimant,
+                    int64_t ns)
+{
+  pay (claimant, ns);
+  refund (claimants, count, claimant, false, ns);
 }
 
 void

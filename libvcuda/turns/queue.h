@@ -76,6 +76,12 @@ void queue_pass_time (struct claimant *claimant, int64_t ns);
    The others that want the GPU get what it took of their turns and a half more, by rate.  */
 void queue_charge_hidden (struct claimant *const *claimants, int count);
 
+/* Charges a turn of NS once more, because its holder CLAIMANT gives false signals: its hidden work
+   may be too little to be found. The others that want the GPU and may have more than their share
+   get that time, by rate.  */
+void queue_charge_false (struct claimant *const *claimants, int count, struct claimant *claimant,
+                         int64_t ns);
+
 /* NS pass, for the debts. The arbiter grants to one what another seems to leave, so rates may add
    up to more than the whole. Here they are cut to that where more than one wants or holds, but not
    below what is reserved. What all that are active are owed is taken from each.  */

@@ -48,8 +48,8 @@ struct tenant
 
   /* Totals. It waits for its share while no container has the GPU and its own budget is used up,
      otherwise for its turn. Lost is what of its turns it left the GPU idle, by its own page. Free
-     is time in which it could use the GPU without a turn.  */
-  uint64_t held_ns, waited_ns, waited_for_share_ns, lost_ns, free_ns;
+     is time in which it could use the GPU without a turn, false that in which its signals were.  */
+  uint64_t held_ns, waited_ns, waited_for_share_ns, lost_ns, free_ns, false_ns;
   uint64_t waited_before_ns; /* of waited_ns, under earlier keepers */
   uint64_t pass_ns;          /* usually lost when it passes the GPU on */
 

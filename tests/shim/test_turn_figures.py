@@ -111,7 +111,7 @@ def test_figures_of_an_ended_container_are_removed_and_its_lost_time_stays(
         tenants.ledger.remove("ends")
     assert eventually(lambda: set(figures(tenants).of) == {"stays"})
     # It may have been alone until the other was added.
-    assert figures(tenants).of["stays"]._replace(free_ns=0) == Turns(0, 0, 0, 0, 0)
+    assert figures(tenants).of["stays"]._replace(free_ns=0) == Turns(0, 0, 0, 0, 0, 0)
 
 
 def test_a_container_that_does_not_let_its_queue_end_is_an_event(

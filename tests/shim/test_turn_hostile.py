@@ -29,13 +29,14 @@ from support.shares.loads import Load
 pytestmark = pytest.mark.usefixtures("built", "short_windows")
 
 
-def report(what: str) -> str:
-    return f"vcuda-turn-keeper: container c0 {what}; others wait 5 ms for its queue at most\n"
+def report(what: str, costs: int = 1) -> str:
+    more = ", and its turns cost twice the time" if costs == 2 else ""
+    return f"vcuda-turn-keeper: container c0 {what}; others wait 5 ms for its queue at most{more}\n"
 
 
 ENDLESS = report("does not let its GPU queue end")
-CUT = report("has cut its usage page short")
-LIES = report("gives false signals of its GPU queue again and again")
+CUT = report("has cut its usage page short", costs=2)
+LIES = report("gives false signals of its GPU queue again and again", costs=2)
 
 
 def beside(script: str, working: bool) -> Outcome:
@@ -126,10 +127,31 @@ def test_an_honest_container_that_is_alone_is_charged_for_no_hidden_work(
 
 
 @pytest.mark.parametrize("load", [loads.AHEAD, loads.MS_5], ids=lambda load: load.name)
-def test_a_container_that_cuts_its_page_gets_its_own_share_still(load: Load) -> None:
+def test_a_container_that_cuts_its_page_has_half_of_its_share(load: Load) -> None:
     tenants = [Tenant(30, load), Tenant(70, loads.AHEAD)]
     outcome = judge(MODELS["default"], tenants, scripts=[PAGE + TRUNCATED])
+    assert 100 * outcome.tenants[0].share == pytest.approx(15, abs=2)
+
+
+def test_a_container_that_cuts_its_page_has_its_share_beside_an_idle_one() -> None:
+    tenants = [Tenant(30, loads.AHEAD), Tenant(70, loads.IDLE)]
+    outcome = judge(MODELS["default"], tenants, scripts=[PAGE + TRUNCATED])
     assert 100 * outcome.tenants[0].share == pytest.approx(30, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("core", "ms", "script"),
+    [(30, 10, NEVER_BUSY), (30, 12, NEVER_BUSY), (30, 12, TRUNCATED), (5, 80, NEVER_BUSY)],
+    ids=["10 ms", "12 ms", "12 ms, cut", "5 percent"],
+)
+def test_hidden_kernels_take_little_however_long_and_however_small_the_share(
+    core: int, ms: int, script: str
+) -> None:
+    tenants = [Tenant(core, Load(f"{ms} ms", 1000 * ms)), Tenant(100 - core, loads.AHEAD)]
+    scripts = [PAGE + script, AUDIT]
+    outcome = judge(MODELS["default"], tenants, scripts=scripts, warming_s=45, window_s=15)
+    assert 100 * outcome.tenants[1].work >= 100 - core - 2
+    assert 100 * outcome.tenants[0].work <= 0.7 * core
 
 
 @pytest.mark.parametrize("load", [loads.AHEAD, loads.MS_5], ids=lambda load: load.name)
@@ -188,7 +210,10 @@ def test_a_container_pays_for_what_others_wait_after_it_was_alone() -> None:
 def test_short_turns_give_no_fixed_share_more_than_its_rate() -> None:
     tenants = [Tenant(30, None), Tenant(30, loads.AHEAD)]
     outcome = judge(MODELS["default"], tenants, scripts=[PAGE + TURNS + SHORT_TURNS])
-    assert [100 * got.held for got in outcome.tenants] == [pytest.approx(30, abs=2)] * 2
+    assert [100 * got.held for got in outcome.tenants] == [
+        pytest.approx(15, abs=2),
+        pytest.approx(30, abs=2),
+    ]
 
 
 @pytest.mark.parametrize("count", [1, 20])

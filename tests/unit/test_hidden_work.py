@@ -25,9 +25,12 @@ PERIOD = 2.0
 SHARES = st.floats(0, 1)
 
 
-def poll(held: float, used: float, free_ns: int = 0, total: float | None = None) -> Poll:
+def poll(
+    held: float, used: float, free_ns: int = 0, total: float | None = None, false: bool = False
+) -> Poll:
     total = used if total is None else total
-    return Poll(PERIOD, {"it": held}, {"it": used}, {"it": free_ns}, total)
+    those = ["it"] if false else []
+    return Poll(PERIOD, {"it": held}, {"it": used}, {"it": free_ns}, total, those)
 
 
 def about(seconds: float, *percents: int) -> Any:
@@ -46,6 +49,17 @@ def test_work_beside_turns_is_found_after_some_polls_and_charged_as_a_whole() ->
     assert found[:POLLS] == [None] * POLLS
     seconds = [POLLS * 0.4 * PERIOD, 0.4 * PERIOD, 0.4 * PERIOD]
     assert found[POLLS:] == [about(one, 50, 10) for one in seconds]
+
+
+@pytest.mark.parametrize(("false", "found"), [(False, None), (True, (0.02 * PERIOD, 17, 15))])
+def test_little_hidden_work_counts_beside_false_signals_only(false: bool, found: Any) -> None:
+    expected = None if found is None else about(*found)
+    assert after([poll(0.15, 0.17, false=false)] * (POLLS + 2))[-1] == expected
+
+
+def test_honest_seconds_among_false_ones_need_the_whole_certainty() -> None:
+    polls = [poll(0.15, 0.17, false=at != 9) for at in range(POLLS + 9)]
+    assert after(polls) == [None] * (POLLS + 9)
 
 
 def test_a_container_that_rests_after_that_is_not_believed_for_it() -> None:
@@ -162,7 +176,7 @@ def test_hidden_work_of_a_moved_container_is_not_written(
     before = record("it", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
     with ledger:
         ledger.write(before, limits.page_of(before))
-    figures = {"GPU-0": GpuTurns(0, 0, 0, {"it": Turns(0, 0, 0, 0, 0)})}
+    figures = {"GPU-0": GpuTurns(0, 0, 0, {"it": Turns(0, 0, 0, 0, 0, 0)})}
     monkeypatch.setattr(turn_figures, "read", lambda state_dir: figures)
     monkeypatch.setattr(HiddenWork, "add", lambda gpu, poll: {"it": Hidden(1.5, 90, 30)})
     audit = TurnAudit(str(tmp_path))

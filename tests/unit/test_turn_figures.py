@@ -16,7 +16,7 @@ START = 50_000 * MS
 
 def reading(at_ms: int, lost_ms: int = 0, **of: tuple[int, ...]) -> dict[str, GpuTurns]:
     """Read when it was written. of: milliseconds by allocation."""
-    turns = {id: Turns(*(figure * MS for figure in (*figures, 0))) for id, figures in of.items()}
+    turns = {id: Turns(*(figure * MS for figure in (*figures, 0, 0))) for id, figures in of.items()}
     at_ns = START + at_ms * MS
     return {"GPU-0": GpuTurns(at_ns, at_ns, lost_ms * MS, turns)}
 
@@ -106,7 +106,7 @@ def test_only_whole_files_are_read(tmp_path: Path) -> None:
     folder = tmp_path / "turns"
     folder.mkdir()
     for name, text in {
-        "GPU-0": "7 5\n1 2 3 4 5 box\n5 6 7 8 9 pod-u.main\n",
+        "GPU-0": "7 5\n1 2 3 4 5 6 box\n5 6 7 8 9 0 pod-u.main\n",
         "GPU-1": "7 5\n",
         "GPU-2": "",
         "GPU-3": "7 5\n1 2 box\n",
@@ -116,6 +116,6 @@ def test_only_whole_files_are_read(tmp_path: Path) -> None:
         (folder / name).write_text(text, encoding="latin-1")
     found = turn_figures.read(str(tmp_path))
     assert {uuid: (turns.at_ns, turns.lost_ns, turns.of) for uuid, turns in found.items()} == {
-        "GPU-0": (7, 5, {"box": Turns(1, 2, 3, 4, 5), "pod-u.main": Turns(5, 6, 7, 8, 9)}),
+        "GPU-0": (7, 5, {"box": Turns(1, 2, 3, 4, 5, 6), "pod-u.main": Turns(5, 6, 7, 8, 9, 0)}),
         "GPU-1": (7, 5, {}),
     }

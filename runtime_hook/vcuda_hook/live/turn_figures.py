@@ -36,6 +36,7 @@ class Turns(NamedTuple):
     waited_for_share_ns: int  # while none did, and its own share was used up
     lost_ns: int  # part of held_ns in which it left the GPU idle
     free_ns: int  # in which it could use the GPU without a turn
+    false_ns: int  # in which its signals were false
 
 
 class GpuTurns(NamedTuple):
@@ -119,8 +120,10 @@ def _parse(text: str) -> GpuTurns:
     at_ns, lost_ns = map(int, head.split())
     of = {}
     for line in lines:
-        held, for_turn, for_share, lost, free, id = line.split(" ", 5)
-        of[id] = Turns(int(held), int(for_turn), int(for_share), int(lost), int(free))
+        *figures, id = line.split(" ", len(Turns._fields))
+        if len(figures) != len(Turns._fields):
+            raise ValueError("not a container's figures")
+        of[id] = Turns(*map(int, figures))
     return GpuTurns(at_ns, time.monotonic_ns(), lost_ns, of)
 
 

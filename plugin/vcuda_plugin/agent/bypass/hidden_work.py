@@ -12,6 +12,8 @@ then seems to use what it did not hold. So work counts as hidden only if, in POL
   no second shows the opposite, a turn without work,
   and NVML's figures can be believed.
 
+Of a container that gives false signals, only the mean counts.
+
 From then on the signed excess of these polls and of each later one is summed, and each new maximum
 of the sum is charged, until the mean no longer shows it.
 
@@ -26,7 +28,7 @@ for the turns of others.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from math import sqrt
 from typing import NamedTuple
@@ -37,6 +39,9 @@ POLLS = 16
 CERTAIN = 5.0
 # Excess up to this is not counted: NVML rounds, and turns end late. Use up to this is idleness.
 MARGIN = 0.03
+# Both for a container that gives false signals. Only the mean counts of it, and NVML's figures are
+# believed: no honest container is charged by mistake.
+CERTAIN_OF_FALSE, MARGIN_OF_FALSE = 2.0, 0.005
 # A container that used so much less than it held in a second had a turn without work.
 IDLE = 0.1
 # In so large a part of the seconds one figure must be the larger one.
@@ -50,7 +55,8 @@ class Poll(NamedTuple):
 
     seconds: since the poll before. held, used: parts of the second (0 to 1), by allocation; the
     keeper's and NVML's. free_ns: time in which the container could use the GPU without a turn,
-    counted until before the second. total: what all use together.
+    counted until before the second. total: what all use together. false: those that gave false
+    signals in the second.
     """
 
     seconds: float
@@ -58,6 +64,7 @@ class Poll(NamedTuple):
     used: Mapping[str, float]
     free_ns: Mapping[str, int]
     total: float
+    false: Collection[str] = ()
 
 
 class Hidden(NamedTuple):
@@ -83,6 +90,7 @@ class _Second(NamedTuple):
     used: float
     total: float
     free_ns: int
+    false: bool
     free: float = 0.0
 
     @property
@@ -146,14 +154,16 @@ class _Container:
             return
         excesses = [one.part - one.held for one in self._seconds]
         mean = _mean(excesses)
+        false = all(one.false for one in self._seconds)
+        margin, certain = (MARGIN_OF_FALSE, CERTAIN_OF_FALSE) if false else (MARGIN, CERTAIN)
         if self._hides:
             # Believed once: while it pays, others may have the GPU without turns.
-            self._hides = mean > MARGIN
-        elif len(excesses) == POLLS and min(excesses) >= -IDLE:
+            self._hides = mean > margin
+        elif len(excesses) == POLLS and (false or min(excesses) >= -IDLE):
             alone = _mean(one.total - one.used for one in self._seconds) <= MARGIN
             error = sqrt(_mean((one - mean) ** 2 for one in excesses) / POLLS)
-            exceeds = mean > MARGIN + CERTAIN * error
-            self._hides = exceeds and (alone or is_believed())
+            exceeds = mean > margin + certain * error
+            self._hides = exceeds and (false or alone or is_believed())
 
 
 class HiddenWork:
@@ -168,7 +178,9 @@ class HiddenWork:
         found = {}
         for id, container in self._containers.items():
             used = min(1.0, poll.used.get(id, 0.0))
-            second = _Second(poll.seconds, poll.held[id], used, poll.total, poll.free_ns[id])
+            second = _Second(
+                poll.seconds, poll.held[id], used, poll.total, poll.free_ns[id], id in poll.false
+            )
             hidden = container.add(second, partial(self._is_distinguished, id))
             if hidden:
                 found[id] = hidden

@@ -29,11 +29,14 @@ Place = tuple[str, str]
 
 
 class _Reading(NamedTuple):
-    """held_ns: in turns, from the limits pages. free_ns: without turns, from the keeper's file."""
+    """held_ns: in turns, from the limits pages. free_ns: without turns, false_ns: with false
+    signals; from the keeper's file.
+    """
 
     at_ns: int
     held_ns: Mapping[Place, int]
     free_ns: Mapping[Place, int]
+    false_ns: Mapping[Place, int]
 
 
 class TurnAudit:
@@ -79,6 +82,7 @@ class TurnAudit:
                 {id: used.get((id, uuid), 0.0) for id in held},
                 {id: began.free_ns[id, uuid] for id in held},
                 totals.get(uuid, 0.0),
+                {id for id in held if now.false_ns[id, uuid] > began.false_ns[id, uuid]},
             )
             for id, hidden in self._gpus[uuid].add(poll).items():
                 found[id, uuid] = hidden
@@ -87,13 +91,13 @@ class TurnAudit:
 
     def _read(self) -> _Reading:
         """Leave out containers with a page that is leased, released or being written."""
-        held, free = {}, {}
+        held, free, false = {}, {}, {}
         for uuid, turns in turn_figures.read(self._state_dir).items():
             # Older figures: no turns run, so the time since then is free.
             age_ns = turns.read_ns - turns.at_ns
             since_ns = age_ns if age_ns > FRESH_NS else 0
             for id, one in turns.of.items():
-                free[id, uuid] = one.free_ns + since_ns
+                free[id, uuid], false[id, uuid] = one.free_ns + since_ns, one.false_ns
         for id in {id for id, _ in free}:
             path = f"{self._state_dir}/containers/{id}/limits"
             try:
@@ -101,7 +105,7 @@ class TurnAudit:
             except (OSError, ValueError):
                 continue
             held.update({(id, gpu.uuid): gpu.turn_held_ns for gpu in page.gpus})
-        return _Reading(time.monotonic_ns(), held, free)
+        return _Reading(time.monotonic_ns(), held, free, false)
 
     def _write(self, allocations: Mapping[str, Allocation], found: Mapping[Place, Hidden]) -> None:
         """Write to the limits pages; what cannot be written is left for the next poll."""
