@@ -56,7 +56,7 @@ class Box:
 
     def __init__(self, node: Node, id: str, count: int, each: int) -> None:
         self.node, self.id, self.each = node, id, each
-        self.group = f"/vcuda-suspend-{os.getpid()}-{id}"
+        self.group = f"/vcuda-suspend:{os.getpid()}:{id}"
         for root in cgroups.hierarchies():
             os.makedirs(root + self.group, exist_ok=True)
             for name in ("cpuset.cpus", "cpuset.mems"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vcuda_plugin.agent.bypass import container_of_pid
+from vcuda_hook.live import container_cgroups
 from vcuda_plugin.agent.bypass.container_of_pid import Index
 
 ID = "4f1c" * 16
@@ -60,7 +60,7 @@ def cgroups(text: str) -> dict[str, str]:
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 def test_a_container_is_known_by_its_name_in_the_path(path: str, lines: str) -> None:
     process = cgroups(lines.format(path=path))
-    found = container_of_pid.by_name(process, ID)
+    found = container_cgroups.by_name(process, ID)
     assert found and all(ID in folder.rpartition("/")[2] for folder in found.values())
     assert Index({"it": found}).of(process) == "it"
     sibling = cgroups(lines.format(path=path.replace(ID, "7" * 64)))
@@ -70,19 +70,19 @@ def test_a_container_is_known_by_its_name_in_the_path(path: str, lines: str) -> 
 @pytest.mark.parametrize("lines", [V1, V2], ids=["v1 and hybrid", "v2"])
 @pytest.mark.parametrize("path", NOBODYS.values(), ids=NOBODYS)
 def test_similar_cgroup_name_is_no_container(path: str, lines: str) -> None:
-    assert container_of_pid.by_name(cgroups(lines.format(path=path)), ID) == {}
+    assert container_cgroups.by_name(cgroups(lines.format(path=path)), ID) == {}
 
 
 def test_a_login_session_is_no_container_of_that_number() -> None:
     process = cgroups(V2.format(path="/user.slice/user-1.slice/session-1.scope"))
-    assert container_of_pid.by_name(process, "1") == {}
+    assert container_cgroups.by_name(process, "1") == {}
 
 
 @pytest.mark.parametrize("lines", [V1, V2], ids=["v1 and hybrid", "v2"])
 def test_first_process_decides_if_the_path_names_no_container(lines: str) -> None:
     own = cgroups(lines.format(path="/system.slice/vcuda-node-agent.service"))
     init = cgroups(lines.format(path="/batch/job-7"))
-    folders = container_of_pid.folders_of(init, "training", own)
+    folders = container_cgroups.folders_of(init, "training", own)
     index = Index({"it": folders})
     # The engine's own folder, in which hybrid hosts leave the container, is not the container's.
     assert set(folders.values()) == {"/batch/job-7"}
@@ -95,22 +95,22 @@ def test_first_process_decides_if_the_path_names_no_container(lines: str) -> Non
 
 def test_a_container_without_cgroups_of_its_own_has_none() -> None:
     own = cgroups(V2.format(path="/system.slice/vcuda-node-agent.service"))
-    assert container_of_pid.folders_of(own, ID, own) == {}
-    assert container_of_pid.folders_of(cgroups(V2.format(path="/")), ID, own) == {}
+    assert container_cgroups.folders_of(own, ID, own) == {}
+    assert container_cgroups.folders_of(cgroups(V2.format(path="/")), ID, own) == {}
 
 
 def test_an_init_system_inside_does_not_hide_its_neighbours() -> None:
     scope = f"/system.slice/docker-{ID}.scope"
     init = cgroups(V2.format(path=f"{scope}/init.scope"))
-    folders = container_of_pid.folders_of(init, ID, {})
+    folders = container_cgroups.folders_of(init, ID, {})
     assert folders == {"0": scope}
     assert Index({"it": folders}).of(cgroups(V2.format(path=f"{scope}/system.slice/job"))) == "it"
 
 
 def test_a_forged_id_hides_no_container_and_a_users_name_takes_no_other_containers() -> None:
     scope = f"/docker/{ID}"
-    assert container_of_pid.by_name({"0": f"{scope}/{ID}/x"}, ID) == {"0": scope}
-    assert container_of_pid.by_name({"0": "/default/default"}, "default") == {
+    assert container_cgroups.by_name({"0": f"{scope}/{ID}/x"}, ID) == {"0": scope}
+    assert container_cgroups.by_name({"0": "/default/default"}, "default") == {
         "0": "/default/default"
     }
 

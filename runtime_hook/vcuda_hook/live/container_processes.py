@@ -82,20 +82,32 @@ class TooManyMappings(Exception):
     """A process, by pid, has too many mappings to check."""
 
 
-def that_map(device: int, inode: int, proc: str = "/proc") -> list[int]:
-    """The pids of the processes that have this file mapped.
+def that_map(page: str, device: int, inode: int, proc: str = "/proc") -> list[int]:
+    """The pids of the processes that have this file mapped; page: its path, by which others have it
+    mounted.
 
-    Raises TooManyMappings: of one of them that cannot be said.
+    A process with too many mappings to check counts only if it has the file mounted: a database of
+    the host, or a neighbour on purpose, has as many. Raises TooManyMappings: it has.
     """
     found = []
     for pid in map(int, filter(str.isdigit, os.listdir(proc))):
         try:
             found += [pid] if process.maps(pid, device, inode) else []
         except OSError as error:
-            if error.errno == errno.EFBIG:
+            if error.errno == errno.EFBIG and _has_mounted(f"{proc}/{pid}", page):
                 raise TooManyMappings(pid) from None
             continue  # it has ended
     return found
+
+
+def _has_mounted(process: str, page: str) -> bool:
+    """Whether the process sees a mount of this page, by its name and its folder's."""
+    end = "/" + "/".join(page.split("/")[-2:])
+    try:
+        mounts = kernel_tables.mounts(process)
+    except OSError:
+        return False  # it has ended
+    return any(mount.root.endswith((end, end + "//deleted")) for mount in mounts)
 
 
 def examine(pid: int, proc: str = "/proc") -> Process:

@@ -13,7 +13,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.policies import MPS
 from vcuda_oci.model.suspension import BY_IDLENESS, UNTIL_CALL
 
-from ..live import container_processes
+from ..live import container_cgroups, container_processes
 
 
 class Unreachable(VcudaError):
@@ -32,21 +32,22 @@ class Targets:
         """containers: the ledger's folder of pages. Raises VcudaError: its container has ended;
         Unreachable: it is paused, or has no cgroup of its own.
         """
-        self._id, self._page = record.id, None
+        self._id, self._page, self._path = record.id, None, f"{containers}/{record.id}/usage"
         self._cgroups: Mapping[str, str] = {}
         try:
             if record.is_named_slice:
-                self._page = page_file.identity(f"{containers}/{record.id}/usage")
+                self._page = page_file.identity(self._path)
                 return
             status, init = container_processes.state_of(record.runtime, record.container_id)
-            self._cgroups = container_processes.cgroups(init)
+            ours = container_processes.cgroups("self")
+            self._cgroups = container_cgroups.own(init, record.container_id, ours)
         except (OSError, ValueError, KeyError, TypeError):
             raise VcudaError("its container has ended", record.id, "see 'vcuda ps'") from None
         if status == "paused":
             # The driver has threads in the processes that it locks; they must run.
             raise Unreachable("its container is paused", record.id, "unpause it first")
-        if self._cgroups == container_processes.cgroups("self"):
-            what = "its processes are in this program's cgroup and cannot be told from others"
+        if not self._cgroups:
+            what = "it has no cgroup of its own: its processes cannot be told from others"
             raise Unreachable(what, record.id, "start the container with a cgroup of its own")
 
     def __call__(self) -> Mapping[int, int]:
@@ -75,7 +76,7 @@ class Targets:
         if self._page is None:
             return container_processes.below(self._cgroups)
         try:
-            return container_processes.that_map(*self._page)
+            return container_processes.that_map(self._path, *self._page)
         except container_processes.TooManyMappings as error:
             what = f"process {error} has too many mappings to tell whether it uses the slice"
             raise Unreachable(what, self._id, "end that process") from None

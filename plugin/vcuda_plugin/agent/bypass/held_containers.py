@@ -11,7 +11,8 @@ import errno
 import os
 import time
 
-from vcuda_hook.live import cgroup_folders, container_processes, slices
+from vcuda_hook.live import cgroup_folders, container_cgroups, container_processes, slices
+from vcuda_hook.live.container_cgroups import Cgroups
 from vcuda_oci.guest import page_file, process
 from vcuda_oci.ledger import liveness
 from vcuda_oci.model.allocation import Allocation
@@ -19,7 +20,6 @@ from vcuda_oci.pages import layout, page_reader
 
 from ..ledger.records import Records
 from . import container_of_pid
-from .container_of_pid import Cgroups
 from .detection import Holder, Share
 
 # A runtime that does not know a container is asked again after a pause that doubles.
@@ -82,10 +82,10 @@ class Held:
         if self.init or self.allocation.is_named_slice or now < self._ask_at:
             return
         try:
-            allocation = self.allocation
-            init = container_processes.init_of(allocation.runtime, allocation.container_id)
+            id = self.allocation.container_id
+            init = container_processes.init_of(self.allocation.runtime, id)
             started = liveness.start_time(init)
-            cgroups = self._own_cgroups(init, own) if started else {}
+            cgroups = container_cgroups.own(init, id, own) if started else {}
         except (OSError, ValueError, KeyError, TypeError):
             started = 0
         if started:
@@ -95,18 +95,6 @@ class Held:
         else:
             self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
         self._ask_at = now + self._pause
-
-    def _own_cgroups(self, init: int, own: Cgroups) -> Cgroups:
-        """Return the cgroups that only this container uses. Raises OSError: init has ended.
-
-        A path without the container's id may be the cgroup of the program that called the runtime.
-        It is the container's own only if it holds no process of the host's pid namespace.
-        """
-        id = self.allocation.container_id
-        found = container_of_pid.folders_of(container_processes.cgroups(init), id, own)
-        if not found or container_of_pid.by_name(found, id):
-            return found
-        return {} if any(map(_in_host_pid_namespace, container_processes.below(found))) else found
 
     def set_cgroups(self, cgroups: Cgroups) -> None:
         self.cgroups = cgroups
@@ -155,7 +143,7 @@ class HeldContainers:
         for name in container_of_pid.names_in(cgroups):
             if name in self._unknown:
                 # Use the path for this process only; do not store it as the container's cgroup.
-                named = container_of_pid.by_name(cgroups, name)
+                named = container_cgroups.by_name(cgroups, name)
                 if any(_belongs_to_root(*each) for each in named.items()):
                     return self._unknown[name]
         return self._of_slice(pid)
@@ -201,14 +189,6 @@ def _belongs_to_root(hierarchy: str, path: str) -> bool:
     except OSError:
         return False
     return bool(folder) and owners == {0}
-
-
-def _in_host_pid_namespace(pid: int) -> bool:
-    """Whether a process is in this program's own pid namespace."""
-    try:
-        return os.path.samefile(f"/proc/{pid}/ns/pid", "/proc/self/ns/pid")
-    except OSError:
-        return False  # it has ended
 
 
 def _name(allocation: Allocation) -> str:
