@@ -115,6 +115,50 @@ def test_process_that_is_given_up_on_order_stays_failed_and_no_other_does(
         both[0].communicate()
 
 
+# The words of 4 bytes, of 16 in each call's struct, that a driver reads, with its answer to a call
+# in the wrong state; all others must be zero. Source: cuda.h of 12.9, 13.0 and 13.5.
+STATE, STORAGE = 401, 801
+LAYOUTS = {
+    "575.57.08": {"Lock": {"0": STATE}, "Checkpoint": {}, "Restore": {}, "Unlock": {}},
+    "580.95.05": {
+        "Lock": {"0": STATE},
+        "Checkpoint": {},
+        "Restore": {"0": STATE, "1": STATE, "2": STATE},
+        "Unlock": {},
+    },
+    "615.10": {
+        "Lock": {"0": STATE},
+        "Checkpoint": {"0": STORAGE, "1": STORAGE},
+        "Restore": {"0": STATE, "1": STATE, "2": STATE, "3": STATE, "4": STORAGE, "5": STORAGE},
+        "Unlock": {},
+    },
+}
+WORDS = """
+driver = ctypes.CDLL("libcuda.so.1")
+pid, read = os.getpid(), {}
+start()
+def answers(name):
+    args, found = (ctypes.c_uint32 * 16)(), {}
+    for at in range(16):
+        args[:] = [0] * 16
+        args[at] = 1
+        found[at] = driver["cuCheckpointProcess" + name](pid, args)
+    return {at: code for at, code in found.items() if code != 1}
+for name in ("Checkpoint", "Restore", "Unlock"):
+    read[name] = answers(name)
+before = int(ok(cuda.cuCheckpointProcessGetState(pid)))
+ok(cuda.cuCheckpointProcessLock(pid, None))
+read["Lock"] = answers("Lock")
+say(read=read, states=[before, int(ok(cuda.cuCheckpointProcessGetState(pid)))])
+"""
+
+
+@pytest.mark.parametrize("version", LAYOUTS)
+def test_each_driver_reads_the_structs_of_its_own_header(tmp_path: Path, version: str) -> None:
+    gpu = SoftGpu(tmp_path, "--driver-version", version)
+    assert gpu.client(CALLS + WORDS) == {"read": LAYOUTS[version], "states": [0, 1]}
+
+
 @pytest.mark.parametrize(("version", "expected"), [("580.95.05", [1, 1]), ("615.10", [801, 801])])
 def test_custom_storage_is_refused_and_changes_no_state(
     tmp_path: Path, version: str, expected: list[int]

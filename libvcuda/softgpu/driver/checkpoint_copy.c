@@ -60,26 +60,46 @@ wait_until (const struct target_process *target, uint64_t end)
   return lives ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Drivers before this one have a reserved field where custom storage is asked for.  */
+/* The first drivers of CUDA 13.0, which adds pairs to the struct of a restore, and of 13.4, which
+   adds custom storage to both structs. What is new was reserved before. Source: cuda.h of 12.9,
+   13.0 and 13.5.
+
+   Custom storage is not modelled: what happens to the process when the caller ends is documented
+   nowhere.  */
+#define PAIRS_MAJOR 580
 #define CUSTOM_STORAGE_MAJOR 615
 
-/* It is not modelled: what happens to the process when the caller ends is documented nowhere.  */
 static CUresult
-asks_for_storage (const void *custom_storage)
+read_checkpoint_args (const CUcheckpointCheckpointArgs *args)
 {
-  if (!custom_storage)
+  if (!args)
     return CUDA_SUCCESS;
-  bool known = atoi (driver.tie.state->driver_version) >= CUSTOM_STORAGE_MAJOR;
-  return known ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+  REQUIRE (softgpu_zeroed (args->reserved, sizeof args->reserved), CUDA_ERROR_INVALID_VALUE);
+  if (atoi (driver.tie.state->driver_version) < CUSTOM_STORAGE_MAJOR)
+    REQUIRE (!args->customStorageInfo_out, CUDA_ERROR_INVALID_VALUE);
+  return args->customStorageInfo_out ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
+static CUresult
+read_restore_args (const CUcheckpointRestoreArgs *args)
+{
+  if (!args)
+    return CUDA_SUCCESS;
+  int major = atoi (driver.tie.state->driver_version);
+  const char *end = (const char *) (args + 1), *reserved = args->reserved;
+  if (major < PAIRS_MAJOR)
+    reserved = (const char *) args;
+  else if (major < CUSTOM_STORAGE_MAJOR)
+    reserved = (const char *) &args->padding0;
+  REQUIRE (softgpu_zeroed (reserved, (size_t) (end - reserved)), CUDA_ERROR_INVALID_VALUE);
+  return args->customStorageInfo_out ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
 CUresult
 cuCheckpointProcessCheckpoint (int pid, CUcheckpointCheckpointArgs *args)
 {
   REQUIRE_TARGET (target, pid);
-  REQUIRE (!args || softgpu_zeroed (args->reserved, sizeof args->reserved),
-           CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = asks_for_storage (args ? args->customStorageInfo_out : NULL);
+  CUresult rc = read_checkpoint_args (args);
   if (rc != CUDA_SUCCESS)
     return rc;
   rc = CUDA_ERROR_INVALID_VALUE;
@@ -101,9 +121,7 @@ CUresult
 cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
 {
   REQUIRE_TARGET (target, pid);
-  REQUIRE (!args || softgpu_zeroed (args->reserved, sizeof args->reserved),
-           CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = asks_for_storage (args ? args->customStorageInfo_out : NULL);
+  CUresult rc = read_restore_args (args);
   if (rc != CUDA_SUCCESS)
     return rc;
   rc = CUDA_ERROR_INVALID_VALUE;

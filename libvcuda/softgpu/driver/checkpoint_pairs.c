@@ -2,12 +2,9 @@
 
 #include "driver/checkpoint_pairs.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "driver/device.h"
-
-#define PAIRS_MAJOR 580
 
 static int
 index_of (const CUuuid *uuid)
@@ -48,7 +45,6 @@ softgpu_read_pairs (const struct softgpu_slot *slot, const CUcheckpointRestoreAr
     moves[gpu] = gpu;
   if (!args || !args->gpuPairsCount)
     return CUDA_SUCCESS;
-  REQUIRE (atoi (state->driver_version) >= PAIRS_MAJOR, CUDA_ERROR_NOT_SUPPORTED);
   REQUIRE (args->gpuPairs && args->gpuPairsCount <= state->entries, CUDA_ERROR_INVALID_VALUE);
   for (unsigned i = 0; i < args->gpuPairsCount; i++)
     {
