@@ -90,6 +90,10 @@ def _each(arguments: argparse.Namespace, settings: Config, verb: _Verb, now: str
             sys.stderr.write(f"vcuda: {error}\n")
             answers.append({"id": id, "changed": False, "error": str(error), **_figures(_NOTHING)})
             continue
+        except KeyboardInterrupt:
+            progress.clear()
+            control.repair(ledger, facts, id)  # no agent may run that would
+            raise
         progress.clear()
         answers.append({"id": id, "changed": done.changed, "error": None, **_figures(done)})
         if not arguments.json:

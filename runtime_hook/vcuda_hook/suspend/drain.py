@@ -167,7 +167,9 @@ def drain(
 def carry_out(
     ledger: Ledger, facts: Host, step: Step, seconds: float, progress: Progress, most_kept: int
 ) -> Result:
-    """Move or suspend the container as the step says; a failure is in the result."""
+    """Move or suspend the container as the step says; a failure is in the result. An interrupt
+    completes the step first.
+    """
     try:
         if step.action == MOVE:
             done = control.move(
@@ -177,6 +179,9 @@ def carry_out(
             done = control.suspend(ledger, facts, step.id, BY_DRAIN, seconds, progress, most_kept)
     except VcudaError as error:
         return _failed(step, error)
+    except KeyboardInterrupt:
+        control.repair(ledger, facts, step.id)  # no agent may run that would
+        raise
     return Result(step, done)
 
 

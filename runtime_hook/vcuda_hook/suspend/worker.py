@@ -89,8 +89,10 @@ class Worker:
             os.path.dirname(os.path.dirname(os.path.abspath(path or "")))
             for path in (vcuda_oci.__file__, vcuda_hook.__file__)
         ]
-        # CUDA_VISIBLE_DEVICES of the caller must not hide a GPU.
-        environment = {key: os.environ[key] for key in os.environ if key != "CUDA_VISIBLE_DEVICES"}
+        # CUDA_VISIBLE_DEVICES of the caller must not hide a GPU. No MPS daemon is asked: any user
+        # of the host may have put a socket that never answers into its usual folder.
+        environment = {key: os.environ[key] for key in os.environ if not key.startswith("CUDA_")}
+        environment["CUDA_MPS_PIPE_DIRECTORY"] = os.devnull
         self._process = subprocess.Popen(
             [sys.executable, "-ISBc", _START, ":".join(places), self._library],
             env=environment,

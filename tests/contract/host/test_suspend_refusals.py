@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +13,9 @@ import pytest
 
 from support.samples import GIB
 from support.softgpu_host import BUILT, PRELUDE
+from support.suspend_kills import states_of
 from support.suspended import Node, answer_of, node, until
-from vcuda_hook.suspend import control, drive, places
+from vcuda_hook.suspend import control, drive, places, steps
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
@@ -200,6 +203,38 @@ def test_driver_that_does_not_answer_is_left_and_completed_after(
     if node.step("box"):
         assert node.vcuda("resume", "box").returncode == 0
     assert node.step("box") is None
+    assert box.all_work()
+
+
+def test_mps_socket_that_never_answers_holds_up_no_suspension(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = node.box("box", 1)
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        silent.bind(f"{tmp_path}/control")
+        silent.listen()
+        silent.setblocking(False)
+        for verb in ("suspend", "resume"):
+            assert node.vcuda(verb, "box").returncode == 0
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+    assert box.all_work()
+
+
+@pytest.mark.parametrize("words", [("suspend", "box"), ("drain", "0", "--yes")], ids=" ".join)
+def test_interrupted_verb_leaves_its_container_at_work_without_an_agent(
+    node: Node, words: tuple[str, ...]
+) -> None:
+    box = node.box("box", 2)
+    order(node, "fail", "--call", "cuCheckpointProcessCheckpoint", "--hang")
+    pids = [each.pid for each in box.processes]
+    verb = node.start_vcuda(*words)
+    assert until(20, lambda: set(states_of(box, pids).values()) == {steps.LOCKED})
+    verb.send_signal(signal.SIGINT)
+    verb.communicate()
+    assert (verb.returncode, node.step("box")) == (130, None)
+    order(node, "heal")
     assert box.all_work()
 
 
