@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -134,7 +135,8 @@ def test_a_container_has_metrics_under_gpumanagers_names_and_ours(tenants: Tenan
 
 
 def test_a_suspended_container_holds_its_memory_off_the_gpu(tenants: Tenants) -> None:
-    off = Suspension(SUSPENDED, "order", 1234.5, {"GPU-0": 3 * GIB})
+    since = time.time() - 7200.5
+    off = Suspension(SUSPENDED, "order", since, {"GPU-0": 3 * GIB})
     tenants.add_record("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)], suspension=off)
     tenants.uses("box", held=3 * GIB)
     view = look(tenants, 16)
@@ -143,11 +145,11 @@ def test_a_suspended_container_holds_its_memory_off_the_gpu(tenants: Tenants) ->
         name: of(found, f"vcuda_container_{name}", allocation="box")
         for name in ("suspended", "suspended_bytes", "suspended_since_seconds", "memory_used_bytes")
     }
-    assert list(figures.values()) == [1, 3 * GIB, 1234.5, 0]
+    assert list(figures.values()) == [1, 3 * GIB, since, 0]
     assert view.gpus
     assert (view.gpus[0]["free_core_percent"], view.gpus[0]["tenants"]) == (100, 1)
     assert view.gpus[0]["promised_memory_bytes"] == 4 * GIB
-    assert b"suspended, 3 GiB off the GPU" in usage_page.render(view)
+    assert b"suspended, 3 GiB off the GPU for 2h" in usage_page.render(view)
 
 
 def test_turns_are_exported_as_totals_by_reason_where_a_keeper_writes_them(

@@ -6,6 +6,7 @@ ones are omitted.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -173,9 +174,12 @@ def _suspension(allocation: Allocation, uuid: str) -> dict[str, Any]:
 
 
 def suspended(entry: Mapping[str, Any]) -> str:
-    """Such as "suspended, 4 GiB off the GPU"; "": it is not."""
+    """Such as "suspended, 4 GiB off the GPU for 5m"; "": it is not."""
     held = entry["suspension"]
-    return f"{held['step']}, {table.size(held['bytes'])} off the GPU" if held else ""
+    if not held:
+        return ""
+    since = table.age(time.time() - held["since"])
+    return f"{held['step']}, {table.size(held['bytes'])} off the GPU for {since}"
 
 
 def policy(entry: Mapping[str, Any]) -> str:
