@@ -86,3 +86,26 @@ def test_pod_that_a_scheduler_has_placed_stays_with_the_reason(
     refused = vcuda(cri, product, "move", pod.name, "--gpu", "0")
     assert (refused.rc, why in refused.stderr) == (1, True), refused.stderr
     assert queried(cri, product, "memory.used") == [0, HELD]
+
+
+def test_rebalance_moves_a_pod_of_the_node_and_none_of_a_scheduler(
+    cri: Cri, product: Product, pod: Pod
+) -> None:
+    """80 % fit beside neither, and the second pod holds fewer bytes."""
+    begin(cri, pod)
+    second = uuids(cri, product)[1]
+    other = cri.run_pod(f"{pod.name}-2")
+    try:
+        placed = Decision({"main": [GpuShare(second, MEMORY, 30)]})
+        DecisionFolder(product.state_dir(cri)).put(other.uid, placed)
+        cri.start_container(other, ["sleep", "600"], **asking(cri, core=30, memory_bytes=MEMORY))
+        words = ("rebalance", "--core", "80", "--memory", "1GiB")
+        (move,) = json.loads(succeed(cri, product, *words, "--json"))["moves"]
+        assert (move["bytes"], move["to_gpu_uuid"]) == (HELD * MIB, second)
+        assert "it fits now" in succeed(cri, product, *words, "--yes")
+        assert queried(cri, product, "memory.used") == [0, HELD]
+        assert seen_inside(cri, pod.name) == second
+        works(cri, pod.name)
+        assert "it fits already" in succeed(cri, product, *words)
+    finally:
+        cri.remove_pod(other)

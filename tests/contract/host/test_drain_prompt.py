@@ -1,4 +1,4 @@
-"""`vcuda drain` and `rebalance` ask on a terminal, and only a yes begins."""
+"""Verbs on a terminal: `drain` and `rebalance` ask, and only a yes begins; copies show progress."""
 
 from __future__ import annotations
 
@@ -65,3 +65,17 @@ def test_rebalance_moves_nothing_without_a_yes(node: Node) -> None:
         status, printed = asked(node, "Move them?", keys, *words)
         assert (status, "move" in printed) == (0, True)
         assert node.ledger.read() == before
+
+
+def test_copies_show_their_progress_on_a_terminal(tmp_path: Path) -> None:
+    rates = ("--checkpoint-rate", "16MiB/s", "--restore-rate", "16MiB/s")
+    node = Node(tmp_path, "--memory", "8GiB", "--gpus", "1", *rates)
+    try:
+        node.box("box", 1, 16 * MIB)
+        for verb, shown in (("suspend", "copying off the GPU"), ("resume", "copying back to the")):
+            terminal = Terminal(node.command(verb, "box"), width=100)
+            assert terminal.end() == 0
+            assert f"box: {shown}" in terminal.output.decode()
+            terminal.close()
+    finally:
+        node.end()
