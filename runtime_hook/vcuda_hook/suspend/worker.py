@@ -26,11 +26,13 @@ _START = """
 import sys
 sys.path[:0] = sys.argv.pop(1).split(":")
 from vcuda_hook.suspend.driver_worker import main
-main(sys.argv[1])
+main(sys.argv[1], float(sys.argv[2]))
 """
 MEMORY_SECONDS = 30.0
 # A driver that has to wake its GPUs first takes seconds.
 START_SECONDS = 60.0
+# How long a worker may hold the lock for its calls after this process has ended.
+LEAVE_SECONDS = 20.0
 _LATE_SECONDS = 2.0  # what a lock may take beyond its own time limit
 PAUSE_SECONDS = 0.2
 _HINT = "check the driver with nvidia-smi"
@@ -92,7 +94,7 @@ class Worker:
         # CUDA_VISIBLE_DEVICES of the caller must not hide a GPU.
         environment = {key: os.environ[key] for key in os.environ if key != "CUDA_VISIBLE_DEVICES"}
         self._process = subprocess.Popen(
-            [sys.executable, "-ISBc", _START, ":".join(places), self._library],
+            [sys.executable, "-ISBc", _START, ":".join(places), self._library, str(LEAVE_SECONDS)],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import pytest
 from support.samples import GIB
 from support.softgpu_host import BUILT, PRELUDE
 from support.suspended import Node, answer_of, node, until
-from vcuda_hook.suspend import control, drive, places
+from vcuda_hook.suspend import control, drive, places, worker
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
@@ -152,7 +155,7 @@ def test_process_that_the_driver_gives_up_is_reported_and_others_work(
     node: Node, step: str
 ) -> None:
     box = node.box("box", 3)
-    first = box.start_program(["sleep", "1000"])  # none of those that may be given up
+    first = box.start_idle()  # none of those that may be given up
     node.runtime.set_state("box", "running", pid=first.pid)
     verb = "suspend" if step in ("lock", "checkpoint") else "resume"
     if verb == "resume":
@@ -199,6 +202,41 @@ def test_driver_that_does_not_answer_is_left_and_completed_after(
     assert until(20, lambda: settled(node))
     if node.step("box"):
         assert node.vcuda("resume", "box").returncode == 0
+    assert node.step("box") is None
+    assert box.all_work()
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["ends", "hangs on"])
+def test_a_call_of_a_killed_program_ends_before_another_program_calls(
+    node: Node, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    monkeypatch.setattr(worker, "LEAVE_SECONDS", 60.0 if ends else 1.0)
+    box = node.box("box", 2)
+    order(node, "fail", "--call", "cuCheckpointProcessLock", "--hang")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            control.suspend(node.ledger, node.facts, "box")
+        finally:
+            os._exit(0)
+
+    def is_asked() -> bool:
+        held = node.record("box").suspension
+        return bool(held and held.asked)
+
+    assert until(20, is_asked)
+    time.sleep(0.3)  # the calls follow
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    time.sleep(0.3)
+    assert (control.repair(node.ledger, node.facts, "box"), node.step("box")) == (
+        False,
+        "suspending",
+    )
+    if ends:
+        order(node, "heal")
+    assert until(20, lambda: control.repair(node.ledger, node.facts, "box"))
+    order(node, "heal")
     assert node.step("box") is None
     assert box.all_work()
 
