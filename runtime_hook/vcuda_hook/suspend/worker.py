@@ -110,28 +110,33 @@ class Worker:
         try:
             (first,) = self._read(1, time.monotonic() + START_SECONDS, lambda: None)
         except (Hangs, ValueError) as error:
-            self.__exit__()
+            self._end(kills=True)
             raise VcudaError("does not start", self._library, _HINT) from error
         if "error" in first:
-            self.__exit__()
+            self._end(kills=True)
             hint = "checkpoints need NVIDIA's driver 570 or newer"
             raise VcudaError(f"cannot be used: {first['error']}", self._library, hint)
         if first[driver_worker.READY] != driver_worker.SUCCESS:
-            self.__exit__()
+            self._end(kills=True)
             what = f"cuInit answers error {first[driver_worker.READY]}"
             raise VcudaError(what, self._library, _HINT)
         self._is_ready = True
 
     def __exit__(self, *_: object) -> None:
+        """A call that it makes, as after an interrupt, ends first; it keeps the lock until then."""
+        self._end(kills=not self._is_ready)
+
+    def _end(self, kills: bool) -> None:
         if self._process:
-            self._process.kill()
+            if kills:
+                self._process.kill()
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe:
                     pipe.close()
             try:
                 self._process.wait(_LATE_SECONDS)
             except subprocess.TimeoutExpired:
-                pass  # it hangs in the kernel, and cannot be killed; it keeps the suspend lock
+                pass  # also one that hangs in the kernel and cannot be killed
             self._process = None
 
     def states(self, started: Mapping[int, int], end: float) -> dict[int, int]:
@@ -156,7 +161,7 @@ class Worker:
         try:
             (answer,) = self._read(1, min(end, begun + MEMORY_SECONDS), lambda: None)
         except Hangs:
-            self.__exit__()
+            self._end(kills=True)
             raise Hangs(driver_worker.MEMORY, pids, time.monotonic() - begun) from None
         return Memory(answer["held"], answer["free"], answer["alone"])
 
@@ -189,7 +194,7 @@ class Worker:
             for answer in self._read(len(ids), end + late, progress):
                 answers[ids[answer["id"]]] = Answer(answer["status"], answer["state"])
         except Hangs:
-            self.__exit__()
+            self._end(kills=True)
             silent = [pid for pid in pids if pid not in answers]
             raise Hangs(call, silent, time.monotonic() - begun) from None
         return answers

@@ -206,9 +206,13 @@ def test_driver_that_does_not_answer_is_left_and_completed_after(
     assert box.all_work()
 
 
-@pytest.mark.parametrize("ends", [True, False], ids=["ends", "hangs on"])
-def test_a_call_of_a_killed_program_ends_before_another_program_calls(
-    node: Node, monkeypatch: pytest.MonkeyPatch, ends: bool
+@pytest.mark.parametrize(
+    ("end", "ends"),
+    [(signal.SIGKILL, True), (signal.SIGINT, True), (signal.SIGKILL, False)],
+    ids=["killed", "interrupted", "killed, the call hangs on"],
+)
+def test_a_call_of_an_ended_program_ends_before_another_program_calls(
+    node: Node, monkeypatch: pytest.MonkeyPatch, end: int, ends: bool
 ) -> None:
     monkeypatch.setattr(worker, "LEAVE_SECONDS", 60.0 if ends else 1.0)
     box = node.box("box", 2)
@@ -226,7 +230,7 @@ def test_a_call_of_a_killed_program_ends_before_another_program_calls(
 
     assert until(20, is_asked)
     time.sleep(0.3)  # the calls follow
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid, end)
     os.waitpid(pid, 0)
     time.sleep(0.3)
     assert (control.repair(node.ledger, node.facts, "box"), node.step("box")) == (
