@@ -131,7 +131,7 @@ class Kills:
         self.box: Box = node.box("box", processes, each=1 << 20)
         self.left = {left_in(self.box, state): state for state in left}
         # The container's first process is none of those that are killed.
-        first = self.box.start_program(["sleep", "100000"])
+        first = self.box.start_idle()
         node.runtime.set_state("box", "running", pid=first.pid)
         self._plan = f"{folder}/plan"
         Path(self._plan).write_bytes(_PLAN.pack(0, 0, 0))
@@ -205,7 +205,7 @@ class Kills:
             os.kill(program, signal.SIGKILL)
         self._ends(program)
         if "target" in victims:
-            target.wait(10)  # it ends some time after the kill
+            target.wait(_SECONDS)  # it ends some time after the kill
         self.judge(f"{verb}, {' and '.join(victims)} at random")
 
     def _await_end_of_target(self) -> None:

@@ -78,6 +78,13 @@ class Box:
         script = f'command=$1; shift; {join}; eval "exec $command"'
         return self.node.gpu.popen(["sh", "-c", script, "sh", quoted(command), *folders])
 
+    def start_idle(self) -> subprocess.Popen[str]:
+        """Start a process without CUDA, and wait until it is in the cgroup."""
+        process = self.start_program(["sleep", "100000"])
+        name = Path(f"/proc/{process.pid}/comm")
+        assert until(60, lambda: name.read_text() == "sleep\n")
+        return process
+
     def limit_memory(self, free: int) -> str:
         """Let it have so many bytes more of the host's memory; return its cgroup's folder."""
         for root in cgroups.hierarchies():

@@ -92,7 +92,7 @@ def _each(arguments: argparse.Namespace, settings: Config, verb: _Verb, now: str
             continue
         except KeyboardInterrupt:
             progress.clear()
-            control.repair(ledger, facts, id)  # no agent may run that would
+            control.repair(ledger, facts, id, control.TURN_SECONDS)  # without an agent too
             raise
         progress.clear()
         answers.append({"id": id, "changed": done.changed, "error": None, **_figures(done)})

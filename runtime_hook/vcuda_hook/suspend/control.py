@@ -209,13 +209,14 @@ def move(
             return elsewhere.arrive(mine, facts, worker, progress, begun, "move")
 
 
-def repair(ledger: Ledger, facts: Host, id: str) -> bool:
+def repair(ledger: Ledger, facts: Host, id: str, seconds: float = 0) -> bool:
     """Complete what a killed program left; whether there was anything.
 
-    Does nothing where a program is at work. Raises VcudaError: the driver allows neither way now.
+    seconds: how long to wait for a program at work, such as a call that has not ended yet. Does
+    nothing where one is at work still. Raises VcudaError: the driver allows neither way now.
     """
     try:
-        with Operation(ledger, id, 0) as mine:
+        with Operation(ledger, id, seconds) as mine:
             return _settle(mine, facts)
     except (Busy, Ended):
         return False

@@ -180,7 +180,7 @@ def carry_out(
     except VcudaError as error:
         return _failed(step, error)
     except KeyboardInterrupt:
-        control.repair(ledger, facts, step.id)  # no agent may run that would
+        control.repair(ledger, facts, step.id, control.TURN_SECONDS)  # without an agent too
         raise
     return Result(step, done)
 

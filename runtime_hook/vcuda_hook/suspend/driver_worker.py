@@ -25,6 +25,7 @@ import json
 import os
 import sys
 import threading
+import time
 
 from vcuda_oci.ledger.liveness import start_time
 
@@ -130,8 +131,10 @@ class _Answers:
             sys.stdout.flush()
 
 
-def main(library: str) -> None:
-    """library: path of libcuda."""
+def main(library: str, leave_seconds: float) -> None:
+    """library: path of libcuda. leave_seconds: how long calls may take to end after the parent has:
+    one that is cut short may leave a process half restored.
+    """
     answers = _Answers()
     try:
         driver = Driver(library)
@@ -148,9 +151,14 @@ def main(library: str) -> None:
         else:
             answers.write({"id": id, **driver.answer(**request)})
 
+    threads: list[threading.Thread] = []
     for line in sys.stdin:
         request = json.loads(line)
         id = request.pop("id")
-        threading.Thread(target=serve, args=(id, request), daemon=True).start()
-    # The parent has ended. Threads in a call of the driver must not delay this.
+        threads = [thread for thread in threads if thread.is_alive()]
+        threads.append(threading.Thread(target=serve, args=(id, request), daemon=True))
+        threads[-1].start()
+    end = time.monotonic() + leave_seconds
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
     os._exit(0)

@@ -26,11 +26,13 @@ _START = """
 import sys
 sys.path[:0] = sys.argv.pop(1).split(":")
 from vcuda_hook.suspend.driver_worker import main
-main(sys.argv[1])
+main(sys.argv[1], float(sys.argv[2]))
 """
 MEMORY_SECONDS = 30.0
 # A driver that has to wake its GPUs first takes seconds.
 START_SECONDS = 60.0
+# How long a worker may hold the lock for its calls after this process has ended.
+LEAVE_SECONDS = 20.0
 _LATE_SECONDS = 2.0  # what a lock may take beyond its own time limit
 PAUSE_SECONDS = 0.2
 _HINT = "check the driver with nvidia-smi"
@@ -94,7 +96,7 @@ class Worker:
         environment = {key: os.environ[key] for key in os.environ if not key.startswith("CUDA_")}
         environment["CUDA_MPS_PIPE_DIRECTORY"] = os.devnull
         self._process = subprocess.Popen(
-            [sys.executable, "-ISBc", _START, ":".join(places), self._library],
+            [sys.executable, "-ISBc", _START, ":".join(places), self._library, str(LEAVE_SECONDS)],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -110,28 +112,33 @@ class Worker:
         try:
             (first,) = self._read(1, time.monotonic() + START_SECONDS, lambda: None)
         except (Hangs, ValueError) as error:
-            self.__exit__()
+            self._end(kills=True)
             raise VcudaError("does not start", self._library, _HINT) from error
         if "error" in first:
-            self.__exit__()
+            self._end(kills=True)
             hint = "checkpoints need NVIDIA's driver 570 or newer"
             raise VcudaError(f"cannot be used: {first['error']}", self._library, hint)
         if first[driver_worker.READY] != driver_worker.SUCCESS:
-            self.__exit__()
+            self._end(kills=True)
             what = f"cuInit answers error {first[driver_worker.READY]}"
             raise VcudaError(what, self._library, _HINT)
         self._is_ready = True
 
     def __exit__(self, *_: object) -> None:
+        """A call that it makes, as after an interrupt, ends first; it keeps the lock until then."""
+        self._end(kills=not self._is_ready)
+
+    def _end(self, kills: bool) -> None:
         if self._process:
-            self._process.kill()
+            if kills:
+                self._process.kill()
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe:
                     pipe.close()
             try:
                 self._process.wait(_LATE_SECONDS)
             except subprocess.TimeoutExpired:
-                pass  # it hangs in the kernel, and cannot be killed; it keeps the suspend lock
+                pass  # also one that hangs in the kernel and cannot be killed
             self._process = None
 
     def states(self, started: Mapping[int, int], end: float) -> dict[int, int]:
@@ -156,7 +163,7 @@ class Worker:
         try:
             (answer,) = self._read(1, min(end, begun + MEMORY_SECONDS), lambda: None)
         except Hangs:
-            self.__exit__()
+            self._end(kills=True)
             raise Hangs(driver_worker.MEMORY, pids, time.monotonic() - begun) from None
         return Memory(answer["held"], answer["free"], answer["alone"])
 
@@ -189,7 +196,7 @@ class Worker:
             for answer in self._read(len(ids), end + late, progress):
                 answers[ids[answer["id"]]] = Answer(answer["status"], answer["state"])
         except Hangs:
-            self.__exit__()
+            self._end(kills=True)
             silent = [pid for pid in pids if pid not in answers]
             raise Hangs(call, silent, time.monotonic() - begun) from None
         return answers

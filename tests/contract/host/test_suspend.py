@@ -234,7 +234,7 @@ def test_a_container_without_processes_on_the_gpu_only_gives_up_its_share(node: 
     box.processes[0].kill()
     box.processes[0].communicate()
     box.processes = []
-    sleeper = box.start_program(["sleep", "60"])
+    sleeper = box.start_idle()
     node.runtime.set_state("box", "running", pid=sleeper.pid)
     try:
         assert until(10, lambda: node.vcuda("suspend", "box").returncode == 0)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from support.samples import GIB
 from support.softgpu_host import BUILT, PRELUDE
 from support.suspend_kills import states_of
 from support.suspended import Node, answer_of, node, until
-from vcuda_hook.suspend import control, drive, places, steps
+from vcuda_hook.suspend import control, drive, places, steps, worker
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
@@ -155,7 +157,7 @@ def test_process_that_the_driver_gives_up_is_reported_and_others_work(
     node: Node, step: str
 ) -> None:
     box = node.box("box", 3)
-    first = box.start_program(["sleep", "1000"])  # none of those that may be given up
+    first = box.start_idle()  # none of those that may be given up
     node.runtime.set_state("box", "running", pid=first.pid)
     verb = "suspend" if step in ("lock", "checkpoint") else "resume"
     if verb == "resume":
@@ -232,9 +234,48 @@ def test_interrupted_verb_leaves_its_container_at_work_without_an_agent(
     verb = node.start_vcuda(*words)
     assert until(20, lambda: set(states_of(box, pids).values()) == {steps.LOCKED})
     verb.send_signal(signal.SIGINT)
+    order(node, "heal")  # the call ends first
     verb.communicate()
     assert (verb.returncode, node.step("box")) == (130, None)
+    assert box.all_work()
+
+
+@pytest.mark.parametrize(
+    ("end", "ends"),
+    [(signal.SIGKILL, True), (signal.SIGINT, True), (signal.SIGKILL, False)],
+    ids=["killed", "interrupted", "killed, the call hangs on"],
+)
+def test_a_call_of_an_ended_program_ends_before_another_program_calls(
+    node: Node, monkeypatch: pytest.MonkeyPatch, end: int, ends: bool
+) -> None:
+    monkeypatch.setattr(worker, "LEAVE_SECONDS", 60.0 if ends else 1.0)
+    box = node.box("box", 2)
+    order(node, "fail", "--call", "cuCheckpointProcessLock", "--hang")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            control.suspend(node.ledger, node.facts, "box")
+        finally:
+            os._exit(0)
+
+    def is_asked() -> bool:
+        held = node.record("box").suspension
+        return bool(held and held.asked)
+
+    assert until(20, is_asked)
+    time.sleep(0.3)  # the calls follow
+    os.kill(pid, end)
+    os.waitpid(pid, 0)
+    time.sleep(0.3)
+    assert (control.repair(node.ledger, node.facts, "box"), node.step("box")) == (
+        False,
+        "suspending",
+    )
+    if ends:
+        order(node, "heal")
+    assert until(20, lambda: control.repair(node.ledger, node.facts, "box"))
     order(node, "heal")
+    assert node.step("box") is None
     assert box.all_work()
 
 
