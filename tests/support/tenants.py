@@ -88,7 +88,7 @@ class Tenants:
         its turn, waited for its share, and lost."""
         folder = self.state_dir + "/turns"
         os.makedirs(folder, exist_ok=True)
-        lines = [f"{at_ns} {lost_ns}", *(" ".join(map(str, (*of[id], 0, id))) for id in of)]
+        lines = [f"{at_ns} {lost_ns}", *(" ".join(map(str, (*of[id], 0, 0, id))) for id in of)]
         files.replace(f"{folder}/{gpu}", "".join(line + "\n" for line in lines).encode(), 0o600)
 
     def close(self) -> None:
