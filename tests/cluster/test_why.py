@@ -19,3 +19,13 @@ def test_why_of_a_waiting_pod_says_the_schedulers_reason(node: Node) -> None:
     last = answer["scheduling"]["events"][-1]
     assert (last["reason"], last["source"]) == ("FailedScheduling", "vcuda-scheduler")
     assert "largest free share is 30" in last["message"]
+    (reason,) = answer["reasons"]
+    assert reason["kind"] == "pending" and "largest free share is 30" in reason["what"]
+    node.run("fourth", 70, 4)
+    node.wait(lambda: node.events("fourth", "FailedScheduling") != [], "the refusal")
+    (reason,) = json.loads(node.vcuda("why", "default/fourth", "--json"))["reasons"]
+    # The sums of the node do not suffice, so the extender was not asked.
+    assert (reason["kind"], "Insufficient tencent.com/vcuda-core" in reason["what"]) == (
+        "pending",
+        True,
+    )

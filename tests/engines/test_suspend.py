@@ -65,13 +65,15 @@ def test_container_of_each_engine_leaves_the_gpu_and_comes_back_by_name(
             start(engine, container, WORKING)
             until(lambda: bool(cells(engine, container)))
             assert used(engine, product) == HELD
-            assert "is suspended: 512 MiB off" in succeed(engine, product, "suspend", name)
+            off = succeed(engine, product, "suspend", name)
+            assert off.startswith(f"{name} is suspended: 512 MiB off")
             assert (state(engine, product), used(engine, product)) == (("suspended", "order"), 0)
-            assert "is suspended already" in succeed(engine, product, "suspend", name)
+            assert f"{name} is suspended already\n" == succeed(engine, product, "suspend", name)
             before = len(cells(engine, container))
             time.sleep(SOON)
             assert len(cells(engine, container)) == before
-            assert "is running: 512 MiB back" in succeed(engine, product, "resume", name)
+            back = succeed(engine, product, "resume", name)
+            assert back.startswith(f"{name} is running: 512 MiB back")
             assert (state(engine, product), used(engine, product)) == (("running", ""), HELD)
             works(engine, container)
             succeed(engine, product, "suspend", name)

@@ -100,6 +100,17 @@ def test_nvitop_shows_the_device_and_its_process(gpu: SoftGpu) -> None:
     assert str(holder.pid) in done.stdout
 
 
+def test_gpustat_shows_the_whole_device_and_its_process(gpu: SoftGpu) -> None:
+    holder = gpu.start_workload("hold", "--bytes", "3GiB", "--seconds", "60")
+    first_line(holder)
+    done = gpu.run(sys.executable, "-m", "gpustat", "--show-pid", "--no-color")
+    holder.kill()
+    holder.communicate()
+    assert done.returncode == 0, done.stderr
+    assert "3072 / 8192 MB" in " ".join(done.stdout.split())
+    assert f"/{holder.pid}(3072M)" in done.stdout
+
+
 def test_nvidia_smi_shows_table_list_and_fields(gpu: SoftGpu) -> None:
     holder = gpu.start_workload("hold", "--bytes", "3GiB", "--seconds", "60")
     first_line(holder)

@@ -135,7 +135,7 @@ def test_work_beside_turns_is_reported_and_written_to_the_limits_page(
     (tmp_path / "turns").mkdir()
     # Figures of the future, which stay fresh.
     at_ns = time.monotonic_ns() + 10**12
-    (tmp_path / "turns" / "GPU-0").write_text(f"{at_ns} 0\n0 0 0 0 0 box\n")
+    (tmp_path / "turns" / "GPU-0").write_text(f"{at_ns} 0\n0 0 0 0 0 0 box\n")
     node.owners[sleeper.pid] = "box"
     node.probe.processes = [OnGpu(sleeper.pid, "GPU-0", GIB, 60, False)]
     for _ in range(POLLS):

@@ -128,10 +128,10 @@ def _apply(
                 "maximum": most._asdict(), "dry_run": arguments.dry_run, "error": None,
             }  # fmt: skip
             try:
-                _, before, after = limit.resized(
+                done = limit.resized(
                     settings, allocation.id, words, share.uuid, dry_run=arguments.dry_run
                 )
-                change["before"], change["after"] = before.fields(), after.fields()
+                change["before"], change["after"] = done.before.fields(), done.after.fields()
             except VcudaError as error:
                 change["error"] = str(error)
             changes.append(change)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import NamedTuple
 
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import liveness, resize
@@ -19,16 +20,23 @@ from ..live import container_names, table, usage
 WORDS = ("core", "memory", "policy", "core-limit", "weight", "priority", "latency")
 
 
+class Resized(NamedTuple):
+    """name: as lists show it, or the id. before, after: the share."""
+
+    id: str
+    name: str
+    before: GpuShare
+    after: GpuShare
+
+
 def limit(arguments: argparse.Namespace, settings: Config) -> int:
     """Change the named figures; with --dry-run only show the change. Raises VcudaError: refused."""
     options = {key: getattr(arguments, key.replace("-", "_")) for key in WORDS}
     words = {key: value for key, value in options.items() if value is not None}
     if not words:
         raise VcudaError("nothing to change", "vcuda limit", "use --core, --memory or --policy")
-    id, before, after = resized(
-        settings, arguments.id, words, arguments.gpu, arguments.force, arguments.dry_run
-    )
-    _print(arguments, id, before, after)
+    done = resized(settings, arguments.id, words, arguments.gpu, arguments.force, arguments.dry_run)
+    _print(arguments, done)
     return 0
 
 
@@ -39,8 +47,8 @@ def resized(
     gpu: str | None = None,
     force: bool = False,
     dry_run: bool = False,
-) -> tuple[str, GpuShare, GpuShare]:
-    """Change `words` of a container's share; return its id, and the share before and after.
+) -> Resized:
+    """Change `words` of a container's share.
 
     Without `force` refuses a memory limit below what the container's processes use: they keep that
     memory, and another container could be promised the same. Raises VcudaError: refused.
@@ -57,33 +65,38 @@ def resized(
         if not dry_run:
             resize.finish(ledger)
         allocation = container_names.find_record(ledger, name)
-        at = _which(allocation, gpu, facts)
+        shown = container_names.shown(ledger, allocation)
+        at = _which(allocation, shown, gpu, facts)
         before = allocation.shares[at]
         if not liveness.is_alive(allocation):
-            raise VcudaError("its container has ended", allocation.id, "see 'vcuda ps'")
+            raise VcudaError("its container has ended", shown, "see 'vcuda ps'")
         if allocation.isolation:
             what = "its share is a GPU instance of its own, which cannot grow or shrink"
             if allocation.isolation == policies.MPS:
                 what = "its processes are under MPS, which reads their limits at their start"
-            raise VcudaError(what, allocation.id, "stop it, and create it with another share")
-        after, crowded = resize.wanted(
-            ledger, facts, allocation, at, words, settings.memory_overcommit
-        )
+            raise VcudaError(what, shown, "stop it, and create it with another share")
+        try:
+            after, crowded = resize.wanted(
+                ledger, facts, allocation, at, words, settings.memory_overcommit
+            )
+        except VcudaError as error:
+            error.where = shown if error.where == allocation.id else error.where
+            raise
         if after.memory_bytes < before.memory_bytes and not force:
             held = page.gpus[at].held_bytes if page else None
             if allocation.suspension:
                 held = allocation.suspension.bytes.get(after.uuid, held)
-            _refuse_to_go_below(held, after, allocation)
+            _refuse_to_go_below(held, after, shown)
         if after != before and not dry_run:
             if crowded:
                 ledger.sweep(liveness.is_alive)
             shares = list(allocation.shares)
             shares[at] = after
             resize.change(ledger, allocation, shares)
-    return allocation.id, before, after
+    return Resized(allocation.id, shown, before, after)
 
 
-def _which(allocation: Allocation, name: str | None, facts: Host) -> int:
+def _which(allocation: Allocation, shown: str, name: str | None, facts: Host) -> int:
     """The share to change, by the GPU's index, UUID or the UUID's first characters. Raises
     VcudaError.
     """
@@ -97,30 +110,33 @@ def _which(allocation: Allocation, name: str | None, facts: Host) -> int:
         what = f"has no share of '{name}'" if name else f"has shares of {len(uuids)} GPUs"
         if len(begun) > 1:
             what = f"'{name}' begins the UUIDs of {len(begun)} of its GPUs"
-        raise VcudaError(what, allocation.id, f"use --gpu {' or '.join(uuids)}")
+        raise VcudaError(what, shown, f"use --gpu {' or '.join(uuids)}")
     return uuids.index(uuid)
 
 
-def _refuse_to_go_below(held: int | None, after: GpuShare, allocation: Allocation) -> None:
+def _refuse_to_go_below(held: int | None, after: GpuShare, shown: str) -> None:
     if held is not None and held > after.memory_bytes:
         raise VcudaError(
             f"its processes hold {table.size(held)}; {table.size(after.memory_bytes)} asked",
-            allocation.id,
+            shown,
             "free memory in it, or use --force: it then gets no more until it holds less",
         )
 
 
-def _print(arguments: argparse.Namespace, id: str, before: GpuShare, after: GpuShare) -> None:
+def _print(arguments: argparse.Namespace, done: Resized) -> None:
+    before, after = done.before, done.after
     if arguments.json:
         table.print_json(
             {
-                "id": id,
+                "id": done.id,
                 "changed": before != after and not arguments.dry_run,
                 "before": before.fields(),
                 "after": after.fields(),
             }
         )
-    elif before == after:
-        print(f"{id} has {before} already")
-    else:
-        print(f"{id} {'would have' if arguments.dry_run else 'has'} {after}; it had {before}")
+        return
+    line = f"{done.name} has {before} already"
+    if before != after:
+        has = "would have" if arguments.dry_run else "has"
+        line = f"{done.name} {has} {after}; it had {before}"
+    print(table.printable(line))

@@ -79,14 +79,16 @@ def move(arguments: argparse.Namespace, settings: Config) -> int:
 def _each(arguments: argparse.Namespace, settings: Config, verb: _Verb, now: str) -> int:
     """Call `verb` for each container, one after the other; 1: one of them failed."""
     facts, ledger = opened(arguments, settings)
-    ids = dict.fromkeys(container_names.find_record(ledger, word).id for word in arguments.id)
+    found = [container_names.find_record(ledger, word) for word in arguments.id]
+    names = {each.id: container_names.shown(ledger, each) for each in found}
     answers: list[dict[str, Any]] = []
-    for id in ids:
-        progress = Progress(id)
+    for id, name in names.items():
+        progress = Progress(name)
         try:
             done = verb(ledger, facts, id, progress)
         except VcudaError as error:
             progress.clear()
+            error.where = name if error.where == id else error.where
             sys.stderr.write(f"vcuda: {error}\n")
             answers.append({"id": id, "changed": False, "error": str(error), **_figures(_NOTHING)})
             continue
@@ -97,9 +99,10 @@ def _each(arguments: argparse.Namespace, settings: Config, verb: _Verb, now: str
         progress.clear()
         answers.append({"id": id, "changed": done.changed, "error": None, **_figures(done)})
         if not arguments.json:
-            print(_line(id, done, now))
+            print(table.printable(_line(name, done, now)))
         for pid in done.lost:
-            sys.stderr.write(f"vcuda: {id}: the driver has given up process {pid}; end it\n")
+            line = f"vcuda: {name}: the driver has given up process {pid}; end it"
+            sys.stderr.write(table.printable(line) + "\n")
     if arguments.json:
         table.print_json(answers)
     return 1 if any(each["error"] or each["lost"] for each in answers) else 0
@@ -118,14 +121,14 @@ def _figures(done: Done) -> dict[str, Any]:
     return {"bytes": done.bytes, "seconds": round(done.seconds, 3), "lost": list(done.lost)}
 
 
-def _line(id: str, done: Done, now: str) -> str:
+def _line(name: str, done: Done, now: str) -> str:
     if not done.changed:
-        return f"{id} is {'there' if now == 'moved' else now} already"
+        return f"{name} is {'there' if now == 'moved' else now} already"
     held = table.size(sum(done.bytes.values()))
     if now == "moved":
-        return f"{id} is moved: {held} to the other GPU in {done.seconds:.1f} s"
+        return f"{name} is moved: {held} to the other GPU in {done.seconds:.1f} s"
     where = "off" if now == "suspended" else "back on"
-    return f"{id} is {now}: {held} {where} the GPU in {done.seconds:.1f} s"
+    return f"{name} is {now}: {held} {where} the GPU in {done.seconds:.1f} s"
 
 
 class Progress:
@@ -133,8 +136,8 @@ class Progress:
     if that is a terminal.
     """
 
-    def __init__(self, id: str) -> None:
-        self._id, self._begun, self._is_shown = id, time.monotonic(), False
+    def __init__(self, name: str) -> None:
+        self._name, self._begun, self._is_shown = name, time.monotonic(), False
 
     def show(self, call: str, left: int) -> None:
         many = f" of {left} processes" if left > 1 and call != "unlock" else ""
@@ -151,6 +154,6 @@ class Progress:
     def _write(self, what: str) -> None:
         if sys.stderr.isatty():
             self._is_shown = True
-            line = f"{self._id}: {what}, {time.monotonic() - self._begun:.0f} s"
+            line = f"{self._name}: {what}, {time.monotonic() - self._begun:.0f} s"
             sys.stderr.write("\r\033[K" + table.printable(line)[:200])
             sys.stderr.flush()

@@ -47,6 +47,12 @@ def name_of(allocation: Allocation) -> str:
     return description_of(allocation).name
 
 
+def shown(ledger: Ledger, allocation: Allocation) -> str:
+    """The name that lists show, if it has one, else its id: for a line of an answer."""
+    others = [each for each in ledger.read()[0] if each.id != allocation.id]
+    return of([*others, allocation])[allocation.id].name or allocation.id
+
+
 def forms_of_pod(pod: str) -> tuple[str, ...]:
     """What may name "namespace/pod/container": itself, and parts of it; the first is itself."""
     namespace, _, rest = pod.partition("/")

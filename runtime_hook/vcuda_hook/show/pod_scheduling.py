@@ -70,19 +70,21 @@ def ask(namespace: str, pod: str) -> Scheduling:
 
 
 def parse(text: bytes) -> Scheduling:
-    """The newest events of an EventList, if they are of one pod. Source: Kubernetes API, core/v1
-    Event.
+    """The newest events of an EventList, if they are of one pod; not those of an earlier pod of the
+    name. Source: Kubernetes API, core/v1 Event.
     """
     try:
         items = [item for item in json.loads(text[:_MOST_BYTES])["items"] if isinstance(item, dict)]
-        found = [_event(item) for item in items]
+        found = [(_event(item), item["involvedObject"].get("uid")) for item in items]
         namespaces = sorted({str(item["involvedObject"]["namespace"]) for item in items})
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Scheduling(unknown="kubectl gave no list of events")
     if len(namespaces) > 1:
         listed = ", ".join(namespaces[:_MOST_EVENTS])
         return Scheduling(unknown=f"pods of this name are in {listed}; write NAMESPACE/POD")
-    return Scheduling(sorted(found, key=lambda event: event.time)[-_MOST_EVENTS:])
+    found.sort(key=lambda each: each[0].time)
+    of_the_newest = [event for event, uid in found if uid == found[-1][1]]
+    return Scheduling(of_the_newest[-_MOST_EVENTS:])
 
 
 def _event(item: dict[str, Any]) -> PodEvent:

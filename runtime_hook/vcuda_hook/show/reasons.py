@@ -20,6 +20,7 @@ from vcuda_oci.model.suspension import (
 
 from ..live import table, turn_figures, views
 from ..live.status import CLAIMING, GONE, UNKNOWN
+from .pod_scheduling import PodEvent
 
 Entry = Mapping[str, Any]
 
@@ -162,12 +163,32 @@ def of_absence(found: Sequence[Entry], now: float) -> Iterator[Reason]:
         yield Reason(last["kind"], f"{what} {_ago(last, now)}: {last['text']}", hint)
 
 
+def of_no_node(last: PodEvent) -> Iterator[Reason]:
+    """Why kube-scheduler has bound a pod to no node. last: the newest event of the pod."""
+    if last.reason == _NO_NODE:
+        why, cut, _ = last.message.partition(" preemption:")
+        if cut:  # a last clause on preemption begins with the sentence before this word
+            why = why.removesuffix(".") if why.endswith(".") else why.rpartition(". ")[0]
+        too_little = any(each in why for each in _TOO_LITTLE)
+        hint = "'vcuda gpus' on a GPU node shows what is free there" if too_little else ""
+        yield Reason("pending", f"{last.source} finds no node for it: {why}", hint)
+
+
+def of_warning(last: PodEvent) -> Iterator[Reason]:
+    """last: the newest event of the pod."""
+    if last.type == "Warning":
+        yield Reason("cluster", f"{last.source}: {last.reason}: {last.message}")
+
+
 def of_silence(unknown: str) -> Reason:
     """Nothing on this host says why, and the cluster was not asked. unknown: why not."""
     what = f"nothing on this host says why, and the cluster's events are unknown: {unknown}"
     return Reason("unknown", what, "see 'kubectl describe pod'")
 
 
+_NO_NODE = "FailedScheduling"
+# kube-scheduler's own words, which say no amounts: for resources, and for claims.
+_TOO_LITTLE = ("Insufficient ", "cannot allocate all claims")
 _ABSENT = {
     events.REFUSED: ("it was refused", "'vcuda ps' shows what holds the GPUs"),
     events.RELEASED: ("its share was released", ""),

@@ -47,9 +47,9 @@ def why(arguments: argparse.Namespace, settings: Config) -> int:
     answer = _of_share(settings, allocation) if allocation else {"id": None, "name": word}
     its = answer.pop("reasons", [])
     now = time.time()
-    its += reasons.of_events(recorded, now) if allocation else reasons.of_absence(recorded, now)
-    if not its and allocation is None and scheduling and scheduling.unknown:
-        its = [reasons.of_silence(scheduling.unknown)]
+    its += (
+        reasons.of_events(recorded, now) if allocation else _of_absence(scheduling, recorded, now)
+    )
     answer["reasons"] = [each.as_json() for each in its or [_NOTHING]]
     answer["events"] = recorded[-_MOST_EVENTS:]
     answer["scheduling"] = scheduling.as_json() if scheduling else None
@@ -84,6 +84,22 @@ def _of_share(settings: Config, allocation: Allocation) -> dict[str, Any]:
         "shares": list(entries.values()),
         "reasons": found,
     }
+
+
+def _of_absence(
+    scheduling: Scheduling | None, recorded: Sequence[dict[str, Any]], now: float
+) -> list[Reason]:
+    """Of what holds no share here: the cluster's word on a pod that waits comes first, because this
+    host's events may be of an earlier pod of its name.
+    """
+    last = scheduling.events[-1] if scheduling and scheduling.events else None
+    its = list(reasons.of_no_node(last)) if last else []
+    its = its or list(reasons.of_absence(recorded, now))
+    if not its and last:
+        its = list(reasons.of_warning(last))
+    if not its and scheduling and scheduling.unknown:
+        its = [reasons.of_silence(scheduling.unknown)]
+    return its
 
 
 def _mine(view: dict[str, Any], allocation: Allocation) -> dict[str, dict[str, Any]]:

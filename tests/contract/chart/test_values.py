@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -208,3 +210,20 @@ def test_an_image_is_named_by_its_digest_where_one_is_given() -> None:
     assert container["image"] == f"r.test/vcuda-node-agent@{digest}"
     refused = rendering.refusal({"agent": {"image": {"digest": "sha256:short"}}})
     assert "agent.image.digest: Does not match pattern" in refused
+
+
+@pytest.mark.parametrize(
+    ("offer", "said"),
+    [("plugin", "schedulerName: vcuda-scheduler"), ("dra", "ResourceClaim of the DeviceClass")],
+)
+def test_helms_notes_name_the_way_in_which_pods_ask(tmp_path: Path, offer: str, said: str) -> None:
+    chart = shutil.copytree(rendering.CHART, tmp_path / "chart")
+    # `helm template` prints no notes.
+    shown = """notes: |\n{{ include "vcuda/templates/NOTES.txt" . | indent 2 }}\n"""
+    (chart / "templates/shown.yaml").write_text(shown)
+    values = {"settings": {"gpu-offer": offer}}
+    words = ("template", "vcuda", str(chart), "--show-only=templates/shown.yaml")
+    done = rendering.helm(*words, "--kube-version=1.36.0", values=values)
+    notes = yaml.safe_load(done.stdout)["notes"]
+    assert said in notes and ("schedulerName" in notes) == (offer == "plugin")
+    assert "kubectl label node NODE nvidia-device-enable=enable" in notes

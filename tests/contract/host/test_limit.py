@@ -346,3 +346,15 @@ def test_a_suspended_container_may_have_its_whole_gpu_but_not_less_than_held(
     held = node.ledger.get("box")
     assert held
     assert held.suspension == off
+
+
+def test_answers_and_refusals_have_the_engines_name(node: Node, tmp_path: Any, capsys: Any) -> None:
+    id = "e" * 64
+    path = write(f"{tmp_path}/{id}/config.v2.json", json.dumps({"ID": id, "Name": "/web"}))
+    node.add_record(id, GpuShare("GPU-0", GIB, 30), engine={"file": path})
+    assert node.vcuda("limit", "web", "--core", "40") == 0
+    assert capsys.readouterr().out.startswith("web has 40 %")
+    assert node.vcuda("limit", "web", "--memory", "100GiB") == 1
+    assert capsys.readouterr().err.startswith("vcuda: web: ")
+    assert node.vcuda("limit", "web", "--core", "40", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["id"] == id

@@ -195,8 +195,8 @@ RUN = {
         "awk '/^```/ {on = 0} /^# gpu.kustomization/ {on = 1} on' docs/kubernetes.md "
         ">gpu/kustomization.yaml"
     ),
-    "kubectl apply -f train.yaml": How(
-        before="awk '/^```/ {on = /yaml/; next} on' docs/start-kubernetes.md >train.yaml"
+    "kubectl apply -f models.yaml": How(
+        before="awk '/^```/ {on = /yaml/; next} on' docs/start-kubernetes.md >models.yaml"
     ),
     "kubectl label node NODE nvidia-device-enable-": How(
         before="kubectl label node node-1 nvidia-device-enable=enable --overwrite"
@@ -231,6 +231,8 @@ NO_BUILDKIT = "Debian's Docker has no BuildKit with CDI; tests/engines/test_moun
 BUILDS = "tests/engines/test_mount_points.py builds by Podman"
 RUNS_A_POD = "runs a pod; tests/engines/test_chart_check.py runs its command"
 PYTORCH = "needs PyTorch and a GPU; the page runs the same share with another image"
+CLAIMS_RUN = "needs a cluster with DRA; tests/cluster/test_claims.py has one"
+PODS_RUN = "needs pods that run; tests/cluster/test_start_page.py runs them"
 VIEWED = "needs an extender that runs; tests/contract/scheduler/test_cluster_page.py asks one"
 BY_LAYOUT = "needs a GPU in MIG mode; tests/contract/host/test_mig_layout.py does so"
 BY_RUNC = "needs a daemon beside it; tests/engines/test_mps.py does so with Docker and runc"
@@ -244,7 +246,21 @@ NOT_HERE = {
     "kubectl --namespace team create token viewer": VIEWED,
     'curl --insecure --header "Authorization: Bearer $TOKEN"'
     " 'https://localhost:8443/?namespace=team'": VIEWED,
+    "helm upgrade vcuda packaging/chart --namespace vcuda --reuse-values"
+    " --set scheduler.page.enabled=true": VIEWED,
+    "kubectl --namespace vcuda rollout status deployment/vcuda-scheduler-extender": VIEWED,
+    "kubectl create namespace team": VIEWED,
+    "kubectl --namespace team create serviceaccount viewer": VIEWED,
+    "helm upgrade vcuda packaging/chart --namespace vcuda --reuse-values"
+    " --set settings.gpu-offer=dra": CLAIMS_RUN,
+    "kubectl get resourceslices": CLAIMS_RUN,
+    "kubectl get resourceclaims --all-namespaces -o custom-columns="
+    "'POD:.status.reservedFor[*].name,GPU:.status.allocation.devices.results[*].device,"
+    "CORES:.status.allocation.devices.results[*].consumedCapacity.cores,"
+    "MEMORY:.status.allocation.devices.results[*].consumedCapacity.memory'": CLAIMS_RUN,
     "helm test vcuda --namespace vcuda": RUNS_A_POD,
+    "kubectl wait --for=condition=Ready --timeout=120s pod/model-a pod/model-b": PODS_RUN,
+    "kubectl exec model-b -- nvidia-smi": PODS_RUN,
     "podman --runtime=vcuda build --build-arg VCUDA_CORE=30 --build-arg VCUDA_MEMORY=5GiB .": BUILDS,
     "docker buildx build --allow device=vcuda.io/gpu=train .": NO_BUILDKIT,
     "git clone REPOSITORY vcuda && cd vcuda": "CI begins with a fresh clone",
