@@ -12,7 +12,7 @@ import pytest
 from support.samples import GIB
 from support.softgpu_host import BUILT, PRELUDE
 from support.suspended import Node, answer_of, node, until
-from vcuda_hook.suspend import control, drive, places
+from vcuda_hook.suspend import control, drive, places, repairs
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
@@ -205,5 +205,5 @@ def test_driver_that_does_not_answer_is_left_and_completed_after(
 
 def settled(node: Node) -> bool:
     """Whether no step of the container is left to complete, after a repair."""
-    control.repair(node.ledger, node.facts, "box")
+    repairs.repair(node.ledger, node.facts, "box")
     return node.step("box") in (None, "suspended")
