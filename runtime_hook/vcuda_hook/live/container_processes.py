@@ -68,7 +68,7 @@ def below(folders: Mapping[str, str], proc: str = "/proc") -> list[int]:
     """The pids in these cgroups, by hierarchy, and in those below. Raises OSError."""
     found = []
     parts = {os.fsencode(folder) for folder in folders.values()}
-    for pid in filter(str.isdigit, os.listdir(proc)):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             other = cgroups(pid, proc, parts)
         except OSError:
@@ -82,13 +82,13 @@ class TooManyMappings(Exception):
     """A process, by pid, has too many mappings to check."""
 
 
-def that_map(device: int, inode: int, proc: str = "/proc") -> list[int]:
+def that_map(device: int, inode: int) -> list[int]:
     """The pids of the processes that have this file mapped.
 
     Raises TooManyMappings: of one of them that cannot be said.
     """
     found = []
-    for pid in map(int, filter(str.isdigit, os.listdir(proc))):
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             found += [pid] if process.maps(pid, device, inode) else []
         except OSError as error:
