@@ -12,7 +12,8 @@ PARSER_vcuda := vcuda_hook.cli.main build_parser
 PARSER_vcuda-node-agent := vcuda_plugin.agent.main _parser
 PARSER_vcuda-scheduler-extender := vcuda_plugin.extender.main _parser
 PARSERS := $(wildcard runtime_hook/vcuda_hook/cli/*.py) plugin/vcuda_plugin/agent/main.py \
-	plugin/vcuda_plugin/extender/main.py oci/vcuda_oci/model/names.py
+	plugin/vcuda_plugin/extender/main.py plugin/vcuda_plugin/kube/options.py \
+	oci/vcuda_oci/model/names.py
 
 build/man/vcuda.1: DESCRIPTION = containers on slices of NVIDIA GPUs
 build/man/vcuda-node-agent.8: DESCRIPTION = shares of this node's GPUs for the kubelet and for \

@@ -19,7 +19,7 @@ from support.agent_fixtures import agent_prefix, new_node, node
 from support.cluster_node import ClusterNode
 from support.engines import ENGINES
 from support.engines.base import IMAGE, Engine, Files
-from support.engines.cri import Cri
+from support.engines.cri import Cri, Pod
 from support.engines.low_level import LowLevel
 from support.entry_points import KINDS, LOW_LEVEL, WRAPPER, EntryPoint
 from support.needed import skip_or_fail
@@ -206,6 +206,15 @@ def cluster_node(cri: Cri, product: Product, tmp_path: Path) -> Iterator[Cluster
 def container() -> str:
     """A name for a container of this test."""
     return f"c-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def pod(cri: Cri, product: Product, container: str) -> Iterator[Pod]:
+    """A pod without containers yet, on an engine with vcuda."""
+    with product.on(cri):
+        pod = cri.run_pod(container)
+        yield pod
+        cri.remove_pod(pod)
 
 
 @pytest.fixture

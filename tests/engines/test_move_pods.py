@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-
-import pytest
 
 from engines.test_container_names import vcuda
 from engines.test_move import seen_inside, share
@@ -22,14 +19,6 @@ from vcuda_plugin.agent.pods.decision_folder import DecisionFolder
 
 pytestmark = each_cri
 MEMORY = 1024 * MIB
-
-
-@pytest.fixture
-def pod(cri: Cri, product: Product, container: str) -> Iterator[Pod]:
-    with product.on(cri):
-        pod = cri.run_pod(container)
-        yield pod
-        cri.remove_pod(pod)
 
 
 def begin(cri: Cri, pod: Pod) -> str:

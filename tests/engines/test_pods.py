@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from support.engines import each_cri
 from support.engines.cri import Cri, Pod
 from support.product import MIB, Product, asking
@@ -13,14 +9,6 @@ from support.product import MIB, Product, asking
 pytestmark = each_cri
 
 LIMIT = 1024 * MIB
-
-
-@pytest.fixture
-def pod(cri: Cri, product: Product, container: str) -> Iterator[Pod]:
-    with product.on(cri):
-        pod = cri.run_pod(container)
-        yield pod
-        cri.remove_pod(pod)
 
 
 def test_a_restarted_container_gets_its_allocation_again(

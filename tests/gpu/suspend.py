@@ -31,6 +31,8 @@ KILLED_AFTER = 0.3  # of the time that the same call took before
 GOAL_ABOVE_COPY_MS = 200.0
 CHUNK = 64 * MIB
 OFF, ON = (steps.LOCK, steps.CHECKPOINT), (steps.RESTORE, steps.UNLOCK)
+# As steps.RUNNING and the others count.
+STATE_NAMES = ("running", "locked", "checkpointed", "failed", "checkpointing", "restoring")
 
 
 class Held:
@@ -181,7 +183,7 @@ def refusals(machine: Machine) -> list[Figure]:
             if state != steps.RUNNING:
                 must(worker, back, held)
             wrong = held.wrong_words()
-        note = f"by '{name}'; then {steps.STATE_NAMES[state]}, {wrong} words wrong"
+        note = f"by '{name}'; then {STATE_NAMES[state]}, {wrong} words wrong"
         figures.append(Figure(f"suspend.refusal {kind}", status, "error", None, {}, note))
     return figures
 
@@ -215,7 +217,7 @@ def refused_restore(machine: Machine) -> list[Figure]:
         second = call(worker, steps.RESTORE, held)
     figures = []
     for name, found in (("first", first), ("second", second)):
-        note = f"then {steps.STATE_NAMES[found.state]}"
+        note = f"then {STATE_NAMES[found.state]}"
         figures.append(Figure(f"suspend.restore {name}", found.status, "error", None, {}, note))
     return figures
 
@@ -266,7 +268,7 @@ def followed(worker: Worker, held: Held) -> str:
         states = worker.states(held.started, time.monotonic() + CALL_SECONDS)
         state = states.get(held.pid, -1)
         if state != last:
-            name = steps.STATE_NAMES[state] if state >= 0 else "none"
+            name = STATE_NAMES[state] if state >= 0 else "none"
             seen.append(f"{name} {time.monotonic() - begin:.1f} s")
             last = state
         if state not in (steps.CHECKPOINTING, steps.RESTORING) and len(seen) > 1:

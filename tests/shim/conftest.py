@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from shim.policy_node import PolicyNode
 from support import guest
 from support.softgpu_clock import clock_options
 
@@ -75,6 +76,14 @@ def host_options() -> list[str]:
 @pytest.fixture
 def host(new_host: Callable[..., DriverRoot], host_options: list[str]) -> DriverRoot:
     return new_host(*host_options)
+
+
+@pytest.fixture
+def node(built: None, host: DriverRoot, tmp_path: pathlib.Path) -> Iterator[PolicyNode]:
+    """A node with containers that have policies; no keeper and no agent runs."""
+    made = PolicyNode(str(tmp_path / "node"), host.path)
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -6,11 +6,9 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from shim.conftest import DriverRoot
 from shim.policy_node import PolicyNode, limits_of
 from support.node_agent import Agent
 from support.product import install
@@ -23,13 +21,6 @@ def program(built: None, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("installed")
     install(f"{folder}/usr", f"{folder}/etc")
     return f"{folder}/usr/bin/vcuda-node-agent"
-
-
-@pytest.fixture
-def node(host: DriverRoot, tmp_path: Path) -> Iterator[PolicyNode]:
-    made = PolicyNode(str(tmp_path / "node"), host.path)
-    yield made
-    made.close()
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ import time
 
 import pytest
 
-from shim.policy_node import PolicyNode
 from support.guest import BUILD, GIB, share
 from support.virtual_time import Clock, answer, together
 
@@ -73,13 +72,6 @@ def test_a_rare_long_kernel_is_paid_by_the_wait_for_it(host, new_guest, client, 
     assert result["share"] == pytest.approx(0.30, abs=POINTS)
     charged = guest.read_usage().gpus[0].busy_ns / 1e9
     assert charged == pytest.approx(result["gpu_seconds"], rel=0.05)
-
-
-@pytest.fixture
-def node(host, tmp_path):
-    made = PolicyNode(str(tmp_path / "node"), host.path)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize(

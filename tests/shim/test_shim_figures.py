@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shim.conftest import DriverRoot
 from shim.policy_node import PolicyNode
 from support.agent_http import Served
 from support.guest import GIB, MIB, WORKLOAD
 from vcuda_plugin.kube.node_gpus import NodeGpus
 
 pytestmark = pytest.mark.alone
-
-
-@pytest.fixture
-def node(built: None, host: DriverRoot, tmp_path: Path) -> Iterator[PolicyNode]:
-    made = PolicyNode(str(tmp_path / "node"), host.path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

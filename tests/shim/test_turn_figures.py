@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from shim.conftest import DriverRoot
 from shim.policy_node import TURN_KEEPER, PolicyNode
 from support.guest import BUILD, Guest
 from support.tenants import Tenants
@@ -29,13 +28,6 @@ NS = SECONDS * 1_000_000_000
 ERROR = 0.01
 BUSY, IN_WAIT, WANTS = 1, 2, 4
 STATE, OPEN, HELD = 3, 1, 3
-
-
-@pytest.fixture
-def node(built: None, host: DriverRoot, tmp_path: Path) -> Iterator[PolicyNode]:
-    made = PolicyNode(str(tmp_path / "node"), host.path)
-    yield made
-    made.close()
 
 
 def eventually(answer: Callable[[], Any]) -> Any:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from shim.conftest import DriverRoot
 from shim.policy_node import PolicyNode, limits_of
 from support.guest import Guest
 from support.shares.judge import SOFTGPU
@@ -28,13 +25,6 @@ MINORS = {"0:0": "12 13", "0:1": "21 22"}
 @pytest.fixture
 def host_options() -> list[str]:
     return ["--mig", "0=3g.8gb,3g.8gb"]
-
-
-@pytest.fixture
-def node(host: DriverRoot, tmp_path: Path) -> Iterator[PolicyNode]:
-    made = PolicyNode(str(tmp_path / "node"), host.path)
-    yield made
-    made.close()
 
 
 def containers(node: PolicyNode, *asked: tuple[str, str]) -> list[Guest]:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from shim.conftest import DriverRoot
 from shim.policy_node import PolicyNode, limits_of
 from support.guest import PYTHON, TOP, WORKLOAD, Guest
 from support.shares.false_pages import CLOSING, PAGE, RINGING
@@ -23,13 +22,6 @@ from support.shares.keeper_cost import processor_seconds
 from support.turn_word import WAIT, write_turn
 
 MOST_SECONDS = 30
-
-
-@pytest.fixture
-def node(host: DriverRoot, tmp_path: Path) -> Iterator[PolicyNode]:
-    made = PolicyNode(str(tmp_path / "node"), host.path)
-    yield made
-    made.close()
 
 
 def start_keeper(node: PolicyNode) -> subprocess.Popen[bytes]:

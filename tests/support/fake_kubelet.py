@@ -248,7 +248,7 @@ class Kubelet:
 
 
 def until(
-    condition: Callable[[], bool], seconds: float = SECONDS, context: Callable[[], str] = str
+    condition: Callable[[], object], seconds: float = SECONDS, context: Callable[[], str] = str
 ) -> None:
     """Poll until the condition holds. context: text for the failure message."""
     deadline = time.monotonic() + seconds

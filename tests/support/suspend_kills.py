@@ -22,7 +22,7 @@ from pathlib import Path
 
 from support import compiled
 from support.suspended import Box, Node
-from vcuda_hook.suspend import control, drain, driver_worker, elsewhere, rebalance, steps
+from vcuda_hook.suspend import control, drain, driver_worker, elsewhere, rebalance, repairs, steps
 from vcuda_hook.suspend.places import library_of, quiet
 from vcuda_hook.suspend.worker import Worker
 from vcuda_oci.host.host import Host
@@ -286,7 +286,7 @@ class Kills:
     def _repair(self) -> None:
         ledger, facts = self.node.ledger, self.node.facts
         end = time.monotonic() + _SECONDS
-        while not control.repair(ledger, facts, "box") and time.monotonic() < end:
+        while not repairs.repair(ledger, facts, "box") and time.monotonic() < end:
             held = self.node.record("box").suspension
             if held is None or held.step == "suspended":
                 break  # a worker that still ends would have kept the lock otherwise

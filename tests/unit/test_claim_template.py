@@ -77,7 +77,7 @@ def test_overcommitted_memory_is_no_part_of_the_percentage() -> None:
     ("terms", "parameters"),
     [
         ("policy-elastic.core-limit-80", {"policy": "elastic", "coreLimit": 80}),
-        ("core-limit-80", {"policy": "elastic", "coreLimit": 80}),
+        ("core-limit-80", {"coreLimit": 80}),
         ("policy-weighted.weight-300", {"policy": "weighted", "weight": 300}),
         ("policy-elastic.priority-2", {"policy": "elastic", "priority": 2}),
         ("policy-best-effort.latency-low", {"policy": "best-effort", "latency": "low"}),

@@ -45,6 +45,19 @@ class FakeApi:
             yield kind, {"metadata": {"uid": "uid-web", "resourceVersion": version}}
 
 
+def nothing(*_: Any) -> None:
+    pass
+
+
+def follower_of(api: Any, put: Any = nothing, drop: Any = nothing, keep: Any = nothing) -> Follower:
+    return Follower(api, PATH, "uid", put, drop, keep)
+
+
+def follow(follower: Follower, api: Any) -> None:
+    with pytest.raises(Ended):
+        follower.follow(api)
+
+
 def test_watch_begins_at_its_own_list_while_another_thread_catches_up() -> None:
     api = FakeApi()
 
@@ -53,16 +66,8 @@ def test_watch_begins_at_its_own_list_while_another_thread_catches_up() -> None:
         api.version = 150
         follower.catch_up(fieldSelector="spec.nodeName!=")
 
-    follower = Follower(
-        api,  # type: ignore[arg-type]
-        PATH,
-        "uid",
-        lambda pod: None,
-        lambda uid: None,
-        catch_up,
-    )
-    with pytest.raises(Ended):
-        follower.follow(api)  # type: ignore[arg-type]
+    follower = follower_of(api, keep=catch_up)
+    follow(follower, api)
     # A watch from 150 would miss the pods that were deleted between 100 and 150.
     assert api.watched == ["100"]
 
@@ -83,16 +88,8 @@ def test_watch_that_brings_not_even_a_bookmark_is_followed_by_a_list(
     monkeypatch.setattr(list_watch, "WATCH_SECONDS", (0, 0))
     monkeypatch.setattr(list_watch, "_SHORT_SECONDS", 0)
     api = FakeApi(events)
-    follower = Follower(
-        api,  # type: ignore[arg-type]
-        PATH,
-        "uid",
-        lambda pod: None,
-        lambda uid: None,
-        lambda *_: None,
-    )
-    with pytest.raises(Ended):
-        follower.follow(api)  # type: ignore[arg-type]
+    follower = follower_of(api)
+    follow(follower, api)
     assert (api.watched, api.lists) == (watched, lists)
 
 
@@ -101,16 +98,8 @@ def test_watch_that_ends_early_continues_at_its_version(
 ) -> None:
     monkeypatch.setattr(list_watch, "_SHORT_SECONDS", 0)
     api = FakeApi([])
-    follower = Follower(
-        api,  # type: ignore[arg-type]
-        PATH,
-        "uid",
-        lambda pod: None,
-        lambda uid: None,
-        lambda *_: None,
-    )
-    with pytest.raises(Ended):
-        follower.follow(api)  # type: ignore[arg-type]
+    follower = follower_of(api)
+    follow(follower, api)
     assert (api.watched, api.lists) == (["100", "100"], 1)
 
 
@@ -123,9 +112,8 @@ def test_objects_read_beside_the_watch_undo_nothing_that_it_has_brought(
     def put(pod: Any) -> None:
         known[pod["metadata"]["uid"]] = pod["metadata"]["resourceVersion"]
 
-    follower = Follower(api, PATH, "uid", put, known.pop, lambda *_: None)  # type: ignore[arg-type]
-    with pytest.raises(Ended):
-        follower.follow(api)  # type: ignore[arg-type]
+    follower = follower_of(api, put, known.pop)
+    follow(follower, api)
     api.version = 120  # read before the removal, and handled after it
     follower.catch_up()
     assert known == {}
@@ -143,14 +131,7 @@ def test_old_answer_is_not_newer_while_the_version_to_resume_from_is_forgotten()
         found.append((follower.is_newer(item), api.lists))
         raise Ended
 
-    follower = Follower(
-        api,  # type: ignore[arg-type]
-        PATH,
-        "uid",
-        lambda pod: None,
-        lambda uid: None,
-        lambda *_: None,
-    )
+    follower = follower_of(api)
     real = api.get
 
     def get(path: str, query: dict[str, str], seconds: float) -> Any:
@@ -159,6 +140,5 @@ def test_old_answer_is_not_newer_while_the_version_to_resume_from_is_forgotten()
         return real(path, query, seconds)
 
     api.get = get  # type: ignore[method-assign]
-    with pytest.raises(Ended):
-        follower.follow(api)  # type: ignore[arg-type]
+    follow(follower, api)
     assert found == [(False, 1)]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from vcuda_oci.model.policies import ELASTIC, parse
 from vcuda_plugin.kube.pod_terms import words_of
 
 OURS, KUBESHARE_2, KUBESHARE_1 = (
     "tencent.com/vcuda-core-limit", "sharedgpu/gpu_limit", "kubeshare/gpu_limit",
 )  # fmt: skip
-
-
-def elastic_to(limit: str) -> dict[str, str]:
-    return {"policy": "elastic", "core-limit": limit}
 
 
 @pytest.mark.parametrize("name", [KUBESHARE_2, KUBESHARE_1])
@@ -31,16 +28,17 @@ def elastic_to(limit: str) -> dict[str, str]:
 def test_kubeshares_maximum_is_the_ceiling_of_an_elastic_share(
     name: str, part: str, limit: str
 ) -> None:
-    assert words_of({name: part}) == elastic_to(limit)
+    terms = parse(words_of({name: part}), 7, "the pod")
+    assert (terms.policy, terms.core_limit) == (ELASTIC, int(limit))
 
 
 @pytest.mark.parametrize("part", ["", ".", "-0.5", "60%", "nan", "1e-1", "\u0660.6"])
 def test_kubeshares_invalid_maximum_is_kept_so_that_the_claim_refuses_it(part: str) -> None:
-    assert words_of({KUBESHARE_2: part}) == elastic_to(part)
+    assert words_of({KUBESHARE_2: part}) == {"core-limit": part}
 
 
 def test_the_ceiling_of_gpumanager_counts_before_that_of_kubeshare() -> None:
-    assert words_of({KUBESHARE_1: "0.9", OURS: "60"}) == elastic_to("60")
+    assert words_of({KUBESHARE_1: "0.9", OURS: "60"}) == {"core-limit": "60"}
 
 
 def test_a_named_policy_stays() -> None:

@@ -84,7 +84,6 @@ def test_what_the_annotations_say_of_gpus_orders_and_policies() -> None:
         isolation="turns",
     )
     assert dict(found.words) == {
-        "policy": "elastic",
         "core-limit": "60",
         "priority": "5",
         "latency": "low",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import clusters
-from support.clusters import SETTINGS, container, facts, gpus_of, node
+from support.clusters import SETTINGS, Binds, container, facts, gpus_of, node
 from support.mig_tables import profiles
 from support.samples import GIB
 from vcuda_oci.model.gpu import Gpu
@@ -23,13 +22,6 @@ from vcuda_plugin.extender.filter.fit import fit
 from vcuda_plugin.kube import node_gpus
 
 DIVIDED = "GPU-n-1"
-
-
-class Binds:
-    """Binds everything."""
-
-    async def call(self, *said: Any, **query: str) -> tuple[int, Any]:
-        return 201, {}
 
 
 def cluster() -> Cluster:

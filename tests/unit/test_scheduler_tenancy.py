@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import clusters
-from support.clusters import SETTINGS, container, facts, gpus_of, node
+from support.clusters import SETTINGS, Binds, container, facts, gpus_of, node
 from support.samples import GIB
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.placement.choose import Refused
@@ -21,13 +21,6 @@ from vcuda_plugin.extender.filter.fit import fit
 
 NODE = node("n", gpus_of("n", 16, 16, 16))
 OTHER = node("m", gpus_of("m", 16))
-
-
-class Binds:
-    """Binds everything."""
-
-    async def call(self, *said: Any, **query: str) -> tuple[int, Any]:
-        return 201, {}
 
 
 def labels(prefix: str = "sharedgpu/", **words: str) -> dict[str, str]:

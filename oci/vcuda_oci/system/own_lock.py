@@ -17,20 +17,23 @@ _LONGEST_PAUSE = 0.02
 class FolderLock:
     """The lock of a folder's only writer, which makes the folder too.
 
-    path: of the file in the folder. Entering raises VcudaError: not free within `seconds`, or it
-    cannot be made.
+    path: of the file in the folder. mode: of a new folder. Entering raises VcudaError: not free
+    within `seconds`, or it cannot be made.
     """
 
-    def __init__(self, path: str, seconds: float) -> None:
-        self._path, self._seconds = path, seconds
+    def __init__(self, path: str, seconds: float, mode: int = 0o700) -> None:
+        self._path, self._seconds, self._mode = path, seconds, mode
 
     def __enter__(self) -> FolderLock:
         try:
-            os.makedirs(os.path.dirname(self._path), 0o700, exist_ok=True)
+            os.makedirs(os.path.dirname(self._path), self._mode, exist_ok=True)
             self._fd = acquire(self._path, self._seconds)
+        except BlockingIOError as error:
+            what = f"another process has held the lock for {self._seconds:.0f} s"
+            raise VcudaError(what, self._path, "find it with 'fuser' and end it") from error
         except OSError as error:
             what = f"cannot be locked: {error.strerror or error}"
-            raise VcudaError(what, self._path, "find its holder with 'fuser'") from error
+            raise VcudaError(what, self._path, "run it as root") from error
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -24,6 +24,7 @@ from vcuda_oci.start import claim_socket
 from vcuda_oci.system import files, settings_file, systemd
 from vcuda_oci.system.settings_file import Config
 
+from ..kube import options
 from .bypass import bypass_child
 from .compute import shortage_watch
 from .compute.grants import Arbiter
@@ -142,12 +143,7 @@ def _parser() -> argparse.ArgumentParser:
         "socket. SIGTERM ends it; containers keep running.",
         epilog=f"example: {names.AGENT_PROGRAM} --config /etc/vcuda/config.toml",
     )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        default=names.DEFAULT_CONFIG,
-        help="settings; default: %(default)s",
-    )
+    options.add_to(parser, ", or no API outside of a pod")
     parser.add_argument(
         "--config-digest",
         metavar="SHA256",
@@ -184,13 +180,6 @@ def _parser() -> argparse.ArgumentParser:
         default="",
         help="with DRA, in a pod: where the node has the folder that the setting driver-root names "
         "in the pod; CDI specs name files there; default: the same",
-    )
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        default="",
-        help="kubeconfig of the Kubernetes API; default: the pod's service account, "
-        "or no API outside of a pod",
     )
     parser.add_argument(
         "--node-name",

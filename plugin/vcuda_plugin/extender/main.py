@@ -12,6 +12,7 @@ from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
 from .. import dependencies
+from ..kube import options
 from ..simulate import command as simulate
 from .claims import command as claims
 from .http import certificates
@@ -58,18 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         f"--tls-key tls/server.key --tls-client-ca tls/ca.crt. `{PROGRAM} certificates tls` makes "
         f"these files. What `{PROGRAM} simulate` does: `vcuda simulate --help`.",
     )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        default=names.DEFAULT_CONFIG,
-        help="settings; default: %(default)s",
-    )
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        default="",
-        help="kubeconfig of the Kubernetes API; default: the pod's service account",
-    )
+    options.add_to(parser)
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",

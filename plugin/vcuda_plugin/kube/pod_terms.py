@@ -29,7 +29,7 @@ _LONGEST = 100
 
 
 def words_of(annotations: Mapping[str, object]) -> dict[str, str]:
-    """The request's words, unchecked. A ceiling selects the policy elastic, unless one is named."""
+    """The request's words, unchecked, as policies.parse takes them."""
     words = {
         word: str(annotations[name])[:_LONGEST]
         for name, word in WORDS.items()
@@ -38,8 +38,6 @@ def words_of(annotations: Mapping[str, object]) -> dict[str, str]:
     for name in KUBESHARE_LIMITS:
         if name in annotations:
             words.setdefault(policies.CORE_LIMIT, _percent(str(annotations[name])[:_LONGEST]))
-    if policies.CORE_LIMIT in words:
-        words.setdefault("policy", policies.ELASTIC)
     return words
 
 

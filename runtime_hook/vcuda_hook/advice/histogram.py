@@ -7,7 +7,6 @@ Source of the numbers: Kubernetes' Vertical Pod Autoscaler (VPA), aggregations_c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 HALF_LIFE_SECONDS = 24 * 3600.0
@@ -58,7 +57,7 @@ class Histogram:
         """
         as_of, weights = _finite(tree["as_of"]), tree["weights"]
         last = self._bucket(self._most)
-        found = {int(bucket): _finite(weight) for bucket, weight in _items(weights)}
+        found = {int(bucket): _finite(weight) for bucket, weight in weights.items()}
         if not all(0 <= bucket <= last and weight >= 0 for bucket, weight in found.items()):
             raise ValueError("not a histogram of this range")
         self._as_of, self._weights = as_of, found
@@ -73,10 +72,6 @@ class Histogram:
 
     def _end(self, bucket: int) -> float:
         return self._first * (GROWTH ** (bucket + 1) - 1) / (GROWTH - 1)
-
-
-def _items(weights: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return list(weights.items())
 
 
 def _finite(value: Any) -> float:

@@ -19,7 +19,8 @@ from ..live import container_names, table, views
 from ..suspend import drain as drains
 from ..suspend import rebalance as moves
 from ..suspend import relocation
-from ..suspend.drain import ASLEEP, MOVE, STAY, SUSPEND, Result, Step
+from ..suspend.drain import Result
+from ..suspend.drain_plan import ASLEEP, MOVE, STAY, SUSPEND, Step
 from ..suspend.rebalance import Proposal
 from .suspend import Progress, opened
 

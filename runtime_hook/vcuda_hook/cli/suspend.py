@@ -18,7 +18,7 @@ from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, table
-from ..suspend import control, elsewhere
+from ..suspend import control, elsewhere, repairs
 from ..suspend.places import Done
 
 _WORDS = {
@@ -94,7 +94,7 @@ def _each(arguments: argparse.Namespace, settings: Config, verb: _Verb, now: str
             continue
         except KeyboardInterrupt:
             progress.clear()
-            control.repair(ledger, facts, id, control.TURN_SECONDS)  # without an agent too
+            repairs.repair(ledger, facts, id, control.TURN_SECONDS)  # without an agent too
             raise
         progress.clear()
         answers.append({"id": id, "changed": done.changed, "error": None, **_figures(done)})

@@ -6,13 +6,14 @@ import argparse
 import difflib
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import apply_share
-from vcuda_oci.system import own_lock
+from vcuda_oci.system.own_lock import FolderLock
 from vcuda_oci.system.settings_file import Config
 
 from ..live import table
@@ -143,7 +144,7 @@ def _as_json(engine: str, outcome: Outcome, dry_run: bool) -> dict[str, Any]:
 
 def _do(engine: Any, options: Options, record_path: str, dry_run: bool) -> Outcome:
     path = options.path
-    with _Lock(record_path, dry_run):
+    with _lock(record_path, dry_run):
         current = engine_file.read(path)
         record = undo_record.load(record_path)
         base, left = removed(current, record.done, path) if record else (current, [])
@@ -179,7 +180,7 @@ def _do(engine: Any, options: Options, record_path: str, dry_run: bool) -> Outco
 
 
 def _undo(engine: Any, path: str, record_path: str, dry_run: bool) -> Outcome:
-    with _Lock(record_path, dry_run):
+    with _lock(record_path, dry_run):
         current = engine_file.read(path)
         record = undo_record.load(record_path)
         if record is None:
@@ -253,28 +254,9 @@ def _staging(engine: Any, path: str) -> str:
     return os.path.dirname(folder) if engine is crio else folder
 
 
-class _Lock:
-    """A lock on all records: no other process reads or writes between reading, deciding and
-    writing.
-    """
-
-    def __init__(self, record_path: str, dry_run: bool) -> None:
-        self._folder = "" if dry_run else os.path.dirname(os.path.dirname(record_path))
-        self._fd = -1
-
-    def __enter__(self) -> None:
-        if not self._folder:
-            return
-        try:
-            os.makedirs(self._folder, 0o755, exist_ok=True)
-            self._fd = own_lock.acquire(f"{self._folder}/configure.lock", _LOCK_SECONDS)
-        except BlockingIOError as error:
-            what = f"another process has held the lock for {_LOCK_SECONDS:.0f} s"
-            raise VcudaError(what, f"{self._folder}/configure.lock", "end that one") from error
-        except OSError as error:
-            what = f"cannot be opened: {error.strerror}"
-            raise VcudaError(what, self._folder, "run it as root") from error
-
-    def __exit__(self, *_: object) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
+def _lock(record_path: str, dry_run: bool) -> AbstractContextManager[object]:
+    """No other process reads or writes a record between reading, deciding and writing."""
+    if dry_run:
+        return nullcontext()
+    folder = os.path.dirname(os.path.dirname(record_path))
+    return FolderLock(f"{folder}/configure.lock", _LOCK_SECONDS, 0o755)

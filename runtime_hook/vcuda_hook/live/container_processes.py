@@ -68,7 +68,7 @@ def below(folders: Mapping[str, str], proc: str = "/proc") -> list[int]:
     """The pids in these cgroups, by hierarchy, and in those below. Raises OSError."""
     found = []
     parts = {os.fsencode(folder) for folder in folders.values()}
-    for pid in filter(str.isdigit, os.listdir(proc)):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             other = cgroups(pid, proc, parts)
         except OSError:
@@ -82,7 +82,7 @@ class TooManyMappings(Exception):
     """A process, by pid, has too many mappings to check."""
 
 
-def that_map(page: str, device: int, inode: int, proc: str = "/proc") -> list[int]:
+def that_map(page: str, device: int, inode: int) -> list[int]:
     """The pids of the processes that have this file mapped; page: its path, by which others have it
     mounted.
 
@@ -90,11 +90,11 @@ def that_map(page: str, device: int, inode: int, proc: str = "/proc") -> list[in
     the host, or a neighbour on purpose, has as many. Raises TooManyMappings: it has.
     """
     found = []
-    for pid in map(int, filter(str.isdigit, os.listdir(proc))):
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             found += [pid] if process.maps(pid, device, inode) else []
         except OSError as error:
-            if error.errno == errno.EFBIG and _has_mounted(f"{proc}/{pid}", page):
+            if error.errno == errno.EFBIG and _has_mounted(f"/proc/{pid}", page):
                 raise TooManyMappings(pid) from None
             continue  # it has ended
     return found

@@ -33,7 +33,7 @@ def gpu_entry(
     promised: Sequence[GpuShare],
     taken: Sequence[GpuShare],
     overcommit: float,
-    sick: str | None = None,
+    sick: str | None,
 ) -> dict[str, Any]:
     """One GPU and what is free on it. promised: the shares of it. taken: those of them that are not
     suspended. sick: why it is unhealthy, or "".

@@ -141,7 +141,7 @@ def write(spec: Mapping[str, Any], path: str) -> None:
         file.write(jsontree.dumps(dict(spec)))
 
 
-def cgroup_of(container_id: str, claimant: Sequence[int], parent: str = "") -> str:
+def cgroup_of(container_id: str, claimant: Sequence[int], parent: str) -> str:
     """The cgroup of a container; no later container of the same name gets the same one.
 
     claimant: pid and start time, in ticks since boot, of its `vcuda run`. parent: the cgroup's

@@ -1,4 +1,4 @@
-"""Suspend, resume and repair a container: for `vcuda` and for the node agent.
+"""Suspend, resume and move a container: for `vcuda` and for the node agent.
 
 None of these prints or exits; each ends within its time limits. Whatever fails, a container's
 processes end all at work or all off the GPUs; where the driver allows neither, the record keeps its
@@ -26,7 +26,7 @@ from vcuda_oci.model.suspension import (
 
 from . import drive, elsewhere, relocation, room_wait, steps
 from .drive import Progress
-from .operation import Busy, Ended, Operation
+from .operation import Ended, Operation
 from .places import (
     BACK_SECONDS,
     Done,
@@ -39,6 +39,7 @@ from .places import (
     refuse_without_host_room,
     report_lost,
 )
+from .repairs import settle
 from .room_wait import Waiting
 from .targets import Targets, Unreachable, refuse_unfit
 from .worker import Worker
@@ -62,7 +63,7 @@ def suspend(
     memory; 0: no bound. Raises VcudaError: refused or failed; the container works on.
     """
     with Operation(ledger, id, TURN_SECONDS) as mine:
-        _settle(mine, facts)
+        settle(mine, facts)
         held = mine.record.suspension
         if held:
             if held.by != by and by == BY_ORDER:
@@ -118,12 +119,12 @@ def resume(
     """
     end = time.monotonic() + seconds
     with Operation(ledger, id, max(TURN_SECONDS, seconds)) as mine:
-        _settle(mine, facts)
+        settle(mine, facts)
         held = mine.record.suspension
         if not held:
             return Done({}, changed=False)
-        sick = relocation.closed(ledger) if gpu else {}
-        moves = relocation.moves_to(mine.record, facts, gpu, sick) if gpu else {}
+        closed = relocation.closed(ledger) if gpu else {}
+        moves = relocation.moves_to(mine.record, facts, gpu, closed) if gpu else {}
         if moves:
             elsewhere.refuse_checkpointed(mine, mine.found)
         with Worker(library_of(facts), mine.lock) as worker:
@@ -173,7 +174,7 @@ def move(
     failed; the container works on where it was, or is suspended.
     """
     with Operation(ledger, id, TURN_SECONDS) as mine:
-        _settle(mine, facts)
+        settle(mine, facts)
         moves = relocation.moves_to(mine.record, facts, gpu, relocation.closed(ledger))
         if mine.record.suspension:
             hint = f"run 'vcuda resume {id} --gpu {gpu}'"
@@ -207,51 +208,3 @@ def move(
             off = mine.went_off(outcome.held)
             mine.update(off.replaced(step=RESUMING, moves=moves))
             return elsewhere.arrive(mine, facts, worker, progress, begun, "move")
-
-
-def repair(ledger: Ledger, facts: Host, id: str, seconds: float = 0) -> bool:
-    """Complete what a killed program left; whether there was anything.
-
-    seconds: how long to wait for a program at work, such as a call that has not ended yet. Does
-    nothing where one is at work still. Raises VcudaError: the driver allows neither way now.
-    """
-    try:
-        with Operation(ledger, id, seconds) as mine:
-            return _settle(mine, facts)
-    except (Busy, Ended):
-        return False
-
-
-def _settle(mine: Operation, facts: Host) -> bool:
-    """Complete an interrupted step: back to work from "suspending", on to work from "resuming".
-
-    Returns whether there was one. Raises VcudaError: the driver allows neither way.
-    """
-    held = mine.record.suspension
-    if held is None or held.step == SUSPENDED:
-        return False
-    if held.step == WAITING:
-        mine.update(mine.step(SUSPENDED))
-        return True
-    moves = held.moves and held.step == RESUMING
-    with Worker(library_of(facts), mine.lock) as worker:
-        if moves:
-            place, outcome = elsewhere.restore(mine, facts, worker, quiet)
-        else:
-            place, outcome = bring_either(mine, worker, (steps.ON, steps.OFF), quiet)
-    if place is None:
-        raise failed(mine, outcome, "repair", place)
-    if moves:
-        pass  # the record says so already
-    elif place == steps.ON:
-        elsewhere.stay(mine, facts)
-    else:
-        mine.let_calls_wait(held.by)
-        if held.moves:
-            elsewhere.take_nodes_back(mine, facts, held.moves)
-        mine.update(mine.went_off({}) if held.step == SUSPENDING else mine.step(SUSPENDED))
-    report_lost(mine, outcome)
-    text = f"an interrupted {held.step} was completed: its processes are {place} the GPU"
-    kind = events.RESUMED if place == steps.ON else events.SUSPENDED
-    mine.ledger.record_event(kind, mine.record, text)
-    return True

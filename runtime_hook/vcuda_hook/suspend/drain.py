@@ -22,34 +22,17 @@ from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import events, unhealthy
 from vcuda_oci.ledger.ledger import Ledger, unwritable
 from vcuda_oci.ledger.unhealthy import Drain
-from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import BY_DRAIN, SUSPENDED
-from vcuda_oci.placement.rearrange import emptying
 from vcuda_oci.system import own_lock
 
-from . import control, elsewhere, host_room, relocation, survey
+from . import control, drain_plan, elsewhere, host_room, relocation, repairs, survey
+from .drain_plan import ASLEEP, MOVE, STAY, SUSPEND, Step
 from .drive import Progress
 from .places import Done
-from .survey import Survey, Why
+from .survey import Why
 
 LOCK = "drain.lock"
-MOVE, SUSPEND, STAY, ASLEEP = "move", "suspend", "stay", "suspended"
-_OF_POD = "delete the pod, and it is scheduled anew; or suspend the container"
-
-
-class Step(NamedTuple):
-    """What happens to one container. action: of the four above. bytes: what it holds.
-
-    target: UUID of the GPU that it is moved to, or "". reason, hint: why it is not moved, or stays.
-    """
-
-    id: str
-    action: str
-    bytes: int
-    target: str = ""
-    reason: str = ""
-    hint: str = ""
 
 
 class Result(NamedTuple):
@@ -64,68 +47,20 @@ class Result(NamedTuple):
 Begin = Callable[[Step], Progress]
 
 
-def plan(
-    facts: Host, uuid: str, seen: Survey, host_bytes: int, failed: Mapping[tuple[str, str], Why]
-) -> list[Step]:
-    """What a drain does with each container on the GPU: pure.
-
-    host_bytes: what suspended containers may still keep in the host's memory. failed: what has
-    been tried, by id and action.
-    """
-    parts = {gpu.uuid for gpu in facts.gpus if uuid in (gpu.uuid, gpu.parent)}
-    mine = [one for one in seen.found if _is_on(one.record, parts)]
-    for at, one in enumerate(mine):
-        why = failed.get((one.record.id, MOVE))
-        mine[at] = one._replace(to=(), unmoved=why) if why else one
-    movable = [one for one in mine if one.to]
-    wanted = [one.tenant for one in movable]
-    moves = emptying(facts.gpus, seen.beside(movable), wanted, uuid)
-    targets = {move.id: move.target for move in moves}
-    steps = []
-    for one in mine:
-        id, no_room = one.record.id, ("no other GPU has room for its share", "free a share")
-        reason, hint = one.unmoved or no_room
-        unsuspended = failed.get((id, SUSPEND)) or one.unsuspended
-        if id in targets:
-            steps.append(Step(id, MOVE, one.bytes, targets[id]))
-        elif one.record.pod:
-            steps.append(Step(id, STAY, one.bytes, "", reason, _OF_POD))
-        elif unsuspended:
-            steps.append(Step(id, STAY, one.bytes, "", *unsuspended))
-        elif one.bytes > host_bytes:
-            full = "the host's memory has no room for what it holds"
-            steps.append(Step(id, STAY, one.bytes, "", full, "free memory of the host"))
-        else:
-            host_bytes -= one.bytes
-            steps.append(Step(id, SUSPEND, one.bytes, "", reason, hint))
-    for record in seen.asleep:
-        if _is_on(record, parts) and record.suspension:
-            held = sum(record.suspension.bytes.values())
-            hint = "resume it with --gpu on another GPU"
-            steps.append(Step(record.id, ASLEEP, held, "", "it is suspended already", hint))
-    order = (MOVE, SUSPEND, ASLEEP, STAY)
-    return sorted(steps, key=lambda step: order.index(step.action))
-
-
-def _is_on(record: Allocation, parts: set[str]) -> bool:
-    return any(share.uuid in parts for share in record.shares)
-
-
-def planned(ledger: Ledger, facts: Host, uuid: str, most_kept: int) -> list[Step]:
-    """The plan as things are now; nothing is changed. Raises VcudaError: a record is broken."""
-    return _planned(ledger, facts, uuid, most_kept, {})
-
-
-def _planned(
+def planned(
     ledger: Ledger,
     facts: Host,
     uuid: str,
     most_kept: int,
-    failed: Mapping[tuple[str, str], Why],
+    failed: Mapping[tuple[str, str], Why] = {},
 ) -> list[Step]:
-    sick = {**relocation.closed(ledger), uuid: ""}
-    seen = survey.survey(ledger, facts, sick)
-    return plan(facts, uuid, seen, host_room.left(ledger.read()[0], most_kept), failed)
+    """The plan as things are now; nothing is changed.
+
+    failed: as drain_plan.plan. Raises VcudaError: a record is broken.
+    """
+    closed = {**relocation.closed(ledger), uuid: ""}
+    seen = survey.survey(ledger, facts, closed)
+    return drain_plan.plan(facts, uuid, seen, host_room.left(ledger.read()[0], most_kept), failed)
 
 
 def drain(
@@ -147,7 +82,7 @@ def drain(
         begun = _close(ledger, uuid)
         repair_all(ledger, facts)
         while True:
-            steps = _planned(ledger, facts, uuid, most_kept, failed)
+            steps = planned(ledger, facts, uuid, most_kept, failed)
             step = next((one for one in steps if one.action in (MOVE, SUSPEND)), None)
             if step is None:
                 break
@@ -180,7 +115,7 @@ def carry_out(
     except VcudaError as error:
         return _failed(step, error)
     except KeyboardInterrupt:
-        control.repair(ledger, facts, step.id, control.TURN_SECONDS)  # without an agent too
+        repairs.repair(ledger, facts, step.id, control.TURN_SECONDS)  # without an agent too
         raise
     return Result(step, done)
 
@@ -230,7 +165,7 @@ def repair_all(ledger: Ledger, facts: Host) -> None:
     for record in ledger.read()[0]:
         if record.suspension and record.suspension.step != SUSPENDED:
             try:
-                control.repair(ledger, facts, record.id)
+                repairs.repair(ledger, facts, record.id)
             except VcudaError:
                 pass  # the driver allows neither way now; the plan names the container
     elsewhere.settle_nodes(ledger, facts)

@@ -46,10 +46,10 @@ def claim(
         refused = relocation.room(mine.record, records, facts.gpus, moves)
         if refused:
             raise VcudaError(f"there is no room: {refused.reason}", mine.id, refused.hint)
-        sick = unhealthy.reasons(mine.ledger.state_dir)
+        closed = unhealthy.reasons(mine.ledger.state_dir)
         for uuid in moves.values():
-            if uuid in sick:  # since `moves_to` has looked
-                raise VcudaError(eligible.closed(uuid, sick[uuid]), mine.id, "name another GPU")
+            if uuid in closed:  # since `moves_to` has looked
+                raise VcudaError(eligible.closed(uuid, closed[uuid]), mine.id, "name another GPU")
         mine.write(begun)
 
 

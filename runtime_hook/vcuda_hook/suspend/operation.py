@@ -10,7 +10,7 @@ The order of writes, of which any program may be killed between any two:
     resume:  record "waiting" if there is no room, record "resuming", driver, page, no suspension
 
 So a record in a step that no program holds the lock for was interrupted, and says what is to be
-done: control.repair.
+done: repairs.repair.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from vcuda_oci.placement.moves import Move
 from vcuda_oci.placement.rearrange import making_room, needs
 
 from . import drain, relocation, survey
-from .drain import MOVE, Begin, Result, Step
+from .drain import Begin, Result
+from .drain_plan import MOVE, Step
 from .survey import Found
 
 
@@ -43,12 +44,12 @@ def proposed(
 
     failed: ids of containers that stay. Raises VcudaError: a record is broken.
     """
-    sick = relocation.closed(ledger)
-    seen = survey.survey(ledger, facts, sick)
+    closed = relocation.closed(ledger)
+    seen = survey.survey(ledger, facts, closed)
     movable = [one for one in seen.found if one.to and one.record.id not in failed]
 
     def refusal(taken: Sequence[GpuShare]) -> Refused | None:
-        chosen = claim.place(facts, taken, request, rules, sick)
+        chosen = claim.place(facts, taken, request, rules, closed)
         return chosen if isinstance(chosen, Refused) else None
 
     moves = making_room(

@@ -46,11 +46,11 @@ def closed(ledger: Ledger) -> dict[str, str]:
 
 
 def moves_to(
-    record: Allocation, facts: Host, word: str, sick: Mapping[str, str] = {}
+    record: Allocation, facts: Host, word: str, closed: Mapping[str, str] = {}
 ) -> dict[str, str]:
     """The moves that bring the container to the GPU of this UUID or index; {}: it is there.
 
-    sick: as `closed`. Raises VcudaError: there is no such GPU, or the container
+    closed: as the function of this name. Raises VcudaError: there is no such GPU, or the container
     cannot be moved to it.
     """
     to = gpu_of(facts, word)
@@ -60,8 +60,8 @@ def moves_to(
     (share,) = record.shares
     if share.uuid == to.uuid:
         return {}
-    if to.uuid in sick:
-        raise VcudaError(eligible.closed(to.uuid, sick[to.uuid]), record.id, "name another GPU")
+    if to.uuid in closed:
+        raise VcudaError(eligible.closed(to.uuid, closed[to.uuid]), record.id, "name another GPU")
     return {share.uuid: to.uuid}
 
 

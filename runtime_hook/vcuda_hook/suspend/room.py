@@ -17,9 +17,9 @@ def refusal(
     gpus: Sequence[Gpu],
     overcommit: float,
     waiters: Collection[str],
-    closed: Collection[str] = (),
+    drained: Collection[str] = (),
 ) -> Refused | None:
-    """Why `mine` cannot come back now; None: it can. closed: UUIDs of the drained GPUs.
+    """Why `mine` cannot come back now; None: it can. drained: UUIDs of the drained GPUs.
 
     Those that began to wait earlier come first: their shares count as taken. waiters: ids of the
     records of which a program still waits for room; a killed program's record holds up no other.
@@ -28,7 +28,7 @@ def refusal(
     taken = [share for other in others for share in other.resident]
     wanted = _wanted(mine)
     for share in wanted:
-        if share.uuid in closed:
+        if share.uuid in drained:
             hint = "run 'vcuda undrain', or resume it with --gpu on another GPU"
             return Refused(f"{share.uuid} is drained", hint)
     refused = free.beside_mps(wanted, others) or free.no_room(wanted, gpus, taken, overcommit)

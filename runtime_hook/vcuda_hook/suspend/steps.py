@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 # CUprocessState. Source: cuda.h
 RUNNING, LOCKED, CHECKPOINTED, FAILED, CHECKPOINTING, RESTORING = range(6)
-STATE_NAMES = ("running", "locked", "checkpointed", "failed", "checkpointing", "restoring")
 
 # Where all processes shall be: off the GPUs, or at work on them.
 OFF, ON = "off", "on"

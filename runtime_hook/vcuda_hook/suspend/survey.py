@@ -63,10 +63,10 @@ class Survey(NamedTuple):
         return [*self.fixed, *[share for other in others for share in other.reserved]]
 
 
-def survey(ledger: Ledger, facts: Host, sick: Mapping[str, str]) -> Survey:
+def survey(ledger: Ledger, facts: Host, closed: Mapping[str, str]) -> Survey:
     """Ask ledger, runtimes and usage pages; containers that have ended are left out.
 
-    sick: as relocation.closed. Raises VcudaError: a record is broken.
+    closed: as relocation.closed. Raises VcudaError: a record is broken.
     """
     records, broken = ledger.read()
     if broken:
@@ -83,7 +83,7 @@ def survey(ledger: Ledger, facts: Host, sick: Mapping[str, str]) -> Survey:
             asleep.append(record)
             fixed += record.reserved
         elif word not in (status.GONE, "stopped"):
-            found.append(_found(ledger, facts, record, word, sick))
+            found.append(_found(ledger, facts, record, word, closed))
         else:
             fixed += record.reserved
     taken = [share for record, _ in there for share in record.reserved]
@@ -92,14 +92,14 @@ def survey(ledger: Ledger, facts: Host, sick: Mapping[str, str]) -> Survey:
 
 
 def _found(
-    ledger: Ledger, facts: Host, record: Allocation, word: str, sick: Mapping[str, str]
+    ledger: Ledger, facts: Host, record: Allocation, word: str, closed: Mapping[str, str]
 ) -> Found:
     sample = usage.take_sample(ledger, record)
     held = sum(gpu.held_bytes for gpu in sample.gpus) if sample else 0
     held = min(held, sum(share.memory_bytes for share in record.shares))
     busy = ("another verb works on it", "try again") if record.suspension else _STATES.get(word)
     unsuspended = busy or _unfit(record, facts)
-    to, why = _targets(record, facts, sick)
+    to, why = _targets(record, facts, closed)
     return Found(record, held, () if unsuspended else to, unsuspended or why, unsuspended)
 
 
@@ -112,7 +112,7 @@ def _unfit(record: Allocation, facts: Host) -> Why | None:
 
 
 def _targets(
-    record: Allocation, facts: Host, sick: Mapping[str, str]
+    record: Allocation, facts: Host, closed: Mapping[str, str]
 ) -> tuple[tuple[str, ...], Why | None]:
     """The GPUs that it may be moved to, or why there is none."""
     own = [share.uuid for share in record.shares]
@@ -121,8 +121,8 @@ def _targets(
         if gpu.uuid in own or gpu.mig is not None:
             continue
         refused: Why | None = relocation.refusal(record, facts, gpu)
-        if refused is None and gpu.uuid in sick:
-            refused = eligible.closed(gpu.uuid, sick[gpu.uuid]), "name another GPU"
+        if refused is None and gpu.uuid in closed:
+            refused = eligible.closed(gpu.uuid, closed[gpu.uuid]), "name another GPU"
         if refused is None:
             to.append(gpu.uuid)
         why = why or refused

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from support import dra_node
 from support.agent_fixtures import agent_prefix, new_node, node
+from support.dra_node import DraNode
+from support.node_agent import AgentNode
 from support.watched_pods import WatchedPods
 
 __all__ = ["agent_prefix", "new_node", "node"]
@@ -19,3 +22,10 @@ def pods(tmp_path: Path) -> Iterator[WatchedPods]:
     pods = WatchedPods(tmp_path)
     yield pods
     pods.close()
+
+
+@pytest.fixture
+def dra(node: AgentNode) -> Iterator[DraNode]:
+    """A node with two GPUs that offers them by DRA; its agent is not started."""
+    with dra_node.running(node) as dra:
+        yield dra

@@ -10,8 +10,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from contract.agent.test_dra_driver import DraNode
+from support import dra_node
 from support.dra_claims import SPACE, claim, parameters, result
+from support.dra_node import DraNode
 from support.fake_api_objects import CLAIMS
 from support.fake_kubelet import until
 from support.mig_node import H100
@@ -27,11 +28,8 @@ MIB = 1 << 20
 @contextlib.contextmanager
 def running(node: AgentNode, **settings: str) -> Iterator[DraNode]:
     node.state_dir = tempfile.mkdtemp()  # a short path: sockets of MPS lie below it
-    dra = DraNode(node, **settings)
-    with dra.api.running():
+    with dra_node.running(node, **settings) as dra:
         yield dra
-    dra.kubelet.close()
-    shutil.rmtree(dra.root)
     shutil.rmtree(node.state_dir)
 
 

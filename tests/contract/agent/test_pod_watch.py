@@ -60,7 +60,7 @@ def test_each_requesting_pod_of_the_node_has_a_decision_file(
         },
         plain: {
             "containers": {},
-            "words": {"policy": "elastic", "priority": "5", "core-limit": "60"},
+            "words": {"priority": "5", "core-limit": "60"},
         },
         **dict.fromkeys(more, nothing),
         nightly: {"containers": {}, "owner": "CronJob/nightly"},

@@ -6,13 +6,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from support.softgpu_host import REPOSITORY
-from support.suspended import Node, until
+from support.suspended import Node, node, until
 from vcuda_hook.suspend import steps
 from vcuda_hook.suspend.operation import Operation
 from vcuda_hook.suspend.places import library_of
@@ -20,18 +16,13 @@ from vcuda_hook.suspend.targets import Targets
 from vcuda_hook.suspend.worker import Worker
 from vcuda_oci.model.suspension import BY_ORDER, SUSPENDING
 
+__all__ = ["node"]
+
 PROGRAM = """
 import sys
 from vcuda_plugin.agent.suspend.suspend_process import main
 main(*sys.argv[1:])
 """
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path)
-    yield made
-    made.end()
 
 
 def leave_locked(node: Node, id: str) -> None:

@@ -69,7 +69,7 @@ def test_vcuda_prints_its_own(capsys: Any) -> None:
         ("vcuda events --f", ["--follow"]),
         ("vcuda top --", ["--help", "--json", "--once", "--interval", "--sort"]),
         ("vcuda cdi generate --w", ["--watch"]),
-        ("vcuda-node-agent --k", ["--kubelet-dir", "--kubeconfig"]),
+        ("vcuda-node-agent --k", ["--kubeconfig", "--kubelet-dir"]),
         ("vcuda-node-agent --config x --no", ["--no-door", "--node-driver-root", "--node-name"]),
         ("vcuda-scheduler-extender --tls", ["--tls-cert", "--tls-key", "--tls-client-ca"]),
     ],

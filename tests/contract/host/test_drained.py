@@ -11,8 +11,8 @@ from support.claims import Claims
 from support.samples import GIB, host, record
 from support.tenants import Tenants
 from vcuda_hook.doctor import moves
-from vcuda_hook.suspend import drain, places
-from vcuda_hook.suspend.drain import ASLEEP, MOVE, STAY, SUSPEND
+from vcuda_hook.suspend import drain, drain_plan, places
+from vcuda_hook.suspend.drain_plan import ASLEEP, MOVE, STAY, SUSPEND
 from vcuda_hook.suspend.survey import Found, Survey
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.unhealthy import Drain, GpuFault
@@ -71,7 +71,7 @@ def test_plan_moves_what_finds_room_and_suspends_what_the_host_holds() -> None:
         [record("off", shares=[GpuShare("GPU-0", GIB, 10)], suspension=off)],
         [whole],
     )
-    steps = drain.plan(host(16, 16), "GPU-0", seen, 2 * GIB, {})
+    steps = drain_plan.plan(host(16, 16), "GPU-0", seen, 2 * GIB, {})
     assert [(step.id, step.action, step.target) for step in steps] == [
         ("moves", MOVE, "GPU-1"),
         ("sleeps", SUSPEND, ""),
@@ -84,7 +84,7 @@ def test_plan_moves_what_finds_room_and_suspends_what_the_host_holds() -> None:
     assert why["full"] == "the host's memory has no room for what it holds"
     assert why["pod"] == "no other GPU has room for its share"
     failed = {("moves", MOVE): ("the driver refuses it", "")}
-    (again,) = (one for one in drain.plan(host(16, 16), "GPU-0", seen, 9 * GIB, failed)
+    (again,) = (one for one in drain_plan.plan(host(16, 16), "GPU-0", seen, 9 * GIB, failed)
                 if one.id == "moves")  # fmt: skip
     assert (again.action, again.reason) == (SUSPEND, "the driver refuses it")
 

@@ -16,13 +16,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from contract.host.test_page_file import FLAGS, flags_of
 from support.agent_http import Served
+from support.fake_kubelet import until
 from support.fake_runtime import FakeRuntime
 from support.files import ROOT, write
 from support.lease_holder import holding
@@ -91,7 +92,7 @@ class LeasedNode:
         """While `vcuda serve` runs."""
         with subprocess.Popen(self._command("serve")) as server:
             try:
-                wait_until(lambda: os.path.exists(f"{self.ledger.state_dir}/{claim_socket.NAME}"))
+                until(lambda: os.path.exists(f"{self.ledger.state_dir}/{claim_socket.NAME}"))
                 yield
             finally:
                 server.terminate()
@@ -112,13 +113,6 @@ def held(request: pytest.FixtureRequest, node: LeasedNode) -> Iterator[str]:
     name, kind = request.param
     with holding(kind, node.page(name)):
         yield name
-
-
-def wait_until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def is_leased(path: str) -> bool:
@@ -167,10 +161,10 @@ def test_where_pages_are_kept_open_a_container_cannot_refuse_a_new_limit(node: L
 
     with holding("read lease anew", node.page("limits")):
         for _ in range(3):
-            wait_until(lambda: is_leased(node.page("limits")))
+            until(lambda: is_leased(node.page("limits")))
             assert not changes()
         with node.serving():
-            wait_until(changes)
+            until(changes)
             assert node.vcuda("limit", "hostile", "--core", "12").returncode == 0
     known = node.ledger.get("hostile")
     assert known and known.shares[0].core_percent == 12
@@ -184,10 +178,10 @@ def test_where_pages_are_kept_open_what_a_container_added_is_taken_back(
     os.truncate(page, 1 << 30)
     with holding(kind, page):
         for _ in range(10):
-            wait_until(lambda: is_leased(page))
+            until(lambda: is_leased(page))
             assert node.ledger.cut_back() == []
         with node.serving():
-            wait_until(node.ledger.cut_back)
+            until(node.ledger.cut_back)
             for _ in range(100):
                 os.truncate(page, 1 << 30)
                 assert node.ledger.cut_back() == ["hostile"]
@@ -204,10 +198,10 @@ def test_where_pages_are_kept_open_a_leased_and_frozen_page_is_taken_back() -> N
         os.truncate(page, 1 << 20)
         with holding("write lease anew", page):
             flags_of(page, FLAGS["immutable"])
-            wait_until(lambda: is_leased(page))  # anew, as that opened it
+            until(lambda: is_leased(page))  # anew, as that opened it
             assert node.ledger.cut_back() == []
             with node.serving():
-                wait_until(node.ledger.cut_back)
+                until(node.ledger.cut_back)
                 assert os.path.getsize(page) == layout.USAGE_SIZE
 
 
@@ -216,16 +210,16 @@ def test_leased_page_of_an_ended_container_is_truncated_until_closed(
 ) -> None:
     path = node.page("usage")
     with holding("write lease anew", path), node.serving():
-        wait_until(lambda: node.ledger.cut_back() or not os.truncate(path, 1 << 30))
+        until(lambda: node.ledger.cut_back() or not os.truncate(path, 1 << 30))
         with open(path, "r+b") as page:
             with node.ledger:
                 node.ledger.remove("hostile")
             for _ in range(2):
                 page.truncate(1 << 30)
-                wait_until(lambda: os.fstat(page.fileno()).st_size == layout.USAGE_SIZE)
+                until(lambda: os.fstat(page.fileno()).st_size == layout.USAGE_SIZE)
         assert len(os.listdir(node.ledger.ended)) == 1
     with node.serving():
-        wait_until(lambda: not os.listdir(node.ledger.ended))
+        until(lambda: not os.listdir(node.ledger.ended))
 
 
 def test_the_agent_checks_every_other_container(node: LeasedNode, held: str) -> None:

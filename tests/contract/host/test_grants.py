@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -24,13 +22,6 @@ from vcuda_oci.model.suspension import (
 from vcuda_oci.pages import limits
 from vcuda_plugin.agent.compute import grants
 from vcuda_plugin.agent.compute.container_pages import LEASE_NS
-
-
-@pytest.fixture
-def arbiter_node(tmp_path: Any) -> Iterator[ArbiterNode]:
-    made = ArbiterNode(tmp_path / "state")
-    yield made
-    made.node.close()
 
 
 def test_a_container_that_wants_is_granted_what_the_others_leave(arbiter_node: ArbiterNode) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,13 +14,6 @@ from support.arbiter_node import MS, START, ArbiterNode, elastic, fixed
 from support.files import write
 from vcuda_oci.pages import layout
 from vcuda_plugin.agent.compute.container_pages import LEASE_NS
-
-
-@pytest.fixture
-def arbiter_node(tmp_path: Any) -> Iterator[ArbiterNode]:
-    made = ArbiterNode(tmp_path / "state")
-    yield made
-    made.node.close()
 
 
 def killed_at(at: int, act: Callable[[], Any]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,13 +28,6 @@ from vcuda_plugin.agent.ledger.records import Records
 OLD = GpuShare("GPU-0", 6 * GIB, 30, "elastic", 40, 30)
 # Grows in one figure and shrinks in the other.
 NEW = GpuShare("GPU-0", 2 * GIB, 70)
-
-
-@pytest.fixture
-def arbiter_node(tmp_path: Any) -> Iterator[ArbiterNode]:
-    made = ArbiterNode(tmp_path / "state")
-    yield made
-    made.node.close()
 
 
 def becomes(ledger: Ledger, id: str, share: GpuShare) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from support.suspend_kills import Kills
 from support.suspended import Node
-from vcuda_hook.suspend import control, relocation
+from vcuda_hook.suspend import control, relocation, repairs
 from vcuda_hook.suspend.places import library_of
 from vcuda_hook.suspend.worker import Worker
 from vcuda_oci.ledger import unhealthy
@@ -42,7 +42,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kills]:
 
 def test_container_that_has_not_arrived_stays_suspended_on_its_own_gpu(killed: Kills) -> None:
     node = killed.node
-    assert control.repair(node.ledger, node.facts, "box")
+    assert repairs.repair(node.ledger, node.facts, "box")
     assert (node.step("box"), killed.places()) == ("suspended", {2})
     assert [share.uuid for share in node.record("box").shares] == [node.facts.gpus[0].uuid]
     control.resume(node.ledger, node.facts, "box", 1, 5)
@@ -58,7 +58,7 @@ def test_container_of_which_one_process_has_arrived_follows_it(killed: Kills) ->
         started = {first: start_time(first)}
         worker.call("restore", started, [first], time.monotonic() + 10, pairs=pairs)
     assert killed.places() == {1, 2}
-    assert control.repair(node.ledger, node.facts, "box")
+    assert repairs.repair(node.ledger, node.facts, "box")
     assert (node.step("box"), killed.places()) == (None, {0})
     assert [share.uuid for share in node.record("box").shares] == [node.facts.gpus[1].uuid]
     assert node.record("box").nodes_left == [node.facts.gpus[0].uuid]

@@ -17,7 +17,7 @@ from support.samples import GIB
 from support.softgpu_host import BUILT, PRELUDE
 from support.suspend_kills import states_of
 from support.suspended import Node, answer_of, node, until
-from vcuda_hook.suspend import control, drive, places, steps, worker
+from vcuda_hook.suspend import control, drive, places, repairs, steps, worker
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
@@ -267,13 +267,13 @@ def test_a_call_of_an_ended_program_ends_before_another_program_calls(
     os.kill(pid, end)
     os.waitpid(pid, 0)
     time.sleep(0.3)
-    assert (control.repair(node.ledger, node.facts, "box"), node.step("box")) == (
+    assert (repairs.repair(node.ledger, node.facts, "box"), node.step("box")) == (
         False,
         "suspending",
     )
     if ends:
         order(node, "heal")
-    assert until(20, lambda: control.repair(node.ledger, node.facts, "box"))
+    assert until(20, lambda: repairs.repair(node.ledger, node.facts, "box"))
     order(node, "heal")
     assert node.step("box") is None
     assert box.all_work()
@@ -281,5 +281,5 @@ def test_a_call_of_an_ended_program_ends_before_another_program_calls(
 
 def settled(node: Node) -> bool:
     """Whether no step of the container is left to complete, after a repair."""
-    control.repair(node.ledger, node.facts, "box")
+    repairs.repair(node.ledger, node.facts, "box")
     return node.step("box") in (None, "suspended")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from support.softgpu_host import PRELUDE
-from support.suspended import CLIENT, MIB, Box, Node, answer_of
+from support.suspended import CLIENT, MIB, Box, Node, answer_of, node
 from vcuda_hook.suspend import control
 from vcuda_hook.suspend.targets import refuse_unfit
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import kernel_tables
+
+__all__ = ["node"]
 
 # One exports memory; each of the others writes its part and reads all of it, as the ranks of a
 # collective do.
@@ -39,13 +40,6 @@ for line in sys.stdin:
     ok(cuda.cuMemcpyDtoH(back, shared, len(back)))
     say(parts=list(memoryview(back).cast("I")[::1024]))
 """
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path)
-    yield made
-    made.end()
 
 
 def as_slice(node: Node, id: str) -> None:

@@ -105,11 +105,11 @@ def inventory_of(line: str) -> Inventory:
     return Inventory(**{**fields, "gpus": [Gpu(**gpu) for gpu in fields["gpus"]]})
 
 
-def pcie_roots(gpus: list[Gpu], folder: str = _PCI_DEVICES) -> dict[str, str]:
+def pcie_roots(gpus: list[Gpu]) -> dict[str, str]:
     """The name of each GPU's PCIe root by UUID, such as "pci0000:00", from sysfs."""
     found = {}
     for gpu in gpus:
-        parts = os.path.realpath(f"{folder}/{gpu.bus_id}").split("/")
+        parts = os.path.realpath(f"{_PCI_DEVICES}/{gpu.bus_id}").split("/")
         root = next((part for part in parts if part.startswith("pci") and ":" in part), "")
         if gpu.bus_id and root:
             found[gpu.uuid] = root

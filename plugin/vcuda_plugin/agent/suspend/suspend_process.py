@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from vcuda_hook.suspend import control
+from vcuda_hook.suspend import repairs
 from vcuda_oci.host import host
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import names
@@ -51,7 +51,7 @@ def _repair(records: Records, facts: host.Host) -> None:
     while True:
         for id in interrupted(own.read()[0]):
             try:
-                control.repair(Ledger(own.ledger.state_dir, names.AGENT_PROGRAM), facts, id)
+                repairs.repair(Ledger(own.ledger.state_dir, names.AGENT_PROGRAM), facts, id)
             except VcudaError as error:
                 _say(f"cannot repair: {error}")
         time.sleep(_REPAIR_SECONDS)

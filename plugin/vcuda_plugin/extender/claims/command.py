@@ -13,6 +13,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import settings_file
 
 from ... import dependencies
+from ...kube import options
 
 PROGRAM = f"{names.EXTENDER_PROGRAM} claim-templates"
 
@@ -43,16 +44,5 @@ def parser() -> argparse.ArgumentParser:
         "pods that ask for shares by resources. It keeps no state. SIGTERM ends it.",
         epilog=f"example: {PROGRAM} --kubeconfig ~/.kube/config",
     )
-    made.add_argument(
-        "--config",
-        metavar="FILE",
-        default=names.DEFAULT_CONFIG,
-        help="settings; default: %(default)s",
-    )
-    made.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        default="",
-        help="kubeconfig of the Kubernetes API; default: the pod's service account",
-    )
+    options.add_to(made)
     return made

@@ -235,7 +235,7 @@ class Cluster:
         """Return the nodes' rows in the arrays; -1 for an unknown node."""
         return np.fromiter(map(self._rows.get, names, itertools.repeat(-1)), np.intp)
 
-    def _closed(self, entry: Entry, ask: PodAsk, removed: Collection[str] = ()) -> dict[str, str]:
+    def _closed(self, entry: Entry, ask: PodAsk, removed: Collection[str]) -> dict[str, str]:
         """Return the GPUs with tenants that the pod may not join, or outside of its slice, with one
         of _EXCLUDE."""
         mine, labels, isolation = ask.tenancy, *_EXCLUDE

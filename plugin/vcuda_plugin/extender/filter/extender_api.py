@@ -136,7 +136,7 @@ def priorities(names: Sequence[str], scores: Sequence[int]) -> bytes:
     return json_bytes.dumps([{"Host": name, "Score": score} for name, score in zip(names, scores)])
 
 
-def binding_result(reason: str = "") -> bytes:
+def binding_result(reason: str) -> bytes:
     """Write ExtenderBindingResult; "": bound."""
     return json_bytes.dumps({"Error": without_verbs(reason)})
 

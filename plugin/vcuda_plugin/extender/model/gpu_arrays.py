@@ -81,7 +81,7 @@ class GpuArrays:
         gpus: Sequence[Gpu],
         taken: Sequence[GpuShare],
         overcommit: float,
-        closed: Collection[str] = (),
+        closed: Collection[str],
     ) -> None:
         """Store what `taken` leaves of the node's GPUs, as `placement` counts it.
 

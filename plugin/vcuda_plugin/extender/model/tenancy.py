@@ -63,7 +63,7 @@ class SliceNodes:
             self._on[node] = new
 
 
-def tenancy_of(annotations: Mapping[str, str], namespace: str, mps: bool = False) -> Tenancy:
+def tenancy_of(annotations: Mapping[str, str], namespace: str, mps: bool) -> Tenancy:
     """Read the labels from `annotations`, a pod's annotations."""
     labels: list[str] = []
     for word in known.TENANCY_WORDS:
