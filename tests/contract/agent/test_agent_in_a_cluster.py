@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from contract.agent.test_device_plugin import CORE
 from support.cluster_api import KubeApi
-from support.fake_api_objects import LEASES
+from support.fake_api_objects import LEASES, NODES
 from support.fake_kubelet import until
 from support.node_agent import Agent, AgentNode
+from vcuda_oci.model import names
 from vcuda_plugin.agent.pods import node_metadata
+from vcuda_plugin.kube import agent_lease, node_gpus
 from vcuda_plugin.kube.agent_lease import RENEW_SECONDS
+from vcuda_plugin.kube.node_gpus import NodeGpus
 
 
 def test_a_host_outside_a_cluster_follows_nothing_and_waits_for_nothing(node: AgentNode) -> None:
@@ -124,15 +131,49 @@ def test_agent_waits_for_the_settings_of_its_digest(node: AgentNode) -> None:
         agent.end()
 
 
-def test_heartbeats_renew_a_lease_that_the_node_owns(tmp_path: Path) -> None:
+@contextlib.contextmanager
+def writing_metadata(folder: Path) -> Iterator[tuple[KubeApi, int]]:
+    """A fake API server with node-1, and the descriptor of the process that writes its metadata."""
     api = KubeApi()
     api.put({"metadata": {"name": "node-1", "uid": "node-uid"}})
     api.start()
     source, beats = os.pipe()
-    arguments = (api.kubeconfig(tmp_path / "kubeconfig"), "node-1", source, "vcuda")
+    arguments = (api.kubeconfig(folder / "kubeconfig"), "node-1", source, "vcuda")
     thread = threading.Thread(target=node_metadata.run, args=arguments)
     thread.start()
     try:
+        yield api, beats
+    finally:
+        os.close(beats)
+        thread.join()
+        os.close(source)
+        api.stop()
+
+
+def test_a_lease_renewed_too_late_changes_the_nodes_annotation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For kube-scheduler, which follows no Lease."""
+    monkeypatch.setattr(agent_lease, "LEASE_SECONDS", 0.5)
+    gpus = NodeGpus(gpus=[]).dump()
+
+    def annotation() -> str:
+        metadata = api.objects[NODES]["node-1"]["metadata"]
+        return str(metadata.get("annotations", {}).get(names.ANNOTATION_NODE_GPUS, ""))
+
+    with writing_metadata(tmp_path) as (api, beats):
+        line = json.dumps({"annotations": {names.ANNOTATION_NODE_GPUS: gpus}})
+        os.write(beats, line.encode() + b"\n\n")
+        until(lambda: "node-1" in api.objects[LEASES])
+        assert annotation() == gpus
+        time.sleep(0.7)
+        os.write(beats, b"\n")
+        until(lambda: "back" in annotation())
+        assert node_gpus.parse(annotation()) == NodeGpus(gpus=[])
+
+
+def test_heartbeats_renew_a_lease_that_the_node_owns(tmp_path: Path) -> None:
+    with writing_metadata(tmp_path) as (api, beats):
         # The node is not known yet: a Lease would have no owner.
         os.write(beats, b"\n")
         until(lambda: len(api.requests) == 1)
@@ -150,11 +191,6 @@ def test_heartbeats_renew_a_lease_that_the_node_owns(tmp_path: Path) -> None:
         version = api.objects[LEASES]["node-1"]["metadata"]["resourceVersion"]
         os.write(beats, b"\n")
         until(lambda: api.objects[LEASES]["node-1"]["metadata"]["resourceVersion"] != version)
-    finally:
-        os.close(beats)
-        thread.join()
-        os.close(source)
-        api.stop()
 
 
 def test_the_kubelet_is_offered_nothing_before_the_decisions_are_known(node: AgentNode) -> None:

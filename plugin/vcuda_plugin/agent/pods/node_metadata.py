@@ -1,5 +1,8 @@
 """Write this node's GPUs on the node object: an annotation for the scheduler, and labels.
 
+After a Lease that was renewed too late, they are written with that moment: kube-scheduler follows
+no Lease, and would leave the pods that the extender refused meanwhile for minutes.
+
 Each time they are written, a line WRITTEN goes to standard output. An empty line of input is a
 heartbeat of the agent: the node's Lease is renewed (vcuda_plugin.kube.agent_lease).
 """
@@ -11,6 +14,7 @@ import logging
 import os
 import select
 import time
+from typing import Any
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
@@ -50,16 +54,24 @@ def run(kubeconfig: str, node: str, source: int, namespace: str) -> None:
 
 
 class _Writer:
-    """due: when the node's metadata is to be written (monotonic)."""
+    """due: when the node's metadata is to be written (monotonic). back: when the Lease was last
+    renewed too late (seconds since 1970); 0: never.
+    """
+
+    back = 0
 
     def __init__(self, kubeconfig: str, node: str, namespace: str) -> None:
         self._kubeconfig, self._node, self._namespace = kubeconfig, node, namespace
-        self._uid = ""
+        self._uid, self._renewed = "", time.monotonic()
         self._api: KubeApi | None = None
         self._retry, self._lease_retry = Retry(_log.warning), Retry(_log.warning)
         self.due = time.monotonic() + _AGAIN_SECONDS
 
-    def write(self, metadata: object) -> None:
+    def write(self, metadata: dict[str, Any]) -> None:
+        gpus = metadata.get("annotations", {}).get(names.ANNOTATION_NODE_GPUS)
+        if self.back and gpus:
+            dated = json.dumps({**json.loads(gpus), "back": self.back}, separators=(",", ":"))
+            metadata["annotations"][names.ANNOTATION_NODE_GPUS] = dated
         path = f"/api/v1/nodes/{self._node}"
         try:
             api = KubeApi(self._kubeconfig, names.AGENT_PROGRAM)
@@ -82,6 +94,10 @@ class _Writer:
             self._api = self._api or KubeApi(self._kubeconfig, names.AGENT_PROGRAM)
             agent_lease.renew(self._api, self._namespace, self._node, self._uid)
             self._lease_retry.forget()
+            now = time.monotonic()
+            if now - self._renewed > agent_lease.LEASE_SECONDS:
+                self.back, self.due = int(time.time()), 0.0
+            self._renewed = now
         except (ApiError, VcudaError) as error:
             self._api = None  # read the token and the certificates again
             self._lease_retry.after(f"Lease of node {self._node}: {error}; trying again")
