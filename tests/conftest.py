@@ -55,6 +55,10 @@ LONG = (
 # socket would end them all.
 _CHANGED = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)
 
+# A shell lets what it starts in the background ignore this, and each program here inherits it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def _set_in_init_only(record: Record, name: str, value: object) -> None:
     # The check stands here because a start would pay for it. A test may build its case by a change.

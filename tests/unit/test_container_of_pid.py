@@ -37,6 +37,8 @@ PATHS = {
     "podman, cgroupfs": f"/libpod_parent/libpod-{ID}",
     "podman, rootless": f"{USER}/user@1000.service/user.slice/libpod-{ID}.scope",
     "runc": f"/{ID}",
+    "vcuda run": f"/vcuda-{ID}.4711.5123501",
+    "vcuda run in a service": f"/system.slice/train.service/vcuda-{ID}.4711.5123501",
     "runc, systemd": f"/user.slice/runc-{ID}.scope",
 }  # fmt: skip
 NOBODYS = {

@@ -2,7 +2,7 @@
 
 Each engine writes the container's id into the path in its own way: ``/docker/<id>``,
 ``…/cri-containerd-<id>.scope``, ``…/crio-<id>.scope``, ``/libpod_parent/libpod-<id>/container``,
-``/kubepods/besteffort/pod<uid>/<id>``.
+``/kubepods/besteffort/pod<uid>/<id>``; `vcuda run` ``/vcuda-<id>.<pid>.<start time>``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _V2 = "0"
 # The systemd cgroup driver writes a prefix before the id. Scopes without a known prefix, such as
 # "session-1.scope", belong to no container.
 _SCOPE = re.compile(r"(?:docker|cri-containerd|nerdctl|crio|libpod|runc|crun)-(.+?)(?:\.scope)?")
+_OF_RUN = re.compile(r"vcuda-(.+)\.\d+\.\d+")
 
 # An id that an engine has generated; people choose shorter ones.
 _GENERATED_ID = re.compile(r"[0-9a-f]{32,}")
@@ -76,7 +77,7 @@ def _named(path: str, container_id: str) -> str:
 
 def ids(part: str) -> list[str]:
     """Possible container ids in the name of a cgroup's folder."""
-    scope = _SCOPE.fullmatch(part)
+    scope = _SCOPE.fullmatch(part) or _OF_RUN.fullmatch(part)
     # Without the systemd driver, runtimes use a systemd path such as "system.slice:docker:<id>"
     # as a folder name.
     return [part, part.rpartition(":")[2], *(scope.groups() if scope else ())]

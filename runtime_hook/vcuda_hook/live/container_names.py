@@ -48,7 +48,11 @@ def name_of(allocation: Allocation) -> str:
 
 
 def shown(ledger: Ledger, allocation: Allocation) -> str:
-    """The name that lists show, if it has one, else its id: for a line of an answer."""
+    """The name that lists show, if it has one, else its id: for a line of an answer. The id of a
+    named slice is its name.
+    """
+    if allocation.is_named_slice:
+        return allocation.id
     others = [each for each in ledger.read()[0] if each.id != allocation.id]
     return of([*others, allocation])[allocation.id].name or allocation.id
 

@@ -68,7 +68,7 @@ def below(folders: Mapping[str, str], proc: str = "/proc") -> list[int]:
     """The pids in these cgroups, by hierarchy, and in those below. Raises OSError."""
     found = []
     parts = {os.fsencode(folder) for folder in folders.values()}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+    for pid in filter(str.isdigit, os.listdir(proc)):
         try:
             other = cgroups(pid, proc, parts)
         except OSError:
