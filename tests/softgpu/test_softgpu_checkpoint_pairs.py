@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import CALLS, SoftGpu, answer, first_line, go_on
+from support import compiled
+from support.softgpu_host import CALLS, PRELUDE, SoftGpu, answer, first_line, go_on
 
 # Works on GPU 0, and again after it has been moved.
 TARGET = (
@@ -152,3 +155,25 @@ say(done=True)
     )
     go_on(client)
     assert answer(client)["back"] == [7] * 8
+
+
+def test_a_restore_is_whole_or_not_made_if_its_caller_is_killed(
+    gpu: SoftGpu, tmp_path: Path
+) -> None:
+    library = compiled.library(str(tmp_path), "killed_at_clock", "-ldl")
+    target = gpu.start_client(TARGET)
+    pid = first_line(target)["pid"]
+    gpu.client(MOVER + f"off({pid}); say()")
+    ask = f"state = ok(cuda.cuCheckpointProcessGetState({pid})); say(state=int(state))"
+    for killed in range(1, 100):
+        move = f"ctypes.CDLL(None).arm({killed}); ok(restore({pid}, (uuid(0), uuid(1))))"
+        script = PRELUDE + MOVER + move
+        caller = gpu.popen(["env", "LD_PRELOAD=" + library, sys.executable, "-c", script])
+        _, err = caller.communicate()
+        assert caller.returncode == -signal.SIGKILL, err
+        if gpu.client("start(); " + ask) == {"state": 1}:
+            break
+    assert killed >= 2  # the first time it had been moved, and was still checkpointed
+    gpu.client(f"start(); ok(cuda.cuCheckpointProcessUnlock({pid}, None)); say()")
+    go_on(target)
+    assert answer(target)["back"] == [7] * 8

@@ -142,10 +142,13 @@ cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
       slot->unrestorable = 1; /* as seen of driver 580 on an H200 */
     }
   if (rc == CUDA_SUCCESS)
-    softgpu_move_process (slot, moves);
-  if (rc == CUDA_SUCCESS)
-    end = softgpu_begin_copy (slot, SOFTGPU_PROCESS_RESTORING, held_bytes (slot),
-                              driver.tie.state->restore_rate);
+    {
+      softgpu_begin_change (driver.tie.state, slot);
+      softgpu_move_process (slot, moves);
+      end = softgpu_begin_copy (slot, SOFTGPU_PROCESS_RESTORING, held_bytes (slot),
+                                driver.tie.state->restore_rate);
+      softgpu_end_change (driver.tie.state);
+    }
   softgpu_unlock (&driver.tie);
   return rc == CUDA_SUCCESS ? wait_until (&target, end) : rc;
 }

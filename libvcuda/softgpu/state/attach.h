@@ -65,6 +65,10 @@ void softgpu_fault_clients (struct softgpu_state *state, unsigned server, uint32
 void softgpu_lock (struct attachment *tie);
 void softgpu_unlock (struct attachment *tie);
 
+/* With the lock held: a change of another process's SLOT is whole, or is not made at all.  */
+void softgpu_begin_change (struct softgpu_state *state, const struct softgpu_slot *slot);
+void softgpu_end_change (struct softgpu_state *state);
+
 /* With the lock held: gives back what dead processes held.  */
 void softgpu_reap (struct attachment *tie);
 bool softgpu_slot_alive (struct attachment *tie, unsigned slot);

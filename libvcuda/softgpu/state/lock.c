@@ -52,6 +52,30 @@ wait_for_change (_Atomic uint32_t *word, uint32_t seen)
 }
 
 void
+softgpu_begin_change (struct softgpu_state *state, const struct softgpu_slot *slot)
+{
+  memcpy (&state->unchanged, slot, sizeof *slot);
+  atomic_store (&state->changing, (uint32_t) (slot - state->slot) + 1);
+}
+
+void
+softgpu_end_change (struct softgpu_state *state)
+{
+  atomic_store (&state->changing, 0);
+}
+
+/* What a dead holder of the lock had begun.  */
+static void
+undo_change (struct softgpu_state *state)
+{
+  uint32_t changing = atomic_load (&state->changing);
+  struct softgpu_slot *slot = changing ? &state->slot[changing - 1] : NULL;
+  if (slot && atomic_load (&slot->generation) == atomic_load (&state->unchanged.generation))
+    memcpy (slot, &state->unchanged, sizeof *slot);
+  softgpu_end_change (state);
+}
+
+void
 softgpu_lock (struct attachment *tie)
 {
   _Atomic uint32_t *word = &tie->state->lock;
@@ -79,7 +103,10 @@ softgpu_lock (struct attachment *tie)
       uint32_t now = atomic_load (word);
       if (timed_out && now == seen && !holder_lives (tie, seen)
           && atomic_compare_exchange_strong (word, &seen, tie->lock_id | WAITERS))
-        break;
+        {
+          undo_change (tie->state);
+          break;
+        }
       seen = atomic_load (word);
     }
   errno = saved;

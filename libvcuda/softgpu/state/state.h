@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 12
+#define SOFTGPU_VERSION 13
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MIG_DEVICES 7  /* of one GPU at most */
@@ -305,6 +305,11 @@ struct softgpu_state
   uint64_t ended_count; /* the nth is at n % SOFTGPU_ENDED */
   struct softgpu_ended ended[SOFTGPU_ENDED];
   struct softgpu_slot slot[SOFTGPU_MAX_SLOTS];
+  /* While one process changes another's slot: that slot + 1, and what it was. If the first one is
+     killed meanwhile, the next holder of the lock puts it back: a driver does all or nothing.  */
+  _Atomic uint32_t changing;
+  uint32_t padding4;
+  struct softgpu_slot unchanged;
   struct softgpu_command command[]; /* [gpu][slot][SOFTGPU_COMMANDS] */
 };
 
