@@ -6,9 +6,12 @@ A measured launch takes the thread two records more, so the number of launches s
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import pytest
 
+from shim.conftest import Clients
+from support.guest import GIB, Guest
 from support.shares import loads
 from support.shares.judge import MODELS, Tenant, judge
 
@@ -39,3 +42,12 @@ def test_switches_at_the_beginning_of_turns_make_no_function_erratic() -> None:
     launched = sum(got.report["kernels"] for got in outcome.tenants)
     # The GPU works for 63 % of its time, because the launches take longer than the kernels.
     assert launched * 3e-6 >= 0.6 * outcome.tenants[0].report["wall_seconds"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "least", "most"), [("none", 1, 40), ("host", 1, 60), ("gpu", 2000, 8000)]
+)
+def test_a_thread_kept_off_its_cpu_makes_no_function_erratic(
+    new_mock_guest: Callable[..., Guest], client: Clients, cause: str, least: int, most: int
+) -> None:
+    assert least <= int(new_mock_guest(GIB).run(client("accident"), cause)) <= most

@@ -68,7 +68,8 @@ enter (struct vcuda_cost *cost, struct learnt *known, const void *function, int6
 }
 
 static void
-revise (struct vcuda_cost *cost, struct learnt *known, int64_t ns, bool begins_turn)
+revise (struct vcuda_cost *cost, struct learnt *known, int64_t ns, int64_t unsure_ns,
+        bool begins_turn)
 {
   /* The driver may load a function at its first launch, which takes far longer than any other.  */
   if (known->launches == 1)
@@ -78,6 +79,10 @@ revise (struct vcuda_cost *cost, struct learnt *known, int64_t ns, bool begins_t
   int64_t most = MOST_TIMES * (known->mean_ns + VCUDA_LEAST_NS);
   if (begins_turn && ns > most)
     ns = most;
+  /* Nothing is learnt from what may not be the launch's: it would make the function look erratic.
+   */
+  if (ns > known->mean_ns)
+    ns = ns - unsure_ns > known->mean_ns ? ns - unsure_ns : known->mean_ns;
   int64_t off = ns > known->mean_ns ? ns - known->mean_ns : known->mean_ns - ns;
   known->deviation_ns -= known->deviation_ns / 1024;
   if (known->deviation_ns < off)
@@ -92,14 +97,14 @@ revise (struct vcuda_cost *cost, struct learnt *known, int64_t ns, bool begins_t
 }
 
 void
-vcuda_estimate_learn (const void *function, uint64_t ns, bool begins_turn)
+vcuda_estimate_learn (const void *function, uint64_t ns, int64_t unsure_ns, bool begins_turn)
 {
   unsigned at = vcuda_cost_bucket (function);
   struct vcuda_cost *bucket = vcuda_costs[at];
   vcuda_lock (&mutex);
   unsigned way = way_of (bucket, function);
   if (way < VCUDA_COST_WAYS)
-    revise (&bucket[way], &learnt[at][way], (int64_t) ns, begins_turn);
+    revise (&bucket[way], &learnt[at][way], (int64_t) ns, unsure_ns, begins_turn);
   else
     {
       way = way_of (bucket, NULL);

@@ -12,8 +12,8 @@
 
 /* One launch is measured in this much GPU time.  */
 #define VCUDA_SAMPLE_NS (1ll << 20)
-/* The least cost of a launch: one of 512 empty kernels is measured too.  */
-#define VCUDA_LEAST_NS (VCUDA_SAMPLE_NS / 512)
+/* The least cost of a launch: one of 2,048 empty kernels is measured too.  */
+#define VCUDA_LEAST_NS (VCUDA_SAMPLE_NS / 2048)
 /* Above it every launch is measured: two events cost nothing beside it.  */
 #define VCUDA_LONG_NS (VCUDA_SAMPLE_NS / 4)
 /* A function with runs that differ by this many times its mean is erratic: each run is measured,
@@ -56,8 +56,9 @@ vcuda_cost (const void *function)
 /* The running mean.  */
 uint64_t vcuda_estimate (const void *function);
 
-/* BEGINS_TURN: NS may contain a switch of the GPU.  */
-void vcuda_estimate_learn (const void *function, uint64_t ns, bool begins_turn);
+/* Up to UNSURE_NS of NS may not be the launch's. BEGINS_TURN: NS may contain a switch of the GPU.
+ */
+void vcuda_estimate_learn (const void *function, uint64_t ns, int64_t unsure_ns, bool begins_turn);
 
 /* In the child after a fork.  */
 void vcuda_estimates_forget (void);

@@ -146,7 +146,8 @@ settle_entry (struct meter *meter, struct entry *entry)
       if (entry->begins_turn && entry->weight <= 1)
         vcuda_own_learn_switch (meter->gpu, more > 0 ? (uint64_t) more : 0);
       if (linked || !entry->overlaps || entry->weight <= 1)
-        vcuda_estimate_learn (entry->function, learnt (entry, took, linked), entry->begins_turn);
+        vcuda_estimate_learn (entry->function, learnt (entry, took, linked), entry->unsure_ns,
+                              entry->begins_turn);
     }
   vcuda_count_busy (meter->gpu, charged);
   meter->in_flight_ns -= entry->estimate_ns + (uint64_t) entry->sampled_ns;
@@ -209,7 +210,7 @@ vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link, bool over
     return NULL;
   entry->state = OPEN;
   entry->stream = stream;
-  entry->sampled_ns = entry->uncounted_ns = entry->not_own_ns = 0;
+  entry->sampled_ns = entry->uncounted_ns = entry->not_own_ns = entry->unsure_ns = 0;
   entry->weight = 1;
   entry->linked = linked;
   entry->overlaps = overlaps;

@@ -34,10 +34,12 @@ struct entry
   int64_t uncounted_ns; /* of those, not counted as busy time yet */
   int64_t not_own_ns;   /* of the time between its events: what other threads may have launched, or
                            the GPU idle before this launch */
-  bool linked;          /* the GPU was never idle since the entry before was made */
-  bool in_turn;         /* the keeper's queue pays for it, not the bucket */
-  bool begins_turn;     /* the first one in a turn that is measured */
-  bool overlaps;        /* launches of other streams or threads run beside it */
+  int64_t unsure_ns; /* of the rest: the thread may have been kept off its CPU for as long, and the
+                        GPU idle */
+  bool linked;       /* the GPU was never idle since the entry before was made */
+  bool in_turn;      /* the keeper's queue pays for it, not the bucket */
+  bool begins_turn;  /* the first one in a turn that is measured */
+  bool overlaps;     /* launches of other streams or threads run beside it */
   uint32_t suspensions; /* of the container when it was made; what one comes into says nothing */
 };
 

@@ -290,6 +290,7 @@ vcuda_launch_begin (struct vcuda_launch *launch, const void *function, CUstream 
   if (!launch->entry)
     return false;
   note_foreign_launch (launch->charged_ns);
+  launch->began_ns = vcuda_now ();
   launch->idle_ns = 0;
   if (!mark_start (launch))
     launch->weight = 0; /* the charge stays */
@@ -316,6 +317,7 @@ vcuda_launch_end (struct vcuda_launch *launch, CUresult rc)
   bool measured = launch->weight > 0 && rc == CUDA_SUCCESS
                   && real.cuEventRecord (entry->end, launch->stream) == CUDA_SUCCESS
                   && !vcuda_was_suspended (launch->suspensions);
+  int64_t host_ns = (int64_t) (vcuda_now () - launch->began_ns);
   unmark (launch);
   vcuda_lock (&meter->mutex);
   /* Otherwise another thread has destroyed the context meanwhile.  */
@@ -323,6 +325,7 @@ vcuda_launch_end (struct vcuda_launch *launch, CUresult rc)
   if (still_open && measured)
     {
       entry->not_own_ns = idle_ns;
+      entry->unsure_ns = launch->idle_ns ? host_ns - idle_ns : 0;
       if (launch->contended)
         entry->not_own_ns = __atomic_load_n (&foreign_ns, __ATOMIC_RELAXED) - launch->foreign_ns;
       entry->state = IN_FLIGHT;

@@ -19,7 +19,8 @@ struct vcuda_launch
   double weight;
   uint32_t suspensions; /* of the container when it began */
   bool contended;
-  uint64_t idle_ns; /* when the GPU was seen idle after the start; 0: it was not */
+  uint64_t began_ns; /* its start was marked after this moment */
+  uint64_t idle_ns;  /* when the GPU was seen idle after the start; 0: it was not */
 };
 
 /* For a launch that vcuda_launch_at_once did not settle. Waits for the container's share of GPU

@@ -12,6 +12,7 @@
 
 void (*mock_in_wait) (void);
 float mock_elapsed_ms;
+unsigned *mock_records;
 
 static CUdeviceptr next = 0x7f0000000000ull;
 static int context;
@@ -160,10 +161,11 @@ cuLaunchKernel (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
   if (extra)
     {
       const struct mock_interruption *now = (const struct mock_interruption *) extra;
-      mock_elapsed_ms = now->elapsed_ms;
       mock_in_wait = now->in_wait ? now->function : NULL;
       if (!now->in_wait)
         now->function ();
+      mock_elapsed_ms = now->elapsed_ms;
+      mock_records = now->records;
     }
   return f ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }

@@ -107,6 +107,8 @@ EXPORT CUresult
 cuEventRecord (CUevent event, CUstream stream)
 {
   (void) stream;
+  if (mock_records)
+    ++*mock_records;
   return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
