@@ -37,7 +37,8 @@ patience_of (const struct tenant *tenant)
   left = left < LONGEST_PATIENCE_NS ? left : LONGEST_PATIENCE_NS;
   uint64_t patience = PATIENCE_NS + 2 * left;
   int64_t most = tenant->claim.reserved_ppm * PATIENCE_NS_A_PPM - tenant->blocks_debt_ns;
-  most = most > SHORTEST_PATIENCE_NS ? most : SHORTEST_PATIENCE_NS;
+  /* One that was not believed before has had its longest wait.  */
+  most = most > SHORTEST_PATIENCE_NS && !tenant->distrust_ns ? most : SHORTEST_PATIENCE_NS;
   most = most < LONGEST_PATIENCE_NS ? most : LONGEST_PATIENCE_NS;
   return patience < (uint64_t) most ? patience : (uint64_t) most;
 }
