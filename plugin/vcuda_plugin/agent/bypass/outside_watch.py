@@ -15,7 +15,7 @@ from collections import defaultdict
 
 from vcuda_hook.live import driver_figures
 from vcuda_hook.live.driver_figures import Figures
-from vcuda_oci.host import facts_cache, host
+from vcuda_oci.host import host
 from vcuda_oci.ledger import events, mps_folder
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
@@ -41,15 +41,12 @@ _OUTSIDERS_SECONDS = 60.0
 def main(driver_root: str, state_dir: str, policy: str, driver_limits: str) -> None:
     """Poll until the agent has ended or the driver has changed. policy, driver_limits: settings."""
     try:
-        facts = host.load(driver_root, state_dir + "/host.json")
-        library = facts.libraries.get("libnvidia-ml.so.1", "")
-        watch, key = (
-            OutsideWatch(facts, library, state_dir),
-            facts_cache.gpus_key(facts.root, library),
-        )
+        cache = state_dir + "/host.json"
+        facts = host.load(driver_root, cache)
+        watch = OutsideWatch(facts, facts.library, state_dir)
         watch.stops, watch.sets_limits = policy == STOP, driver_limits == AUTO
         began = time.process_time()
-        while facts_cache.gpus_key(facts.root, library) == key:
+        while facts.has_these_gpus(cache):
             sys.stdout.write(json.dumps(watch.poll()) + "\n")
             sys.stdout.flush()
             due = (time.process_time() - began) / _CPU_PART

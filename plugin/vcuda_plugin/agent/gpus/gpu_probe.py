@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from vcuda_oci.host import facts_cache, host, nvml
+from vcuda_oci.host import host, nvml
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.host.nvml import HANGS
 from vcuda_oci.model.errors import VcudaError
@@ -61,10 +61,10 @@ def main(driver_root: str, cache: str) -> None:
     """Print samples until the reader ends, or until NVML has to be opened again."""
     try:
         facts = host.load(driver_root, cache)
-        library = facts.libraries.get("libnvidia-ml.so.1", "")
-        probe, key = Probe(library, facts), facts_cache.gpus_key(facts.root, library)
-        # An open NVML does not see a new driver or new GPUs. End: the next process sees them.
-        while facts_cache.gpus_key(facts.root, library) == key:
+        probe = Probe(facts.library, facts)
+        # An open NVML does not see a new driver or new GPUs, and a MIG device that takes the number
+        # of another has another UUID. End: the next process sees them.
+        while facts.has_these_gpus(cache):
             _print(probe.sample())
             if probe.one_is_back:
                 break
