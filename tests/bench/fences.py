@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import fences_mps, start
+from bench import fences_mps, fences_pods, start
 from bench.result import Figure
 from support.mig_node import H100, MigNode
 from support.mig_sequences import optimum_fits, ours_fits, random_sequence
@@ -42,7 +42,8 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
     try:
         mps = fences_mps.measure(folder + "/mps", say)
         kills = _kills(Path(folder), say)
-        return [*_places(say), *kills, _starts(folder + "/starts", say), *mps]
+        pods = fences_pods.measure(say)
+        return [*_places(say), *kills, *pods, _starts(folder + "/starts", say), *mps]
     finally:
         shutil.rmtree(folder)
 

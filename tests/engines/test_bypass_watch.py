@@ -61,6 +61,7 @@ class WatchedNode:
 
     def __init__(self, engine: Engine, product: Product, agent: Agent) -> None:
         self.engine, self.state_dir, self.agent = engine, product.state_dir(engine), agent
+        self.product = product
 
     def start(self, container: str, args: list[str], memory_bytes: int = LIMIT) -> str:
         asked = asking(self.engine, core=30, memory_bytes=memory_bytes)
@@ -80,6 +81,14 @@ class WatchedNode:
     def watch(self) -> int:
         """The pid of the agent's process that watches."""
         return self.agent.child("outside_watch")
+
+    def shown(self) -> dict[str, Any]:
+        """The container's entry of `vcuda ps --json`; it is the only one."""
+        words = [f"{self.product.prefix}/bin/vcuda", "--config", self.product.config, "ps"]
+        done = subprocess.run(self.engine.host.inside([*words, "--json"]), capture_output=True)
+        assert done.returncode == 0, done.stderr
+        (entry,) = json.loads(done.stdout)
+        return dict(entry)
 
     def says(self, container: str) -> bool:
         return bool(self.engine.logs(container))
@@ -229,6 +238,27 @@ def test_the_drivers_own_limit_holds_a_process_that_bypasses_the_shim(
         try:
             until(lambda: node.engine.exec(container, fill).stdout.startswith(held))
             assert node.found() == []
+        finally:
+            node.engine.delete(container)
+
+
+def test_figures_of_a_limited_cgroup_are_the_drivers_inside_and_outside(
+    watched: Any, container: str
+) -> None:
+    """The program in it bypasses the shim, so its page says nothing."""
+    half = LIMIT // 2
+    with watched("runc-v2", "--driver-version", "615.10", context_memory="300MiB") as node:
+        hold = f"{ROUND_THE_SHIM} hold --bytes {half} --seconds 100"
+        node.start(container, ["sh", "-c", hold])
+        asked = ["nvidia-smi", "--query-gpu=memory.used,memory.total", "--format=csv,noheader"]
+        try:
+            until(lambda: node.shown()["driver_used_bytes"] == half, FOUND_SECONDS)
+            shown = node.shown()
+            keys = ("memory_used_bytes", "memory_bytes", "driver_limit_bytes")
+            assert [shown[key] for key in keys] == [half, LIMIT, LIMIT]
+            assert "the shim and the driver's limit of its cgroup" in shown["isolation_holds"]
+            inside = node.engine.exec(container, asked).stdout.split()
+            assert inside == [str(half // MIB), "MiB,", str(LIMIT // MIB), "MiB"]
         finally:
             node.engine.delete(container)
 

@@ -19,6 +19,7 @@ from bench import result
 from gpu import (
     clock,
     compute,
+    fences,
     frameworks,
     judge,
     memory,
@@ -78,6 +79,8 @@ def asked(machine: Machine, options: argparse.Namespace) -> dict[str, Callable[[
         "suspend.restore": lambda: suspend.refused_restore(machine),
         "suspend.killed": lambda: suspend.killed(machine),
         "mps": lambda: mps.words(machine),
+        "limits": lambda: fences.limits(machine),
+        "mig": lambda: fences.mig(machine),
         "judge": lambda: judge.misuse(machine),
     }
 

@@ -165,6 +165,19 @@ QUESTIONS = (
         "some 100 ms; 30 %; 0; 1 or more; 1",
     ),
     Question(
+        "limits",
+        "a cgroup that the driver itself limits to 512 MiB, hard = soft: what its process gets "
+        "beyond it, what `cuMemGetInfo` and NVML show it, what the driver counts above what it "
+        "got, and the error where its root widens the limit",
+        "0; some hundred MiB less for its context; 0 off; not 0. From driver 615 on",
+    ),
+    Question(
+        "mig",
+        "the plain MIG profiles that NVML has, and those with other slices or places than the "
+        "software GPU's table of the model; nothing is created",
+        "6; 0",
+    ),
+    Question(
         "judge",
         "answers to the tests' table of misuse that are not the driver's",
         "0",

@@ -43,8 +43,14 @@ FIGURES = {
     "suspend.restore": 2,
     "suspend.killed": 3,
     "mps": 5,
+    "limits": 6,
+    "mig": 2,
     "judge": 1,
 }
+
+
+# The driver has limits of its own, and the GPU could be divided.
+FENCES = ("--driver-version", "615.10", "--model", "NVIDIA H100")
 
 
 def ask(environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
@@ -62,7 +68,7 @@ def ask(environment: dict[str, str], *options: str) -> subprocess.CompletedProce
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("questions")
     # Its event pairs leave out a neighbour's time, so that every exact figure has one answer.
-    gpu = SoftGpu(folder, "--memory", "2GiB", "--clock", "kind")
+    gpu = SoftGpu(folder, "--memory", "2GiB", "--clock", "kind", *FENCES)
     out = folder / "gpu.json"
     done = ask(gpu.environment(), "--json-out", str(out))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -93,6 +99,14 @@ def test_exact_figures_of_the_software_gpu_are_measured_exactly(kept: Any) -> No
         "judge.answers that differ": 0,
         "mps.control alone": 0,
         "mps.listed": 1,
+        "limits.beyond": 0,
+        "limits.got": 512,
+        "limits.cuMemGetInfo off by": 0,
+        "limits.NVML off by": 0,
+        "limits.counted above": 0,
+        "limits.own limit": 4,  # NVML_ERROR_NO_PERMISSION
+        "mig.profiles": 6,
+        "mig.unlike the table": 0,
         "suspend.no room lost": 0,
         "suspend.restore first": 2,  # CUDA_ERROR_OUT_OF_MEMORY
         "suspend.restore second": 304,  # CUDA_ERROR_OPERATING_SYSTEM, as an H200's

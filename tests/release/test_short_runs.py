@@ -22,6 +22,7 @@ from bench import (
     ctr,
     fences,
     fences_mps,
+    fences_pods,
     scheduler,
     scrape,
     shim,
@@ -42,6 +43,7 @@ SHORT: Mapping[ModuleType, Mapping[str, object]] = {
     crowd: {"ROUNDS": 1, "PROCESSES": 4, "ALONE": 2},
     ctr: {"ROUNDS": 2, "WARM_UP": 1},
     fences: {"SEQUENCES": 5, "EVENTS": 12, "STARTS": 2},
+    fences_pods: {"PODS": 20},
     fences_mps: {"SHARES": ((30, 70),), "SECONDS": 0.5},
     scheduler: {
         **{"SIZES": ((20, 100, None),), "LEASED": (20, 100)},

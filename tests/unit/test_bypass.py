@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.samples import GIB
+from vcuda_hook.live.driver_figures import Counted
 from vcuda_plugin.agent.bypass import detection
 from vcuda_plugin.agent.bypass.detection import Finding, Holder, Process, Share, Watch
 from vcuda_plugin.agent.bypass.hidden_work import Hidden
@@ -24,16 +25,26 @@ class Node:
         self.watch, self.now = Watch(), 0.0
         self.holders = {"it": Holder("container it", {"GPU-0": share})}
 
-    def look(self, *processes: Process, uuid: str = "GPU-0", part: float = 0.0) -> list[Finding]:
+    def look(
+        self,
+        *processes: Process,
+        uuid: str = "GPU-0",
+        part: float = 0.0,
+        counted: Counted | None = None,
+    ) -> list[Finding]:
+        """Poll once. counted: the driver's figure of the container's cgroup."""
         self.now += PERIOD
         place = ("it", uuid)
         seen = {place: list(processes)} if processes else {}
-        return self.watch.update(self.now, self.holders, seen, {place: part}, {})
+        driver = {place: counted} if counted else {}
+        return self.watch.update(self.now, self.holders, seen, {place: part}, {}, driver)
 
     def look_for_hidden(self, hidden: Hidden) -> list[Finding]:
         self.now += PERIOD
         place = ("it", "GPU-0")
-        return self.watch.update(self.now, self.holders, {place: [process()]}, {}, {place: hidden})
+        return self.watch.update(
+            self.now, self.holders, {place: [process()]}, {}, {place: hidden}, {}
+        )
 
     def looks(
         self, count: int, *processes: Process, uuid: str = "GPU-0", part: float = 0.0
@@ -83,6 +94,15 @@ def test_one_deviating_sample_neither_starts_nor_ends_a_finding() -> None:
     assert node.looks(10, process(9 * GIB)) == []
     node.looks(detection.CLEAR_AFTER_POLLS)
     assert node.looks(10, process(9 * GIB)) == ["memory"]
+
+
+def test_the_drivers_figure_of_a_cgroup_goes_before_those_of_its_processes() -> None:
+    node, least = Node(CHARGED), detection.REPORT_AFTER_POLLS
+    counted = Counted(4 * GIB, 4 * GIB)
+    assert [node.look(process(9 * GIB), counted=counted) for _ in range(least)] == [[]] * least
+    counted = Counted(4 * GIB, 5 * GIB)  # its share was made smaller
+    found = [node.look(process(), counted=counted) for _ in range(least)][-1]
+    assert [(one.why, one.used, one.limit) for one in found] == [("memory", 5 * GIB, 4 * GIB)]
 
 
 @pytest.mark.parametrize(

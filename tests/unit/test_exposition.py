@@ -25,6 +25,8 @@ from support.tenants import Tenants
 from vcuda_hook.advice import recommend
 from vcuda_hook.advice.demand import Demand, Sample
 from vcuda_hook.advice.workload import Workload
+from vcuda_hook.live import driver_figures
+from vcuda_hook.live.driver_figures import Counted
 from vcuda_hook.live.engine_files import Described
 from vcuda_oci.ledger import instance_records, liveness, mps_folder
 from vcuda_oci.ledger.instance_records import Held
@@ -283,6 +285,7 @@ def whole_page(tenants: Tenants) -> bytes:
     tenants.uses("pod-u.main", held=GIB)
     tenants.turns(1, {"pod-u.main": (1, 2, 3, 4)})
     under_mps(tenants, clients=3)
+    driver_figures.write(tenants.state_dir, {("pod-u.main", "GPU-0"): Counted(GIB, GIB >> 4)})
     counts = Counts()
     counts.add({"kind": "claimed", "seconds": 0.02})
     counts.add({"kind": "refused", "text": "largest free share is"})
@@ -300,6 +303,24 @@ def under_mps(tenants: Tenants, clients: int) -> None:
     mps_folder.want(tenants.state_dir, "GPU-0", "/usr/bin/x", "/usr/lib")
     mps_folder.write_ready(folder, mps_folder.Ready(own, own, []))
     mps_folder.write_seen(folder, clients, fault=True)
+
+
+@pytest.mark.parametrize(("limit", "used"), [(GIB, GIB >> 4), (2 * GIB, 3)])
+def test_the_drivers_figure_is_the_use_where_its_limit_is_the_share(
+    tenants: Tenants, limit: int, used: int
+) -> None:
+    tenants.add_record("box", shares=[GpuShare("GPU-0", GIB, 30)])
+    tenants.uses("box", held=3)
+    driver_figures.write(tenants.state_dir, {("box", "GPU-0"): Counted(limit, GIB >> 4)})
+    found = samples(exposition.Pages().text(look(tenants, 16), Counts()))
+    figures = [
+        of(found, f"vcuda_container_{name}", allocation="box")
+        for name in ("memory_used_bytes", "driver_memory_limit_bytes", "driver_memory_used_bytes")
+    ]
+    assert figures == [used, limit, GIB >> 4]
+    long_ago = time.time() - 60
+    os.utime(f"{tenants.state_dir}/driver_limits.json", (long_ago, long_ago))
+    assert driver_figures.read(tenants.state_dir) == {}
 
 
 def test_mps_and_instances_are_told_of_their_gpu(tenants: Tenants) -> None:

@@ -10,12 +10,12 @@ import pytest
 from support.samples import GIB, record
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.host.host import Host
-from vcuda_oci.ledger import claim, liveness, mps_claim, mps_folder
+from vcuda_oci.ledger import claim, decision_file, liveness, mps_claim, mps_folder
 from vcuda_oci.ledger.claim import Claim
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.ledger.mps_folder import Ready
 from vcuda_oci.model import fence, policies
-from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.errors import NotKnownYetError, VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits, page_reader
@@ -83,6 +83,18 @@ def test_ready_daemon_counts_only_while_both_processes_live(tmp_path: Path) -> N
     for server, found in ((own, True), ([own[0], own[1] + 1], False)):
         mps_folder.write_ready(str(tmp_path), Ready(own, server, []))
         assert (mps_folder.ready(str(tmp_path)) is not None) == found
+
+
+def test_claim_without_a_daemon_keeps_no_worker_of_the_claim_socket_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decision_file, "may_hold", False)
+    ledger, held = Ledger(str(tmp_path)), record(isolation="mps")
+    host = Host("", "", "", [])
+    with pytest.raises(NotKnownYetError):
+        mps_claim.wait(ledger, host, held)
+    # The caller's own process asks for it.
+    assert mps_folder.folders(ledger.state_dir) == []
 
 
 def test_request_is_refused_before_a_daemon_is_asked_for() -> None:

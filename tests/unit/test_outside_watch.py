@@ -12,6 +12,7 @@ import pytest
 
 from support.samples import GIB, host, record
 from support.slice_users import forge, mapping
+from vcuda_hook.live import driver_figures
 from vcuda_oci.ledger import events, liveness, mps_folder
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
@@ -37,6 +38,9 @@ class Probe:
     def set_limit(self, uuid: str, cgroup: str, hard: int) -> str:
         self.limits.append((uuid, cgroup, hard))
         return ""
+
+    def count(self, uuid: str, cgroup: str) -> int:
+        return 3 * GIB
 
 
 class FakeNode:
@@ -164,9 +168,12 @@ def test_the_driver_gets_a_containers_limit_if_the_container_has_a_cgroup(
     node.findings(2)
     node.set_processes((sleeper.pid, "GPU-0", GIB))
     node.findings(2)
+    counted = {("box", "GPU-0"): (6 * GIB, 3 * GIB)}
+    assert driver_figures.read(node.ledger.state_dir) == counted
     with node.ledger:
         node.ledger.remove("box")
     node.findings(2)
+    assert driver_figures.read(node.ledger.state_dir) == {}
     asked = (5 * GIB, 6 * GIB, NO_LIMIT)
     assert node.probe.limits == [("GPU-0", str(tmp_path), hard) for hard in asked]
 

@@ -27,13 +27,29 @@ gpu_of (nvmlDevice_t device)
   return gpu;
 }
 
+/* What the driver counts for the container's cgroup, if it limits the cgroup to the share: then the
+   second version of its answer is about the cgroup, and the first one about the GPU. Else 0.  */
+static unsigned long long
+counted_by_driver (nvmlDevice_t device, unsigned long long limit)
+{
+  nvmlMemory_t gpu;
+  nvmlMemory_v2_t cgroup = { .version = nvmlMemory_v2 };
+  if (real.nvmlDeviceGetMemoryInfo (device, &gpu) != NVML_SUCCESS
+      || real.nvmlDeviceGetMemoryInfo_v2 (device, &cgroup) != NVML_SUCCESS
+      || cgroup.total >= gpu.total || cgroup.total > limit)
+    return 0;
+  return cgroup.used;
+}
+
 static void
-share_view (int gpu, unsigned long long *total, unsigned long long *free_bytes,
+share_view (nvmlDevice_t device, int gpu, unsigned long long *total, unsigned long long *free_bytes,
             unsigned long long *used)
 {
   vcuda_slots_reclaim_sometimes ();
   unsigned long long limit = vcuda_memory_limit (gpu);
   unsigned long long held = vcuda_held_bytes (gpu);
+  unsigned long long counted = counted_by_driver (device, limit);
+  held = counted > held ? counted : held; /* the driver does not count managed memory */
   *total = limit < *total ? limit : *total;
   *used = held < *total ? held : *total;
   *free_bytes = *total - *used;
@@ -47,7 +63,7 @@ vcuda_nvmlDeviceGetMemoryInfo (nvmlDevice_t device, nvmlMemory_t *memory)
   nvmlReturn_t rc = real.nvmlDeviceGetMemoryInfo (device, memory);
   int gpu = rc == NVML_SUCCESS ? gpu_of (device) : -1;
   if (gpu >= 0)
-    share_view (gpu, &memory->total, &memory->free, &memory->used);
+    share_view (device, gpu, &memory->total, &memory->free, &memory->used);
   return rc;
 }
 
@@ -60,7 +76,7 @@ vcuda_nvmlDeviceGetMemoryInfo_v2 (nvmlDevice_t device, nvmlMemory_v2_t *memory)
   int gpu = rc == NVML_SUCCESS ? gpu_of (device) : -1;
   if (gpu >= 0)
     {
-      share_view (gpu, &memory->total, &memory->free, &memory->used);
+      share_view (device, gpu, &memory->total, &memory->free, &memory->used);
       memory->reserved = 0;
     }
   return rc;

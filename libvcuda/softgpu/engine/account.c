@@ -49,6 +49,21 @@ softgpu_held_by (const struct softgpu_state *state, unsigned gpu, uint64_t pid_n
   return held;
 }
 
+void
+softgpu_show_cgroup (struct softgpu_state *state, unsigned gpu, uint64_t pid_namespace,
+                     uint64_t *total, uint64_t *used)
+{
+  const struct softgpu_limit *limit = softgpu_limit_of (state, gpu, pid_namespace);
+  if (!limit || limit->hard_bytes >= *total)
+    return;
+  /* The GPU may have less left than the limit promises.  */
+  uint64_t left = *used < *total ? *total - *used : 0, hard = limit->hard_bytes;
+  uint64_t held = softgpu_held_by (state, gpu, pid_namespace);
+  uint64_t own_left = held < hard ? hard - held : 0;
+  *total = hard;
+  *used = hard - (own_left < left ? own_left : left);
+}
+
 bool
 softgpu_has_room (struct softgpu_state *state, unsigned gpu, uint64_t pid_namespace, uint64_t bytes)
 {

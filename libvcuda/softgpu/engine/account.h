@@ -31,6 +31,11 @@ struct softgpu_limit *softgpu_limit_of (struct softgpu_state *state, unsigned gp
 /* Physical memory of the live processes of a pid namespace on GPU. With the lock held.  */
 uint64_t softgpu_held_by (const struct softgpu_state *state, unsigned gpu, uint64_t pid_namespace);
 
+/* Limits what a process of a pid namespace is shown of GPU's memory to what its cgroup has. USED:
+   bytes of GPU that are in use. With the lock held.  */
+void softgpu_show_cgroup (struct softgpu_state *state, unsigned gpu, uint64_t pid_namespace,
+                          uint64_t *total, uint64_t *used);
+
 /* Whether GPU has room for BYTES more of a process of a pid namespace. With the lock held.  */
 bool softgpu_has_room (struct softgpu_state *state, unsigned gpu, uint64_t pid_namespace,
                        uint64_t bytes);

@@ -1,5 +1,6 @@
 /* The calls that allocate, free and query memory. Their work is done in allocate.c and block.c.  */
 
+#include "engine/account.h"
 #include "graph/graph.h"
 #include "memory/window.h"
 
@@ -117,6 +118,10 @@ cuMemGetInfo_v2 (size_t *free_bytes, size_t *total_bytes)
   REQUIRE (free_bytes && total_bytes, CUDA_ERROR_INVALID_VALUE);
   uint64_t total = gpu_of (context->device)->memory_bytes;
   uint64_t held = softgpu_held (context->device);
+  softgpu_lock (&driver.tie);
+  softgpu_show_cgroup (driver.tie.state, gpu_index (context->device),
+                       softgpu_own_slot (&driver.tie)->pid_namespace, &total, &held);
+  softgpu_unlock (&driver.tie);
   *free_bytes = held < total ? total - held : 0;
   *total_bytes = total;
   return CUDA_SUCCESS;

@@ -1,13 +1,15 @@
 /* NVML: the driver's own limit of what a cgroup holds of a device, as drivers have from 615 on.
+   Where the kernel has dmem the limits are in its files too; else the driver alone keeps the
+   accounts.
 
-   Source: nvml.h, nvmlSetMemoryLimits_v1_t.  */
+   Source: nvml.h, nvmlSetMemoryLimits_v1_t; NVIDIA's "MPS v3 Memory Partitioning".  */
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "engine/account.h"
-#include "nvml/monitor.h"
+#include "nvml/dmem.h"
 
 enum
 {
@@ -20,7 +22,8 @@ cgroup_of (nvmlDevice_t device, const char *path, uint64_t *namespace)
 {
   char procs[4096], pid[32];
   REQUIRE_DEVICE (device);
-  REQUIRE (path, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (path && *path == '/', NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
   REQUIRE (atoi (monitor.tie.state->driver_version) >= FIRST_DRIVER, NVML_ERROR_NOT_SUPPORTED);
   int length = snprintf (procs, sizeof procs, "%s/cgroup.procs", path);
   REQUIRE (length > 0 && (size_t) length < sizeof procs, NVML_ERROR_INVALID_ARGUMENT);
@@ -77,6 +80,9 @@ nvmlDeviceSetMemoryLimits_v1 (nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *lim
   REQUIRE (soft <= hard
                && (hard == NVML_DEVICE_MEMORY_LIMIT_MAX || hard <= gpu_of (device)->memory_bytes),
            NVML_ERROR_INVALID_ARGUMENT);
+  if (softgpu_dmem_accounts (limits->nameSpace))
+    rc = softgpu_dmem_set (limits->nameSpace, gpu_of (device)->pci_bus, soft, hard);
+  REQUIRE (rc == NVML_SUCCESS, rc);
   struct attachment *tie = &monitor.tie;
   forget_the_dead (tie);
   softgpu_lock (tie);

@@ -31,10 +31,15 @@ nvmlDeviceGetMemoryInfo_v2 (nvmlDevice_t device, nvmlMemory_v2_t *memory)
   REQUIRE_DEVICE (device);
   REQUIRE (memory, NVML_ERROR_INVALID_ARGUMENT);
   REQUIRE (memory->version == nvmlMemory_v2, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-  memory->total = gpu_of (device)->memory_bytes;
+  uint64_t total = gpu_of (device)->memory_bytes, used = softgpu_used (device);
+  softgpu_lock (&monitor.tie);
+  softgpu_show_cgroup (monitor.tie.state, device->gpu, softgpu_pid_namespace ("self"), &total,
+                       &used);
+  softgpu_unlock (&monitor.tie);
+  memory->total = total;
   memory->reserved = 0;
-  memory->used = softgpu_used (device);
-  memory->free = memory->total - memory->used;
+  memory->used = used;
+  memory->free = total - used;
   return NVML_SUCCESS;
 }
 

@@ -131,7 +131,7 @@ def _cached_gpu(**fields: Any) -> Gpu:
     return gpu
 
 
-def gpus_key(root: str, library: str, instances: str = "") -> list[Any]:
+def gpus_key(root: str, library: str, instances: str) -> list[Any]:
     """The key of NVML's answer: of its library, the kernel driver, the GPUs and their MIG devices.
 
     instances: the folder of records that change with each MIG device of a container, and its
@@ -154,5 +154,5 @@ def gpus_key(root: str, library: str, instances: str = "") -> list[Any]:
         ) from error
     stamp = (status.st_ino, status.st_mtime_ns)
     version = _text(f"{root}/proc/driver/nvidia/version")
-    records = [_stamp(folder) for folder in (instances, f"{instances}/{STATIC}") if instances]
+    records = [_stamp(folder) for folder in (instances, f"{instances}/{STATIC}")]
     return [root, library, *stamp, *records, version, *gpus]

@@ -32,7 +32,7 @@ class Host:
     of folders with sockets. cuda: the newest CUDA version that the driver supports, "13.0".
     distances: between the GPUs, see topology. silent: error of a GPU that does not answer, by
     index; such a GPU is not in `gpus`. library: NVML's path. software_state: the software GPU's
-    state file, or "".
+    state file, or "". gpus_key: of NVML's answer, see facts_cache.
     """
 
     def __init__(
@@ -47,12 +47,18 @@ class Host:
         self.gpu_nodes: dict[str, list[str]] = {}
         self.services: list[str] = []
         self.library = ""
+        self.gpus_key: list[Any] = []
         self.software_state = ""
         self.distances: list[list[int]] | None = None
         self.silent: dict[int, VcudaError] = {}
 
     def gpu(self, uuid: str) -> Gpu | None:
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
+
+    def has_these_gpus(self, cache: str) -> bool:
+        """Whether driver, GPUs and MIG devices are still these. cache: as for `load`. Raises
+        VcudaError: NVML was removed."""
+        return facts_cache.gpus_key(self.root, self.library, _instances(cache)) == self.gpus_key
 
     @property
     def has_divided(self) -> bool:
@@ -81,8 +87,7 @@ def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
         found = driver_scan.find(root).as_json()
     library = f"{found['folder']}/libnvidia-ml.so.{found['version']}"
     library = found["libraries"].get("libnvidia-ml.so.1", library)
-    instances = f"{os.path.dirname(cache)}/{INSTANCES}"
-    key = facts_cache.gpus_key(root, library, instances)
+    key = facts_cache.gpus_key(root, library, _instances(cache))
     answer = facts_cache.cached_answer(cached.get("nvml"), key)
     if answer is None:
         from . import nvml  # late: loads ctypes and the driver's NVML
@@ -92,7 +97,7 @@ def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
     if stale:
         facts_cache.write(cache, {"driver": found, "nvml": facts_cache.answer_as_json(answer, key)})
     host = Host(root, found["version"], found["folder"], answer.gpus, answer.cuda)
-    host.library = library
+    host.library, host.gpus_key = library, key
     host.distances, host.silent = answer.distances, answer.silent
     host.libraries, host.libraries_32_bit = found["libraries"], found["libraries_32_bit"]
     host.files = dict(found["files"])
@@ -106,6 +111,11 @@ def load(root: str, cache: str, extra_devices: Sequence[str] = ()) -> Host:
     names += [name for of_gpu in host.gpu_nodes.values() for name in of_gpu]
     host.nodes = device_nodes.find(root, names + device_nodes.of_settings(root, extra_devices))
     return host
+
+
+def _instances(cache: str) -> str:
+    """The folder of records of GPU instances that belongs to a cache."""
+    return f"{os.path.dirname(cache)}/{INSTANCES}"
 
 
 def seen_by_containers(cache: str) -> list[str]:

@@ -11,8 +11,8 @@ import time
 from ..host.host import Host
 from ..model import mps, names, policies
 from ..model.allocation import Allocation
-from ..model.errors import VcudaError
-from . import claim, mps_folder
+from ..model.errors import NotKnownYetError, VcudaError
+from . import claim, decision_file, mps_folder
 from .claim import Claim, Rules
 from .ledger import Ledger
 
@@ -40,9 +40,15 @@ def wait(
     """Wait until the GPU's daemon serves; return the mounts that its clients need.
 
     root: the driver root as the process with the claim socket sees it; None: as here. Raises
-    VcudaError: the daemon does not start.
+    VcudaError: the daemon does not start; NotKnownYetError: it does not serve now, and other claims
+    need this process.
     """
     uuid = allocation.shares[0].uuid
+    if (
+        not decision_file.may_hold
+        and mps_folder.ready(mps_folder.folder_of(ledger.state_dir, uuid)) is None
+    ):
+        raise NotKnownYetError(f"{mps.WHAT}: no MPS server yet", uuid, "wait for it")
     there = host.root if root is None else root
     paths = [there + path[len(host.root) :] for path in (host.files[CONTROL], host.folder)]
     mps_folder.want(ledger.state_dir, uuid, *paths)

@@ -19,6 +19,14 @@ _LINES = {
 }
 
 
+_BY_SHIM = "memory by the shim"
+
+
+def with_driver(line: str) -> str:
+    """The line of a container with a cgroup that the driver limits too."""
+    return line.replace(_BY_SHIM, f"{_BY_SHIM} and the driver's limit of its cgroup", 1)
+
+
 def of(isolation: str, core_percent: int, gpu: Gpu | None) -> tuple[str, str]:
     """A word, "mig", "mps", "whole" or "turns", and the line.
 

@@ -82,14 +82,31 @@ def at(layouts: Sequence[Layout], place: Place) -> Place | Refused:
     return Refused(what, "see 'nvidia-smi mig -lgi'")
 
 
+def added(layout: Layout, profile: Profile, start: int) -> Layout:
+    """The GPU with one more instance."""
+    return layout.replaced(taken=(*layout.taken, (profile.id, start, profile.width)))
+
+
+def best_start(layout: Layout, profile: Profile) -> int | None:
+    """The place of an instance that leaves most room for the largest profiles; None: none is
+    free."""
+    starts = _free_starts(layout, profile)
+    return min(starts, key=lambda start: _loss(layout, profile, start)) if starts else None
+
+
+def kept(before: Layout, after: Layout) -> float:
+    """The part of the profiles, counted from the largest, of which as many fit after as before."""
+    lost = [room_for(before, one) > room_for(after, one) for one in _from_largest(before)]
+    return (lost.index(True) if True in lost else len(lost)) / len(lost)
+
+
 def fill(layout: Layout, profiles: Sequence[Profile]) -> list[Place] | None:
     """Places for all of the profiles beside what the GPU has; None: there are none."""
     if not profiles:
         return []
     first, *rest = sorted(profiles, key=lambda one: (-one.width, -one.slices, one.id))
     for start in _free_starts(layout, first):
-        after = layout.replaced(taken=(*layout.taken, (first.id, start, first.width)))
-        found = fill(after, rest)
+        found = fill(added(layout, first, start), rest)
         if found is not None:
             return [Place(layout.uuid, first, start), *found]
     return None
@@ -108,9 +125,12 @@ def all_places(layout: Layout) -> list[Place]:
 
 def _loss(layout: Layout, profile: Profile, start: int) -> list[int]:
     """How many instances of each profile no longer fit, of the largest profile first."""
-    after = layout.replaced(taken=(*layout.taken, (profile.id, start, profile.width)))
-    order = sorted(layout.profiles, key=lambda one: (-one.width, -one.slices, one.id))
-    return [room_for(layout, one) - room_for(after, one) for one in order]
+    after = added(layout, profile, start)
+    return [room_for(layout, one) - room_for(after, one) for one in _from_largest(layout)]
+
+
+def _from_largest(layout: Layout) -> list[Profile]:
+    return sorted(layout.profiles, key=lambda one: (-one.width, -one.slices, one.id))
 
 
 def room_for(layout: Layout, profile: Profile) -> int:

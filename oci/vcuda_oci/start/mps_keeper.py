@@ -25,6 +25,9 @@ from ..system import files
 _PERIOD_SECONDS = 0.2
 _START_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
+# A daemon that ends within _SHORT_SECONDS of its start is replaced after a pause that doubles: root
+# in a container under it may end it again and again. The first time there is none.
+_SHORT_SECONDS, _LONGEST_PAUSE_SECONDS = 60.0, 8.0
 # The daemon is asked for a fault so often: each time by a process.
 _ASK_SECONDS = 0.5
 _MULTIUSER = "-multiuser-server"
@@ -35,6 +38,8 @@ class MpsKeeper:
         self._ledger = Ledger(state_dir)
         self._state_dir = state_dir
         self._due: dict[str, float] = {}
+        self._began: dict[str, float] = {}  # when a folder's daemon was started
+        self._pause: dict[str, float] = {}  # before the next daemon, if this one ends soon
         self._logged: dict[str, str] = {}
         self._asked: dict[str, float] = {}
         self._faulty: set[str] = set()  # folders with a fault that was reported
@@ -87,18 +92,31 @@ class MpsKeeper:
         mps_folder.write_seen(folder, len(re.findall(r"^\d+$", clients, re.M)), is_faulty)
 
     def _replace(self, folder: str, tree: dict[str, str]) -> None:
-        if os.path.exists(folder + "/ready.json"):
+        has_ended = os.path.exists(folder + "/ready.json")
+        if has_ended:
             self._report(tree, "its MPS daemon or server has ended, and with it its GPU work")
         mps_folder.end_all(folder)
         files.remove(folder + "/ready.json")
         files.remove(folder + "/seen.json")
+        if has_ended and self._must_pause(folder):
+            return
         for part in ("pipe", "log"):
             os.makedirs(f"{folder}/{part}", 0o700, exist_ok=True)
         daemon = _start_daemon(folder, tree)
-        server = _start_server(folder, tree)
+        self._began[folder] = time.monotonic()
+        server = _start_server(folder, tree, daemon)
         pids = [[pid, liveness.start_time(pid)] for pid in (daemon, server)]
         self._logged.pop(folder, None)
         mps_folder.write_ready(folder, Ready(pids[0], pids[1], mps_folder.shared_of(server)))
+
+    def _must_pause(self, folder: str) -> bool:
+        """Whether the next daemon comes later, because the last one has ended too soon."""
+        now = time.monotonic()
+        is_short = now - self._began.get(folder, -_SHORT_SECONDS) < _SHORT_SECONDS
+        pause = self._pause.get(folder, 0.0) if is_short else 0.0
+        self._due[folder] = now + pause
+        self._pause[folder] = min(2 * pause or 1.0, _LONGEST_PAUSE_SECONDS)
+        return pause > 0
 
     def _report(self, tree: dict[str, str], what: str) -> None:
         for container in mps_folder.containers(self._ledger, tree["gpu"]):
@@ -151,11 +169,11 @@ def _ask(folder: str, tree: dict[str, str], word: str) -> str:
     ).stdout
 
 
-def _start_server(folder: str, tree: dict[str, str]) -> int:
-    """Start a server before its first client needs it; its pid. Raises VcudaError."""
+def _start_server(folder: str, tree: dict[str, str], daemon: int) -> int:
+    """Start a server before its first client needs it; its pid. daemon: pid. Raises VcudaError."""
     _ask(folder, tree, f"start_server -uid {os.geteuid()}")
     until = time.monotonic() + _START_SECONDS
-    while time.monotonic() < until:
+    while time.monotonic() < until and liveness.start_time(daemon):
         found = re.findall(r"^\d+$", _ask(folder, tree, "get_server_list"), re.MULTILINE)
         if found:
             return int(found[0])

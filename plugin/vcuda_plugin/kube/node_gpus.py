@@ -2,7 +2,9 @@
 
 ``{"gpus": [{"uuid", "index", "model", "memory_bytes", "numa", "unhealthy"}], "distances": [[0]]}``.
 parent, mig: only for a MIG device: its GPU's UUID, and its numbers as in vcuda_oci.model.gpu.
-profiles: only for a GPU in MIG mode: compute slices and bytes of each profile of GPU instances.
+profiles: only for a GPU in MIG mode: each profile of GPU instances, as id, name, compute slices,
+  bytes, memory slices, most at a time, places. instances: the places that are taken, as profile id,
+  start, memory slices.
 numa: -1 if unknown. unhealthy: the reason; absent while the GPU is healthy. distances: between the
 GPUs in the order of "gpus", smaller is nearer (vcuda_oci.model.topology); absent if unknown.
 overcommit: how many times the memory is promised; absent for once.
@@ -20,6 +22,8 @@ from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.mig import Profile
 
 _MOST_GPUS, _MOST_PROFILES = 1024, 32
+_MOST_SLICES = 64
+_PLACE = 3  # numbers: profile id, start, width
 
 # First byte of a line to the HTTP process that says why no GPU is listed; others: JSON or empty.
 NO_GPU = b"-"
@@ -28,7 +32,8 @@ NO_GPU = b"-"
 @dataclass(frozen=True)
 class NodeGpus:
     """GPUs of a node. gpus: in its order, with minor -1 (unknown). unhealthy: reason by UUID.
-    profiles: of each GPU in MIG mode, by UUID; as read, without names and places."""
+    profiles: of each GPU in MIG mode, by UUID. instances: the places that are taken there, as
+    model.mig.Layout has them."""
 
     gpus: list[Gpu]
     numa: dict[str, int] = field(default_factory=dict)
@@ -36,6 +41,7 @@ class NodeGpus:
     distances: list[list[int]] | None = None
     overcommit: float = 1
     profiles: dict[str, list[Profile]] = field(default_factory=dict)
+    instances: dict[str, Sequence[Sequence[int]]] = field(default_factory=dict)
 
     def between(self, gpus: Sequence[Gpu]) -> list[list[int]] | None:
         """Return the distances between some of the GPUs, in the order of `gpus`."""
@@ -50,8 +56,8 @@ class NodeGpus:
             if gpu.mig:
                 entry["parent"], entry["mig"] = gpu.parent, gpu.mig
             if gpu.uuid in self.profiles:
-                profiles = self.profiles[gpu.uuid]
-                entry["profiles"] = [[each.slices, each.memory_bytes] for each in profiles]
+                entry["profiles"] = [_fields(each) for each in self.profiles[gpu.uuid]]
+                entry["instances"] = self.instances.get(gpu.uuid, [])
             if gpu.uuid in self.unhealthy:
                 entry["unhealthy"] = self.unhealthy[gpu.uuid]
             gpus.append(entry)
@@ -68,6 +74,7 @@ def parse(text: str) -> NodeGpus:
     try:
         tree = json.loads(text)
         gpus, numa, unhealthy, profiles = [], {}, {}, {}
+        instances: dict[str, Sequence[Sequence[int]]] = {}
         for entry in tree["gpus"][:_MOST_GPUS]:
             mig = [int(number) for number in entry.get("mig", ())]
             gpu = Gpu(
@@ -81,10 +88,11 @@ def parse(text: str) -> NodeGpus:
                 mig=mig or None,
             )
             if gpu.divided:
-                profiles[gpu.uuid] = [
-                    Profile(0, "", int(slices), int(size), (), 0, 0)
-                    for slices, size in entry["profiles"][:_MOST_PROFILES]
-                ]
+                profiles[gpu.uuid] = list(map(_profile, entry["profiles"][:_MOST_PROFILES]))
+                places = entry.get("instances", [])[:_MOST_PROFILES]
+                instances[gpu.uuid] = [tuple(map(int, place)) for place in places]
+                if any(len(place) != _PLACE for place in instances[gpu.uuid]):
+                    raise ValueError("not the place of an instance")
             gpus.append(gpu)
             if entry.get("numa", -1) >= 0:
                 numa[gpu.uuid] = int(entry["numa"])
@@ -98,6 +106,20 @@ def parse(text: str) -> NodeGpus:
         overcommit = float(tree.get("overcommit", 1))
         if not (len({gpu.uuid for gpu in gpus}) == len(gpus) and 1 <= overcommit <= 100):
             raise ValueError("a GPU twice, or an overcommit out of range")
-        return NodeGpus(gpus, numa, unhealthy, distances, overcommit, profiles)
+        return NodeGpus(gpus, numa, unhealthy, distances, overcommit, profiles, instances)
     except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(f"not a list of GPUs: {error!r}") from error
+
+
+def _fields(each: Profile) -> list[Any]:
+    sizes = [each.slices, each.memory_bytes, each.width, each.most]
+    return [each.id, each.name, *sizes, list(each.starts)]
+
+
+def _profile(fields: Any) -> Profile:
+    id, name, slices, size, width, most, starts = fields
+    # A width is a shift: bounded, as the text comes from the API.
+    if not all(0 <= int(one) < _MOST_SLICES for one in (width, most, *starts)):
+        raise ValueError("not a profile")
+    places = [int(start) for start in starts]
+    return Profile(int(id), str(name), int(slices), int(size), places, int(width), int(most))

@@ -1,4 +1,4 @@
-"""MPS daemons and GPU instances that were made for containers, as figures of entries of views.py.
+"""MPS daemons, GPU instances and the driver's limits, as figures of entries of views.py.
 
 What a daemon's server does is what its keeper saw last (ledger/mps_folder.py).
 """
@@ -10,19 +10,23 @@ from typing import Any, NamedTuple
 
 from vcuda_oci.ledger import instance_records, mps_folder
 from vcuda_oci.ledger.ledger import Ledger
-from vcuda_oci.model import policies
+from vcuda_oci.model import fence, policies
 from vcuda_oci.model.errors import VcudaError
+
+from . import driver_figures
 
 DOWN, FAULT = "no daemon", "fault"
 
 
 class Fences(NamedTuple):
     """mps: by the UUID of each GPU with containers under MPS. instances: GPU by the id of the
-    allocation, of each that was made. left_over: ids of those with a released allocation."""
+    allocation, of each that was made. left_over: ids of those with a released allocation. driver:
+    limits of cgroups, by allocation and GPU."""
 
     mps: Mapping[str, dict[str, Any]]
     instances: Mapping[str, str]
     left_over: frozenset[str] = frozenset()
+    driver: driver_figures.Figures = {}
 
 
 def read(state_dir: str) -> Fences:
@@ -43,18 +47,21 @@ def read(state_dir: str) -> Fences:
         stale = {held.id for held in instance_records.stale(Ledger(state_dir))}
     except VcudaError:
         records, stale = [], set()
-    return Fences(mps, {held.id: held.gpu for held in records}, frozenset(stale))
+    instances = {held.id: held.gpu for held in records}
+    return Fences(mps, instances, frozenset(stale), driver_figures.read(state_dir))
 
 
 def add_to(
     tenants: Sequence[dict[str, Any]], gpus: Sequence[dict[str, Any]], found: Fences
 ) -> None:
     """Add "mps" to the entries, null where it is not used; "instance_of", the GPU of a container's
-    own instance; "instances" and "instances_left_over" to GPUs, as numbers."""
+    own instance; "driver_limit_bytes" and "driver_used_bytes", null without a limit of the driver;
+    "instances" and "instances_left_over" to GPUs, as numbers."""
     for entry in tenants:
         is_mps = entry["isolation"] == policies.MPS
         entry["mps"] = found.mps.get(entry["gpu_uuid"]) if is_mps else None
         entry["instance_of"] = found.instances.get(entry["id"])
+        _add_driver(entry, found.driver.get((entry["id"], entry["gpu_uuid"])))
     for gpu in gpus:
         mine = {id for id, uuid in found.instances.items() if uuid == gpu["uuid"]}
         gpu["mps"] = found.mps.get(gpu["uuid"])
@@ -68,6 +75,17 @@ def word(entry: Mapping[str, Any]) -> str:
     if isolation != policies.MPS or (mps and mps["serves"] and not mps["fault"]):
         return isolation
     return f"{isolation}, {FAULT if mps and mps['serves'] else DOWN}"
+
+
+def _add_driver(entry: dict[str, Any], counted: driver_figures.Counted | None) -> None:
+    entry["driver_limit_bytes"] = counted.limit_bytes if counted else None
+    entry["driver_used_bytes"] = counted.used_bytes if counted else None
+    if counted is None:
+        return
+    entry["isolation_holds"] = fence.with_driver(entry["isolation_holds"])
+    # A larger limit counts contexts that the share does not count. A suspended one holds nothing.
+    if counted.limit_bytes == entry["memory_bytes"] and not entry["suspension"]:
+        entry["memory_used_bytes"] = counted.used_bytes
 
 
 def _folders(state_dir: str) -> list[str]:

@@ -15,13 +15,17 @@ from vcuda_plugin.agent.gpus.gpu_probe import Probe
 from vcuda_plugin.agent.gpus.inventory import Inventory, _Watch
 
 
-def offered(facts: Host, state_dir: str) -> list[str]:
+def inventory_of(facts: Host, state_dir: str) -> Inventory:
     config = Path(state_dir) / "config.toml"
     config.write_text(f'state-dir = "{state_dir}"\n')
     seen: list[Inventory] = []
     sample = Probe(facts.library, facts).sample()
     _Watch(settings_file.load(str(config)), seen.append).see(sample, "")
-    return [gpu.uuid for gpu in seen[0].gpus]
+    return seen[0]
+
+
+def offered(facts: Host, state_dir: str) -> list[str]:
+    return [gpu.uuid for gpu in inventory_of(facts, state_dir).gpus]
 
 
 def test_a_containers_own_instance_is_not_offered(tmp_path: Path) -> None:
@@ -29,6 +33,16 @@ def test_a_containers_own_instance_is_not_offered(tmp_path: Path) -> None:
     static, own = foreign(node, "1g.10gb", 0), node.claim("own", 10)
     assert own.shares[0].uuid in {gpu.uuid for gpu in node.facts().gpus}
     assert offered(node.facts(), node.ledger.state_dir) == [static]
+
+
+def test_places_of_all_instances_are_reported_for_the_scheduler(tmp_path: Path) -> None:
+    node = MigNode(tmp_path)
+    node.claim("small", 10)
+    node.claim("large", 42)
+    seen = inventory_of(node.facts(), node.ledger.state_dir)
+    (gpu,) = {uuid for uuid, places in seen.places.items() if places}
+    by_id = {profile["id"]: profile["name"] for profile in seen.profiles[gpu]}
+    assert sorted(by_id[id] for id, _, _ in seen.places[gpu]) == ["1g.10gb", "3g.40gb"]
 
 
 def test_no_gpu_in_mig_mode_is_offered_beside_a_broken_record(tmp_path: Path) -> None:

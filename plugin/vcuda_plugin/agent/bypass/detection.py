@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from vcuda_hook.live.driver_figures import Counted, Figures
+
 from .hidden_work import Hidden
 
 # Kinds of findings: more memory than the limit, a GPU outside the share, a process without the
@@ -103,17 +105,23 @@ class Watch:
         seen: Mapping[tuple[str, str], list[Process]],
         parts: Mapping[tuple[str, str], float],
         hidden: Mapping[tuple[str, str], Hidden],
+        driver: Figures,
     ) -> list[Finding]:
         """Add one poll; return the current findings.
 
-        seen: processes by holder's key and GPU. parts: of the GPU's time, 0 to 1, and hidden: work
-        beside turns, likewise.
+        seen: processes by holder's key and GPU. parts: of the GPU's time, 0 to 1; hidden: work
+        beside turns; driver: memory that the driver counts for a cgroup, likewise.
         """
         signs = {
             (key, uuid, why): (used, limit, culprits)
             for (key, uuid), processes in seen.items()
             for why, used, limit, culprits in self._signs(
-                now, (key, uuid), holders[key], processes, parts.get((key, uuid), 0.0)
+                now,
+                (key, uuid),
+                holders[key],
+                processes,
+                parts.get((key, uuid), 0.0),
+                driver.get((key, uuid)),
             )
         } | {
             (key, uuid, TURNS): (one.used_percent, one.held_percent, seen[key, uuid])
@@ -155,9 +163,11 @@ class Watch:
         holder: Holder,
         processes: list[Process],
         part: float,
+        counted: Counted | None,
     ) -> Iterator[tuple[str, int, int, list[Process]]]:
         """Yield (why, used, limit, processes) of each excess that this poll shows."""
-        used = sum(process.memory_bytes for process in processes)
+        # NVML's figures of processes are late, and unknown for some.
+        used = counted.used_bytes if counted else sum(one.memory_bytes for one in processes)
         share = holder.shares.get(place[1])
         if share is None:
             yield ELSEWHERE, used, 0, processes

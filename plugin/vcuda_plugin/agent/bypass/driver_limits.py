@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from vcuda_hook.live.driver_figures import Counted
+
 from .detection import Share
 from .process_probe import NO_LIMIT
 
@@ -24,10 +26,14 @@ def hard_bytes(share: Share, processes: int, gpu_bytes: int) -> int:
 
 
 class DriverLimits:
-    """The limits that are set in the driver. set_limit: as ProcessProbe.set_limit."""
+    """The limits that are set in the driver. set_limit, count: as ProcessProbe has them."""
 
-    def __init__(self, set_limit: Callable[[str, str, int], str]) -> None:
-        self._set_limit = set_limit
+    def __init__(
+        self,
+        set_limit: Callable[[str, str, int], str],
+        count: Callable[[str, str], int | None],
+    ) -> None:
+        self._set_limit, self._count = set_limit, count
         self._current: dict[tuple[str, str], int] = {}
         self._refused: dict[tuple[str, str], int] = {}
         self._reported = ""
@@ -52,6 +58,12 @@ class DriverLimits:
             return ""
         self._reported = reason
         return f"the driver holds no limits itself: {reason}"
+
+    def counted(self) -> dict[tuple[str, str], Counted]:
+        """Return each limit in force with what the driver counts against it, by cgroup and GPU."""
+        limits = {place: hard for place, hard in self._current.items() if hard != NO_LIMIT}
+        used = {place: self._count(place[1], place[0]) for place in limits}
+        return {place: Counted(limits[place], n) for place, n in used.items() if n is not None}
 
     def _set(self, place: tuple[str, str], hard: int) -> str:
         folder, uuid = place

@@ -13,7 +13,9 @@ import sys
 import time
 from collections import defaultdict
 
-from vcuda_oci.host import facts_cache, host
+from vcuda_hook.live import driver_figures
+from vcuda_hook.live.driver_figures import Figures
+from vcuda_oci.host import host
 from vcuda_oci.ledger import events, mps_folder
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
@@ -39,15 +41,12 @@ _OUTSIDERS_SECONDS = 60.0
 def main(driver_root: str, state_dir: str, policy: str, driver_limits: str) -> None:
     """Poll until the agent has ended or the driver has changed. policy, driver_limits: settings."""
     try:
-        facts = host.load(driver_root, state_dir + "/host.json")
-        library = facts.libraries.get("libnvidia-ml.so.1", "")
-        watch, key = (
-            OutsideWatch(facts, library, state_dir),
-            facts_cache.gpus_key(facts.root, library),
-        )
+        cache = state_dir + "/host.json"
+        facts = host.load(driver_root, cache)
+        watch = OutsideWatch(facts, facts.library, state_dir)
         watch.stops, watch.sets_limits = policy == STOP, driver_limits == AUTO
         began = time.process_time()
-        while facts_cache.gpus_key(facts.root, library) == key:
+        while facts.has_these_gpus(cache):
             sys.stdout.write(json.dumps(watch.poll()) + "\n")
             sys.stdout.flush()
             due = (time.process_time() - began) / _CPU_PART
@@ -71,12 +70,15 @@ class OutsideWatch:
 
     def __init__(self, facts: host.Host, library: str, state_dir: str) -> None:
         self._gpu_bytes = {gpu.uuid: gpu.memory_bytes for gpu in facts.gpus if not gpu.divided}
+        # The driver limits cgroups on whole GPUs only.
+        self._limited = {gpu.uuid for gpu in facts.gpus if not gpu.divided and gpu.mig is None}
         self._state_dir = state_dir
         self._probe = ProcessProbe(library, list(self._gpu_bytes))
         self._containers = HeldContainers(state_dir)
         self._watch = detection.Watch()
         self._audit = TurnAudit(state_dir)
-        self._limits = DriverLimits(self._probe.set_limit)
+        self._limits = DriverLimits(self._probe.set_limit, self._probe.count)
+        self._has_figures = False  # of the driver
         # By GPU UUID: when processes outside containers were last reported, and their pids.
         self._outsiders: dict[str, tuple[float, frozenset[int]]] = {}
 
@@ -92,8 +94,10 @@ class OutsideWatch:
                 continue  # released or being written: the next poll reads it
         seen, outsiders = self._sort(processes, holders)
         lines = self._report_outsiders(outsiders, holders)
+        driver: Figures = {}
         if self.sets_limits:
-            lines += self._set_limits(all_held, holders, seen)
+            more, driver = self._set_limits(all_held, holders, seen)
+            lines += more
         percents = {(one.pid, one.uuid): one.busy_percent for one in processes}
         # NVML counts the work of processes that work at once for each of them.
         used = {
@@ -103,7 +107,7 @@ class OutsideWatch:
         totals = _totals(used, outsiders)
         parts = {place: part / max(1.0, totals[place[1]]) for place, part in used.items()}
         hidden = self._find_hidden_work(all_held, used, totals)
-        for finding in self._watch.update(time.monotonic(), holders, seen, parts, hidden):
+        for finding in self._watch.update(time.monotonic(), holders, seen, parts, hidden, driver):
             held = all_held[finding.key]
             stops = self.stops and _may_stop(held, finding)
             if finding.is_new:
@@ -201,18 +205,30 @@ class OutsideWatch:
         all_held: dict[str, Held],
         holders: dict[str, detection.Holder],
         seen: dict[tuple[str, str], list[detection.Process]],
-    ) -> list[str]:
-        """Set the driver's limit for each container that has its own cgroup; return log lines."""
+    ) -> tuple[list[str], Figures]:
+        """Set the driver's limit for each container that has its own cgroup.
+
+        Returns log lines, and the driver's figures by holder's key and GPU; `vcuda ps` reads them
+        by allocation.
+        """
+        folders = {held.folder: held for key, held in all_held.items() if key in holders}
         wanted = {
-            (held.folder, uuid): hard_bytes(
-                share, len(seen.get((key, uuid), ())), self._gpu_bytes.get(uuid, 0)
+            (folder, uuid): hard_bytes(
+                share, len(seen.get((held.key, uuid), ())), self._gpu_bytes.get(uuid, 0)
             )
-            for key, held in all_held.items()
-            if held.folder and key in holders
-            for uuid, share in holders[key].shares.items()
+            for folder, held in folders.items()
+            if folder
+            for uuid, share in holders[held.key].shares.items()
+            if uuid in self._limited
         }
         line = self._limits.hold(wanted)
-        return [line] if line else []
+        counted = self._limits.counted()
+        if counted or self._has_figures:
+            by_id = {(folders[f].allocation.id, uuid): one for (f, uuid), one in counted.items()}
+            driver_figures.write(self._state_dir, by_id)
+        self._has_figures = bool(counted)
+        by_key = {(folders[f].key, uuid): one for (f, uuid), one in counted.items()}
+        return [line] if line else [], by_key
 
 
 def _totals(used: dict[tuple[str, str], float], outsiders: list[OnGpu]) -> defaultdict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -35,6 +36,12 @@ class _Limits(ctypes.Structure):
         ("soft_bytes", ctypes.c_ulonglong),
         ("hard_bytes", ctypes.c_ulonglong),
     ]
+
+
+class _Counted(ctypes.Structure):
+    """nvmlGetMemoryLimits_v1_t."""
+
+    _fields_ = [*_Limits._fields_, ("used_bytes", ctypes.c_ulonglong)]
 
 
 class OnGpu(NamedTuple):
@@ -87,17 +94,32 @@ class ProcessProbe:
         """Limit the GPU memory of a cgroup's processes in the driver; NO_LIMIT removes the limit.
 
         cgroup: its folder. Returns the reason if the driver refuses, else "".
-        Source: nvml.h, nvmlDeviceSetMemoryLimits_v1, of driver 615 and later.
+        The soft limit is the hard one, so that the driver counts no process as one that borrows.
+        Where the kernel has dmem it is 0: the driver adds a soft limit to each cgroup above, and
+        when a runtime removes the container's cgroup it stays there.
+        Source: nvml.h, nvmlDeviceSetMemoryLimits_v1, of driver 615 and later; NVIDIA's "MPS v3
+        Memory Partitioning".
         """
         device = ctypes.c_void_p()
+        is_soft = hard_bytes != NO_LIMIT and not os.path.exists(cgroup + "/dmem.min")
         function = self._function("nvmlDeviceSetMemoryLimits_v1")
         if function is None:
             return "the driver has no such limits"
         status = self._nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(device))
         if not status:
-            limits = _Limits(cgroup.encode("utf-8", "surrogateescape"), 0, hard_bytes)
+            limits = _Limits(_bytes(cgroup), hard_bytes if is_soft else 0, hard_bytes)
             status = function(device, ctypes.byref(limits))
         return self._reason(status) if status else ""
+
+    def count(self, uuid: str, cgroup: str) -> int | None:
+        """Return what the driver counts for a cgroup with a limit, in bytes; None: unknown."""
+        device, counted = ctypes.c_void_p(), _Counted(_bytes(cgroup))
+        function = self._function("nvmlDeviceGetMemoryLimits_v1")
+        if function is None or self._nvml.nvmlDeviceGetHandleByUUID(
+            uuid.encode(), ctypes.byref(device)
+        ):
+            return None
+        return None if function(device, ctypes.byref(counted)) else int(counted.used_bytes)
 
     def _list(self, name: str, device: ctypes.c_void_p) -> dict[int, int | None]:
         """Return bytes by pid of the processes that an NVML function lists."""
@@ -131,3 +153,7 @@ class ProcessProbe:
     def _reason(self, status: int) -> str:
         text: bytes = self._nvml.nvmlErrorString(status)
         return text.decode("utf-8", "replace")
+
+
+def _bytes(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")

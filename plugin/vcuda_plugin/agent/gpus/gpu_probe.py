@@ -10,6 +10,7 @@ Each line is a JSON object:
   distances   see vcuda_oci.model.topology
   numa        NUMA node by UUID
   profiles    by UUID, of GPUs in MIG mode: the fields of each model.mig.Profile
+  places      by UUID, of these: the places of their instances, as model.mig.Layout has them
   failing     reason by UUID, of GPUs that do not answer
   xids        [UUID, number] of each Xid event since the last line
   silent      reason by index, of GPUs that did not answer at first and are not in gpus
@@ -29,10 +30,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from vcuda_oci.host import facts_cache, host, nvml
+from vcuda_oci.host import host, nvml
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.host.nvml import HANGS
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.mig import Layout
 from vcuda_oci.system import files
 
 from . import sensors
@@ -61,10 +63,10 @@ def main(driver_root: str, cache: str) -> None:
     """Print samples until the reader ends, or until NVML has to be opened again."""
     try:
         facts = host.load(driver_root, cache)
-        library = facts.libraries.get("libnvidia-ml.so.1", "")
-        probe, key = Probe(library, facts), facts_cache.gpus_key(facts.root, library)
-        # An open NVML does not see a new driver or new GPUs. End: the next process sees them.
-        while facts_cache.gpus_key(facts.root, library) == key:
+        probe = Probe(facts.library, facts)
+        # An open NVML does not see a new driver or new GPUs, and a MIG device that takes the number
+        # of another has another UUID. End: the next process sees them.
+        while facts.has_these_gpus(cache):
             _print(probe.sample())
             if probe.one_is_back:
                 break
@@ -82,7 +84,7 @@ class Probe:
         self._facts = facts
         nodes = {gpu.uuid: _numa_node(facts.root, gpu.bus_id) for gpu in facts.gpus}
         self._numa = {uuid: node for uuid, node in nodes.items() if node >= 0}
-        self._profiles = _profiles(library, facts)
+        self._layouts = _layouts(library, facts)
         self._first = True
         try:
             self._nvml = ctypes.CDLL(library)
@@ -122,7 +124,11 @@ class Probe:
             "cuda": self._facts.cuda,
             "distances": self._facts.distances,
             "numa": self._numa,
-            "profiles": self._profiles,
+            "profiles": {
+                layout.uuid: [profile.fields() for profile in layout.profiles]
+                for layout in self._layouts
+            },
+            "places": {layout.uuid: layout.taken for layout in self._layouts},
             "failing": {uuid: reason for uuid, reason in answers.items() if reason},
             "xids": xids,
             "silent": {index: error.what for index, error in self._facts.silent.items()},
@@ -213,17 +219,15 @@ class _Query:
             self._answered.set()
 
 
-def _profiles(library: str, facts: host.Host) -> dict[str, list[dict[str, Any]]]:
-    """The MIG profiles of each GPU in MIG mode that has any, by UUID; a driver that does not answer
-    has none."""
-    found: dict[str, list[dict[str, Any]]] = {}
+def _layouts(library: str, facts: host.Host) -> list[Layout]:
+    """The GPUs in MIG mode that have profiles; a driver that does not answer has none."""
+    found: list[Layout] = []
     if facts.has_divided:
         with contextlib.suppress(VcudaError), Mig(library) as driver:
             for gpu in facts.gpus:
                 if gpu.divided:
-                    profiles = driver.layout(gpu.uuid).profiles
-                    found[gpu.uuid] = [profile.fields() for profile in profiles]
-    return {uuid: profiles for uuid, profiles in found.items() if profiles}
+                    found.append(driver.layout(gpu.uuid))
+    return [layout for layout in found if layout.profiles]
 
 
 def _numa_node(driver_root: str, bus_id: str) -> int:

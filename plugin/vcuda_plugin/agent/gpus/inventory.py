@@ -41,6 +41,7 @@ class Inventory:
     gpus: MIG devices, GPUs that are not in MIG mode, and those in MIG mode that are vcuda's to
     divide: they have no MIG device but those that were made for one container each, which are in
     `own`. unhealthy: reason by UUID. profiles: of GPUs in MIG mode, by UUID (model.mig.Profile).
+    places: of all their instances (model.mig.Layout).
     numa: NUMA node by UUID, of GPUs that have one.
     distances: between the GPUs, in the order of `gpus` (vcuda_oci.model.topology); None: unknown.
     divided: memory in bytes by UUID, of GPUs in MIG mode.
@@ -56,6 +57,7 @@ class Inventory:
     divided: dict[str, int] = field(default_factory=dict)
     profiles: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     own: list[Gpu] = field(default_factory=list)
+    places: dict[str, list[list[int]]] = field(default_factory=dict)
 
 
 async def follow(
@@ -145,7 +147,7 @@ class _Watch:
         seen = Inventory(gpus, sample["numa"], closed, sample["distances"], *versions)
         own = self._instances(gpus)
         if own is not None and self._settings.isolation in (policies.AUTO, policies.MIG):
-            seen.profiles = sample.get("profiles", {})
+            seen.profiles, seen.places = sample.get("profiles", {}), sample.get("places", {})
         seen = _shared(seen, {gpu.uuid for gpu in gpus if gpu.mig} if own is None else own)
         # A GPU that is left out for its MIG devices still has its own health reported.
         parts = {one.uuid: sick[one.parent] for one in seen.gpus if one.parent in sick}
@@ -220,11 +222,13 @@ def _shared(inventory: Inventory, own: Collection[str]) -> Inventory:
         {gpu.uuid: gpu.memory_bytes for gpu in inventory.gpus if gpu.divided},
         inventory.profiles,
         [gpu for gpu in inventory.gpus if gpu.uuid in own],
+        inventory.places,
     )
 
 
 def _facts(inventory: Inventory) -> tuple[Any, ...]:
     gpus = [gpu.__dict__ for gpu in inventory.gpus]
     own = [gpu.uuid for gpu in inventory.own]
-    rest = (inventory.driver, inventory.cuda, inventory.divided, inventory.profiles, own)
+    versions, mig = (inventory.driver, inventory.cuda), (inventory.profiles, inventory.places)
+    rest = (*versions, inventory.divided, *mig, own)
     return gpus, inventory.numa, inventory.unhealthy, inventory.distances, rest

@@ -177,6 +177,18 @@ TENANT_METRICS = (
         _figure("memory_used_bytes"),
     ),
     _of_tenant(
+        "driver_memory_limit_bytes",
+        GAUGE,
+        "The driver's own limit of its cgroup, where the driver has one.",
+        _figure("driver_limit_bytes"),
+    ),
+    _of_tenant(
+        "driver_memory_used_bytes",
+        GAUGE,
+        "What the driver counts against that limit, contexts and code too.",
+        _figure("driver_used_bytes"),
+    ),
+    _of_tenant(
         "memory_refusals_total", COUNTER, "Allocations refused at its limit.", _figure("refusals")
     ),
     _of_tenant(

@@ -125,6 +125,7 @@ class Cluster:
                 for gpu in seen.gpus
                 if gpu.divided
             },
+            {gpu.uuid: seen.places.get(gpu.uuid, []) for gpu in seen.gpus if gpu.divided},
         )
         self._labels = labels
         self._put(self._node_gpus)

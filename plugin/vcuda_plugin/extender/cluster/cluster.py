@@ -200,9 +200,8 @@ class Cluster:
 
     def find(self, entry: Entry, ask: PodAsk, removed: Collection[str] = ()) -> Placed | Refused:
         """Place the pod on this node exactly, as if the pods with the UIDs `removed` had ended."""
-        taken = entry.taken if not removed else entry.taken_without(removed)
         closed = self._closed(entry, ask, removed)
-        found = self._choose(entry, ask, taken, closed)
+        found = self._choose(entry, ask, removed, closed)
         if not closed or not isinstance(found, Refused):
             return found
         by = {word: [uuid for uuid, each in closed.items() if each == word] for word in _EXCLUDE}
@@ -225,7 +224,7 @@ class Cluster:
                 entry.answers.clear()
             found = self.find(entry, ask)
             if isinstance(found, Refused):
-                never = isinstance(self._choose(entry, ask, []), Refused)
+                never = isinstance(self._choose(entry, ask, entry.holds), Refused)
                 entry.answers[number] = found.reason, never
             else:
                 entry.answers[number] = None
@@ -252,7 +251,7 @@ class Cluster:
         return closed
 
     def _choose(
-        self, entry: Entry, ask: PodAsk, taken: Sequence[GpuShare], closed: Collection[str] = ()
+        self, entry: Entry, ask: PodAsk, removed: Collection[str], closed: Collection[str] = ()
     ) -> Placed | Refused:
         def may_use(some: Sequence[Gpu]) -> list[Gpu]:
             found = [gpu for gpu in some if gpu.uuid not in closed]
@@ -266,12 +265,13 @@ class Cluster:
             gpus, overcommit = [gpu for gpu in gpus if gpu.mig is None], 1
         found: Placed | Refused = Refused("")
         if ask.isolation != MIG:
+            taken = entry.taken if not removed else entry.taken_without(removed)
             found = place(gpus, taken, ask, self.order, overcommit, reported.between)
         if ask.isolation == MIG or (
             isinstance(found, Refused) and ask.isolation == AUTO and facts.divisible
         ):
-            divisible, profiles = may_use(facts.divisible), reported.profiles
-            return place_instances(divisible, taken, ask, self.order, profiles)
+            held, ended = entry.taken_without(removed), entry.taken_of(removed)
+            return place_instances(may_use(facts.divisible), held, ended, ask, reported)
         return found
 
     def _held(self, pod: PodFacts, entry: Entry) -> list[GpuShare]:

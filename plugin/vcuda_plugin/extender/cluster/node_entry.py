@@ -49,6 +49,9 @@ class Entry:
     def taken_without(self, removed: Collection[str]) -> list[GpuShare]:
         return [share for uid, each in self.holds.items() if uid not in removed for share in each]
 
+    def taken_of(self, uids: Collection[str]) -> list[GpuShare]:
+        return [share for uid in uids for share in self.holds.get(uid, ())]
+
     def hold(self, uid: str, shares: list[GpuShare]) -> None:
         """Replace what the pod holds."""
         self.release(uid)

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vcuda_oci.model.policies import MIG
 from vcuda_oci.model.request import Part
+from vcuda_oci.placement.eligible import Refused
 from vcuda_oci.system.settings_file import SPREAD
 
 from ..cluster.cluster import Cluster
@@ -41,6 +43,8 @@ def scores(
     reserve: whether fragmentation counts, which keeps GPUs whole for pods that need whole ones.
     """
     with cluster.lock:
+        if ask.isolation == MIG:
+            return [_with_instances(cluster, cluster.nodes.get(name), ask) for name in names]
         rows, part = cluster.rows(names), ask.single
         before = free_of(cluster, rows)
         count = np.maximum(cluster.arrays.at(rows, "there").sum(axis=1), 1)
@@ -125,6 +129,12 @@ def closeness(entry: Entry | None, count: int) -> float:
 
     best = min(mean(near(first)) for first in free)
     return 1 - (best - min(others)) / (max(others) - min(others))
+
+
+def _with_instances(cluster: Cluster, entry: Entry | None, ask: PodAsk) -> int:
+    """The more, the smaller the largest profile is that loses room by the pod's instances."""
+    found = cluster.find(entry, ask) if entry else Refused("")
+    return 0 if isinstance(found, Refused) else round(MOST * found.kept)
 
 
 def _after(cluster: Cluster, rows: Rows, free: Floats, ask: PodAsk, part: Part) -> Floats:

@@ -1,0 +1,67 @@
+"""How often the MPS keeper replaces daemons that end, in virtual time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.samples import GIB, record
+from vcuda_oci.ledger import mps_folder
+from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import limits
+from vcuda_oci.start import mps_keeper
+from vcuda_oci.start.mps_keeper import MpsKeeper
+
+UUID = "GPU-12345678-9"
+
+
+@pytest.fixture
+def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+    """Runs a keeper for some seconds; returns when it started daemons, which end at once."""
+    ledger, at, found = Ledger(str(tmp_path)), [1000.0], list[float]()
+    held = record(shares=[GpuShare(UUID, GIB, 30)], isolation="mps")
+    with ledger:
+        ledger.write(held, limits.page_of(held))
+    mps_folder.want(ledger.state_dir, UUID, "/usr/bin/x", "/usr/lib")
+    folder = mps_folder.folder_of(ledger.state_dir, UUID)
+
+    def start(*_: object) -> int:
+        found.append(at[0] - 1000)
+        return 1 << 30  # no process has this pid
+
+    monkeypatch.setattr(time, "monotonic", lambda: at[0])
+    monkeypatch.setattr(mps_keeper, "_start_daemon", start)
+    monkeypatch.setattr(mps_keeper, "_start_server", lambda *_: 1 << 30)
+    keeper = MpsKeeper(ledger.state_dir)
+
+    def run(seconds: int, idle: int = 0) -> list[float]:
+        at[0] += idle
+        for _ in range(seconds * 2):
+            keeper._check(folder)
+            at[0] += 0.5
+        return found
+
+    return run
+
+
+def test_daemon_that_ends_again_and_again_is_replaced_after_longer_pauses(
+    starts: Callable[..., list[float]],
+) -> None:
+    first = [0, 0.5, 2, 4.5, 9, 17.5, 26, 34.5]
+    assert starts(35) == first
+    # After a good minute a daemon that has ended is replaced at once.
+    assert starts(2, idle=100) == [*first, 135, 136.5]
+
+
+def test_server_of_a_daemon_that_has_ended_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mps_keeper, "_START_SECONDS", 3600.0)
+    tree = {"gpu": UUID, "program": "/bin/true", "library": "/usr/lib"}
+    with pytest.raises(VcudaError, match="the MPS server does not start"):
+        mps_keeper._start_server(str(tmp_path), tree, 1 << 30)
