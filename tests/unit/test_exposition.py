@@ -147,7 +147,7 @@ def test_a_suspended_container_holds_its_memory_off_the_gpu(tenants: Tenants) ->
     }
     assert list(figures.values()) == [1, 3 * GIB, since, 0]
     assert view.gpus
-    assert (view.gpus[0]["free_core_percent"], view.gpus[0]["tenants"]) == (100, 1)
+    assert (view.gpus[0]["free_core_percent"], view.gpus[0]["tenants"]) == (70, 1)
     assert view.gpus[0]["promised_memory_bytes"] == 4 * GIB
     assert b"suspended, 3 GiB off the GPU for 2h" in usage_page.render(view)
 

@@ -292,7 +292,7 @@ def test_no_process_is_restored_without_room_for_all(
     on_gpu: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After one that found no room, the driver would refuse every other: bench/hardware.md."""
-    monkeypatch.setattr(drive, "_ROOM_SECONDS", 0.0)
+    monkeypatch.setattr(drive, "ROOM_SECONDS", 0.0)
     world = World(3)
     off = world.bring(OFF)
     assert off.held == {"GPU-0": 3 * EACH}

@@ -41,8 +41,7 @@ def wanted(
     """The allocation's share number `at` with `words` changed (core, memory, policy), and whether
     it needs room of ended containers, so that a sweep must come first.
 
-    A suspended container may have what the GPU has: it holds nothing now, and its resume waits for
-    room. Changes nothing. Raises VcudaError: invalid words, or more than is free.
+    Changes nothing. Raises VcudaError: invalid words, or more than is free.
     """
     share = allocation.shares[at]
     gpu = host.gpu(share.uuid)
@@ -51,8 +50,7 @@ def wanted(
     core, memory = _core(words, share), _memory(words, share)
     terms = _terms(words, share, core)
     allocations, broken = ledger.read()
-    is_off = allocation.suspension and allocation.suspension.is_off and not allocation.rotates
-    others = [] if is_off else [other for other in allocations if other.id != allocation.id]
+    others = [other for other in allocations if other.id != allocation.id]
     if broken and (core > share.core_percent or memory > share.memory_bytes):
         raise broken_record(*broken[0])
 

@@ -16,6 +16,7 @@ from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, table, views
 from ..live.status import statuses
+from ..suspend.wait_bound import longest_wait
 from . import pod_scheduling, reasons
 from .live_view import LiveView
 from .pod_scheduling import Scheduling
@@ -73,7 +74,10 @@ def _of_share(settings: Config, allocation: Allocation) -> dict[str, Any]:
     all_of = {each.id: each for each in (*allocations, allocation)}
     described = container_names.of(list(all_of.values()))[allocation.id]
     name = described.name or views.short_id(allocation.id)
-    found = list(reasons.of_state(status.word, allocation.suspension, bool(allocation.becoming)))
+    memory = {uuid: gpu["memory_bytes"] for uuid, gpu in gpus.items()}
+    wait = longest_wait(allocation, all_of.values(), memory, settings.rotation_quantum)
+    state = status.word, allocation.suspension, bool(allocation.becoming), wait
+    found = list(reasons.of_state(*state))
     for uuid, entry in entries.items():
         found += reasons.of_share(name, entry, before.get(uuid), gpus.get(uuid))
     return {
