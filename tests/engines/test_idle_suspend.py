@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_call_gets_its_gpu_back_from_a_container_that_has_its_room(
     """The other one never stops working; `vcuda why` says the longest wait, which holds."""
     engine = start_engine("runc-v2")
     whole = queried(engine, product, "memory.total")[0]
-    most = {"core": 60, "memory_bytes": whole * 7 // 10 * MIB, "gpu": "0"}
+    most: dict[str, Any] = {"core": 60, "memory_bytes": whole * 7 // 10 * MIB, "gpu": "0"}
     other = f"{container}-other"
     with product.on(engine, rotation_quantum="2s"), agent(engine, product):
         try:
@@ -95,7 +96,7 @@ def test_call_gets_its_gpu_back_from_a_container_that_has_its_room(
             # Asleep again, it leaves the room to the other one.
             done = len(cells(engine, other))
             until(lambda: len(cells(engine, other)) > done)
-            assert all(cell["intact"] for each in (container, other) for cell in cells(engine, each))
+            assert all(cell["intact"] for cell in [*found, *cells(engine, other)])
         finally:
             for name in (container, other):
                 engine.delete(name)

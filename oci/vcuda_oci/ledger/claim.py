@@ -228,7 +228,7 @@ def _place(
     allocations, broken = ledger.read()
     if broken:
         raise broken_record(*broken[0])
-    if refused and not any([allocation.lends for allocation in allocations]):
+    if refused and not any(allocation.lends for allocation in allocations):
         return refused
     taken = [
         share
@@ -328,7 +328,7 @@ def _take_over(
 
 def _begins_off(ledger: Ledger, host: Host, shares: list[GpuShare]) -> Suspension | None:
     """None: the container begins on its GPUs, as every one that does not rotate."""
-    if not any([share.rotates for share in shares]):
+    if not any(share.rotates for share in shares):
         return None
     from . import rotation  # only where containers rotate
 

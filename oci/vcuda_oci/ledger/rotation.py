@@ -41,9 +41,7 @@ def rotating(chosen: Chosen, gpus: Sequence[Gpu], taken: Sequence[GpuShare]) -> 
     return Chosen(found)
 
 
-def borrowing(
-    answer: Chosen | Refused, gpus: Sequence[Gpu], refused: Refused
-) -> Chosen | Refused:
+def borrowing(answer: Chosen | Refused, gpus: Sequence[Gpu], refused: Refused) -> Chosen | Refused:
     """The shares of a container that takes the room of suspended ones: it leaves when they come
     back. answer: beside those at work. refused: beside all promises.
     """
@@ -51,14 +49,12 @@ def borrowing(
         return answer
     parts = [gpu.uuid for gpu in gpus if gpu.mig is not None]
     # The driver can take neither off the GPU.
-    if any([share.managed or share.uuid in parts for share in answer.shares]):
+    if any(share.managed or share.uuid in parts for share in answer.shares):
         return refused
     return Chosen([share.replaced(rotates=True) for share in answer.shares])
 
 
-def begin(
-    ledger: Ledger, host: Host, shares: list[GpuShare], id: str = ""
-) -> Suspension | None:
+def begin(ledger: Ledger, host: Host, shares: list[GpuShare], id: str = "") -> Suspension | None:
     """How a container that may begin off its GPUs does: on them (None), or off them while there is
     no room. id: of its own record, if it has one.
 

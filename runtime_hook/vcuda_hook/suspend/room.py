@@ -28,9 +28,7 @@ def refusal(
     """
     others = [other for other in records if other.id != mine.id]
     moves = mine.suspension and mine.suspension.moves
-    taken = [
-        share for other in others for share in (other.reserved if moves else other.resident)
-    ]
+    taken = [share for other in others for share in (other.reserved if moves else other.resident)]
     wanted = _wanted(mine)
     for share in wanted:
         if share.uuid in drained:

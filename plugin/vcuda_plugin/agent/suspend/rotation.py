@@ -2,8 +2,8 @@
 
 A container that waits for the GPU gets room from those that rotate: first from those without work,
 then from those that have had the GPU for their quantum, the longest first. Containers are served in
-the order of their requests, those that rotate after the others, whose memory together is never more
-than the GPU's: so each of these gets its room as soon as enough quanta have ended.
+the order of their requests, those that rotate after the others. These together never have more
+memory than the GPU, so each of them gets its room as soon as enough quanta have ended.
 """
 
 from __future__ import annotations
