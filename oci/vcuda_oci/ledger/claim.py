@@ -10,7 +10,7 @@ from ..model.allocation import NODE, PLACED, Allocation, GpuShare
 from ..model.errors import VcudaError
 from ..model.gpu import Gpu
 from ..model.names import CLAIM_PREFIX
-from ..model.policies import MIG, MPS
+from ..model.policies import MIG, MPS, ROTATE
 from ..model.record import Record
 from ..model.request import Request
 from ..pages import limits
@@ -125,6 +125,9 @@ def _free_space(ledger: Ledger, *, search: bool) -> bool:
 
 def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[Allocation, bool]:
     owner = wanted.owner
+    if wanted.request.terms.policy == ROTATE and not wanted.runtime:
+        what = "policy rotate: several containers may share it, so it cannot leave the GPU for one"
+        raise VcudaError(what, owner.key, "use another policy")
     with ledger:
         held = reclaim(ledger, host, wanted, rules)
         if held:
@@ -272,10 +275,13 @@ def place(
         sick,
         decided,
     )
-    if isinstance(answer, Chosen) and rules.rotates:
+    rotates = rules.rotates or request.terms.policy == ROTATE
+    if isinstance(answer, Chosen) and (rotates or any(share.rotates for share in taken)):
         from . import rotation  # only where containers rotate
 
-        return rotation.rotating(answer, host.gpus, taken)
+        if rotates:
+            return rotation.rotating(answer, host.gpus, taken)
+        return rotation.beside_rotating(answer, host.gpus, taken)
     return answer
 
 

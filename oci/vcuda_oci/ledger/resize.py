@@ -162,4 +162,7 @@ def _terms(words: Mapping[str, str], share: GpuShare, core: int) -> policies.Ter
     both = set(policies.WORDS.get(policy, ())) & set(policies.WORDS[share.policy])
     given = {word: words[word] for word in _WORDS if word in words}
     given = {**latency, **{word: str(kept[word]) for word in both}, **given, "policy": policy}
+    if policy == policies.ROTATE:
+        what = "policy rotate cannot be given to a running container"
+        raise VcudaError(what, "--policy", "start it with this policy")
     return policies.parse(given, core, "--policy" if "policy" in words else share.uuid)

@@ -41,6 +41,24 @@ def rotating(chosen: Chosen, gpus: Sequence[Gpu], taken: Sequence[GpuShare]) -> 
     return Chosen(found)
 
 
+def beside_rotating(
+    chosen: Chosen, gpus: Sequence[Gpu], taken: Sequence[GpuShare]
+) -> Chosen | Refused:
+    """`chosen`, with managed memory that never leaves the GPU; Refused: a container that rotates
+    there would never have room again.
+    """
+    for share in chosen.shares:
+        here = [one for one in taken if one.uuid == share.uuid]
+        largest = max([one.memory_bytes for one in here if one.rotates], default=0)
+        whole = next(gpu.memory_bytes for gpu in gpus if gpu.uuid == share.uuid)
+        stay = sum([one.memory_bytes for one in here if not one.rotates])
+        if share.managed and largest and stay + share.memory_bytes > whole - largest:
+            left = gib(max(whole - largest - stay, 0))
+            what = f"{left} of {share.uuid} can be managed beside containers that rotate"
+            return Refused(f"{what}; {gib(share.memory_bytes)} asked", "use policy rotate")
+    return chosen
+
+
 def borrowing(answer: Chosen | Refused, gpus: Sequence[Gpu], refused: Refused) -> Chosen | Refused:
     """The shares of a container that takes the room of suspended ones: it leaves when they come
     back. answer: beside those at work. refused: beside all promises.

@@ -114,6 +114,7 @@ def tenant_entries(
             **_figures(use, gpus.get(share.uuid)),
             **_suspension(allocation, share.uuid),
             "policy": share.policy,
+            "rotates": share.rotates,
             "weight": share.weight,
             "priority": share.priority,
             "latency": share.latency,
@@ -194,9 +195,10 @@ def suspended_for(entry: Mapping[str, Any]) -> str:
 
 
 def policy(entry: Mapping[str, Any]) -> str:
-    """The policy as text, such as "elastic to 80 %, priority 5, low latency"."""
+    """The policy as text, such as "elastic to 80 %, priority 5, low latency, rotates"."""
     counters = ("policy", "core_ceiling_percent", "weight", "priority", "latency")
-    return policies.describe(*(entry[key] for key in counters))
+    text = policies.describe(*(entry[key] for key in counters))
+    return text + (", rotates" if entry["rotates"] else "")
 
 
 def short_id(id: str) -> str:
