@@ -81,7 +81,7 @@ def _of_share(settings: Config, allocation: Allocation) -> dict[str, Any]:
     wait = longest_wait(allocation, all_of.values(), memory, settings.rotation_quantum)
     state = status.word, allocation.suspension, bool(allocation.becoming), wait
     found = list(reasons.of_state(*state))
-    if allocation.idle_suspend or allocation.rotates:
+    if not allocation.suspension and (allocation.idle_suspend or allocation.rotates):
         found += _of_stay(settings, allocation)
     for uuid, entry in entries.items():
         found += reasons.of_share(name, entry, before.get(uuid), gpus.get(uuid))
