@@ -130,6 +130,14 @@ enum vcuda_suspended
    one asks. A call that still waits asks again ten times a second, so that no change of `suspended`
    back and forth leaves it behind.  */
 
+/* What the driver cannot take off the GPU: of slot N, the bit N % 32 of `unsaved` of entry KIND + N
+   / 32 of `gpu`.  */
+enum vcuda_unsaved
+{
+  VCUDA_UNSAVED_MANAGED = 0, /* its process holds managed memory */
+  VCUDA_UNSAVED_IPC = 8,     /* it has opened memory of another process */
+};
+
 /* newer_symbols: answers of cuGetProcAddress that the shim's headers don't know, passed on.
    export_tables: private tables handed out, and the UUIDs of the last ones, each at its number
    modulo VCUDA_EXPORT_TABLE_IDS.  */
@@ -166,7 +174,7 @@ enum vcuda_suspended
   F (uint32_t, turn_taken)    /* the OPEN word with the budget that the bucket has taken */        \
   F (uint32_t, switch_ns)     /* how much longer the first work of a turn takes than later work */ \
   F (uint32_t, room_asked)    /* grows when the driver has no memory left within the share */      \
-  A (uint8_t, reserved, 4)
+  F (uint32_t, unsaved)       /* of all GPUs together: enum vcuda_unsaved */
 
 /* One process. It holds an OFD lock on byte VCUDA_USAGE_LOCK_BASE + slot of the page's file. The
    kernel drops the lock when the process dies, and the process that takes it next clears the slot.

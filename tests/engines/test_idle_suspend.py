@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -66,3 +68,41 @@ def test_containers_with_more_memory_than_the_gpu_take_turns(
         assert len(each) >= 2
         assert all(cell["intact"] for cell in each)
     assert {"suspended", "resumed"} <= set(kinds(engine, product))
+
+
+def test_call_gets_its_gpu_back_from_a_container_that_has_its_room(
+    start_engine: Callable[[str], Engine], product: Product, container: str
+) -> None:
+    """The other one never stops working; `vcuda why` says the longest wait, which holds."""
+    engine = start_engine("runc-v2")
+    whole = queried(engine, product, "memory.total")[0]
+    most: dict[str, Any] = {"core": 60, "memory_bytes": whole * 7 // 10 * MIB, "gpu": "0"}
+    other = f"{container}-other"
+    with product.on(engine, rotation_quantum="2s"), agent(engine, product):
+        try:
+            sleeper = [*NOTEBOOK, "--seconds=600", "--every-ms=15000"]
+            started = engine.start(container, sleeper, **asking(engine, **most, idle_suspend="2s"))
+            assert started.rc == 0, started.stderr
+            until(lambda: state(engine, product, container) == ("suspended", "idle"))
+            first = len(cells(engine, container))
+            busy = [*NOTEBOOK, "--seconds=600", "--every-ms=1"]
+            started = engine.start(other, busy, **asking(engine, **most))
+            assert started.rc == 0, started.stderr
+            until(lambda: len(cells(engine, other)) > 0)
+            (stated,) = re.findall(r"within (\d+) s", why(engine, product, container))
+            until(lambda: len(cells(engine, container)) > first)
+            found = cells(engine, container)
+            assert state(engine, product, other)[0] in ("suspended", "waiting")
+            # Asleep again, it leaves the room to the other one.
+            done = len(cells(engine, other))
+            until(lambda: len(cells(engine, other)) > done)
+            assert all(cell["intact"] for cell in [*found, *cells(engine, other)])
+        finally:
+            for name in (container, other):
+                engine.delete(name)
+    assert all(cell["first_call_ms"] < 1000 * int(stated) for cell in found)
+
+
+def why(engine: Engine, product: Product, name: str) -> str:
+    program = [product.prefix + "/bin/vcuda", "--config", product.config, "why", name]
+    return engine.host.check(program)

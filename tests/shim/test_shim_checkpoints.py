@@ -286,3 +286,60 @@ def test_a_restore_of_a_suspended_container_waits_for_the_host(
     assert tool.communicate(timeout=20)[0] == f"{OK}\n"
     holder.process.kill()
     holder.process.communicate()
+
+
+# Executes each line of input.
+UNSAVED = (
+    START
+    + """
+import ctypes, subprocess
+managed = lambda: must(cu.cuMemAllocManaged(1 << 20, 1))
+def opens():
+    other = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True)
+    handle = cu.CUipcMemHandle()
+    ctypes.memmove(handle.getPtr(), bytes.fromhex(other.stdout.readline()), 64)
+    must(cu.cuIpcCloseMemHandle(must(cu.cuIpcOpenMemHandle(handle, 1))))
+    other.communicate()
+for line in sys.stdin:
+    exec(line)
+    print("done", flush=True)
+"""
+)
+EXPORTER = START + (
+    "import ctypes\n"
+    "handle = must(cu.cuIpcGetMemHandle(must(cu.cuMemAlloc(1 << 20))))\n"
+    "print(ctypes.string_at(handle.getPtr(), 64).hex(), flush=True)\n"
+    "sys.stdin.read()"
+)
+
+
+def test_page_tells_what_keeps_a_process_on_the_gpu(guest: Guest) -> None:
+    process = guest.start(PYTHON, "-c", UNSAVED, EXPORTER, stdin=subprocess.PIPE)
+
+    def after(line: str) -> tuple[int, int]:
+        """Processes with managed memory, and with memory of others, after a line of the program."""
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "done\n"
+        page = guest.read_usage()
+        return page.managed, page.opened_ipc
+
+    try:
+        assert after("first, second = managed(), managed()") == (1, 0)
+        assert after("must(cu.cuMemFree(first))") == (1, 0)
+        assert after("must(cu.cuMemFree(second))") == (0, 0)
+        # With its context it ends.
+        assert after("other = must(cu.cuCtxCreate(None, 0, device)); managed()") == (1, 0)
+        assert after("must(cu.cuCtxDestroy(other))") == (0, 0)
+        assert after("must(cu.cuCtxSetCurrent(context)); must(cu.cuMemAlloc(1 << 20))") == (0, 0)
+        assert after("opens()") == (0, 1)
+        assert after("managed()") == (1, 1)
+    finally:
+        process.kill()
+        process.communicate()
+    # The next process takes its slot.
+    assert guest.python(START + "must(cu.cuMemAlloc(1 << 20)); print(1)") == 1
+    assert (guest.read_usage().managed, guest.read_usage().opened_ipc) == (0, 0)

@@ -10,11 +10,20 @@ import pytest
 from support.claims import HALF, NODE, Claims
 from support.files import write
 from support.samples import GIB, host, left_in, pod_owner, record, shares_of
+from vcuda_oci.container.identity import Owner
 from vcuda_oci.ledger import liveness
 from vcuda_oci.ledger.claim import Claim, Rules, claim
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
-from vcuda_oci.model.suspension import RESUMING, SUSPENDED, SUSPENDING, WAITING, Suspension
+from vcuda_oci.model.suspension import (
+    BY_ROTATION,
+    RESUMING,
+    SUSPENDED,
+    SUSPENDING,
+    WAITING,
+    Suspension,
+)
 from vcuda_oci.pages import layout, page_reader
 
 HALF_SHARE = [GpuShare("GPU-0", 4 * GIB, 50)]
@@ -241,7 +250,7 @@ def suspended(
         claims.ledger.record(held.replaced(suspension=off))
 
 
-def test_a_claim_takes_the_room_of_a_suspended_container(claims: Claims) -> None:
+def test_room_of_a_suspended_container_is_lent_to_one_that_rotates(claims: Claims) -> None:
     for id in ("a", "b"):
         claims.runtime.set_state(id, "running")
         claims.claim(id)
@@ -250,14 +259,40 @@ def test_a_claim_takes_the_room_of_a_suspended_container(claims: Claims) -> None
         assert "0 % and 8.0 GiB on GPU-0" in claims.refusal("c")
     for id, step in (("c", SUSPENDED), ("d", WAITING)):
         suspended(claims, "a", step)
-        assert claims.claim(id) == (HALF_SHARE, True)
-    assert set(shares_of(claims.ledger)) == {"a", "b", "d"}
+        assert claims.claim(id) == ([HALF_SHARE[0].replaced(rotates=True)], True)
+    with open(f"{claims.ledger.containers}/d/limits", "rb") as page:
+        assert page_reader.read_limits(page.read()).calls_ask
+    # What is lent once is not lent again; what is promised to nothing else stays firm.
+    claims.runtime.set_state("d", "running")
+    assert "0 % and 8.0 GiB on GPU-0" in claims.refusal("e")
+    assert claims.claim("e", node=host(16, 16)) == ([HALF_SHARE[0].replaced(uuid="GPU-1")], True)
+
+
+@pytest.mark.parametrize("kept", ["a named slice", "a decision", "managed memory", "MPS"])
+def test_container_that_cannot_leave_gets_no_room_of_a_suspended_one(
+    claims: Claims, kept: str
+) -> None:
+    claims.runtime.set_state("a", "running")
+    claims.claim("a", Request.of(90, 12 * GIB))
+    suspended(claims, "a")
+    wanted = Claim(
+        Owner("c", "c"),
+        Request.of(50, 4 * GIB),
+        [] if kept == "a named slice" else claims.runtime.words,
+        os.getpid(),
+        HALF_SHARE if kept == "a decision" else (),
+        isolation="mps" if kept == "MPS" else "",
+    )
+    overcommit = 2 if kept == "managed memory" else 1
+    with pytest.raises(VcudaError):
+        claim(claims.ledger, host(16), wanted, Rules(overcommit=overcommit))
+    assert set(shares_of(claims.ledger)) == {"a"}
 
 
 @pytest.mark.parametrize(
     ("step", "moves"), [(SUSPENDED, {}), (RESUMING, {"GPU-0": "GPU-1"})], ids=["off", "moving"]
 )
-def test_a_container_that_ended_off_its_gpu_needs_room_to_come_back(
+def test_container_that_ended_off_its_gpu_begins_off_it_while_others_have_the_room(
     claims: Claims, step: str, moves: dict[str, str]
 ) -> None:
     claims.runtime.set_state("sandbox1", "running")
@@ -266,18 +301,14 @@ def test_a_container_that_ended_off_its_gpu_needs_room_to_come_back(
     for id in ("b", "c"):
         claims.runtime.set_state(id, "running")
         claims.claim(id)
-    before = left_in(claims.ledger.state_dir)
-    assert claims.refusal(pod_owner("c2")) == (
-        "pod-uid1.main: it was suspended, and others have its room: 0 % and 8.0 GiB of GPU-0 are "
-        "free; 50 % and 4.0 GiB are needed; end or suspend another container"
-    )
-    assert left_in(claims.ledger.state_dir) == before
-    claims.runtime.set_state("b", "stopped")
     assert claims.claim(pod_owner("c2")) == (HALF_SHARE, False)
     back = claims.ledger.get("pod-uid1.main")
     assert back
-    assert (back.suspension, back.container_id) == (None, "c2")
-    assert set(shares_of(claims.ledger)) == {"c", "pod-uid1.main"}
+    assert back.suspension
+    assert (back.suspension.step, back.suspension.by) == (SUSPENDED, BY_ROTATION)
+    with open(f"{claims.ledger.containers}/pod-uid1.main/limits", "rb") as file:
+        page = page_reader.read_limits(file.read())
+    assert (page.suspended, page.calls_ask) == (layout.UNTIL_CALL, True)
 
 
 def test_a_container_that_ended_suspended_comes_back_where_its_room_is_free(

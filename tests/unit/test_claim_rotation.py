@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
 from support.claims import Claims
-from support.samples import GIB, pod_owner, shares_of
+from support.samples import GIB, host, pod_owner, shares_of
+from vcuda_oci.container.identity import Owner
+from vcuda_oci.ledger.claim import Claim, Rules, claim
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.policies import Terms
 from vcuda_oci.model.request import Request
 from vcuda_oci.model.suspension import BY_ROTATION, SUSPENDED
@@ -86,6 +90,26 @@ def test_restarted_container_begins_where_its_last_instance_ended(claims: Claims
 def test_record_of_a_container_that_rotates_is_read_back(claims: Claims) -> None:
     runs(claims, "a")
     assert shares_of(claims.ledger) == {"a": LARGE_SHARE}
+
+
+def test_policy_rotate_takes_turns_where_others_have_managed_memory(claims: Claims) -> None:
+    asks = Request.of(40, 12 * GIB, terms=Terms(policy="rotate"))
+    for id in ("a", "b"):
+        assert runs(claims, id, asks, rotates=False) == (LARGE_SHARE, True)
+    assert (step_of(claims, "a"), step_of(claims, "b")) == (None, (SUSPENDED, BY_ROTATION))
+    small = Request.of(10, 5 * GIB)
+    assert claims.refusal("c", small, overcommit=2.0) == (
+        "placement: 4.0 GiB of GPU-0 can be managed beside containers that rotate; 5.0 GiB asked; "
+        "use policy rotate"
+    )
+    managed, _ = runs(claims, "c", Request.of(10, 4 * GIB), rotates=False)
+    assert (managed[0].managed, managed[0].rotates) == (True, False)
+    # Without overcommit it is a fixed share, and a named slice cannot leave the GPU for one user.
+    alone = Request.of(10, GIB, terms=Terms(policy="rotate"))
+    assert claims.claim("d", alone, host(16, 16)) == ([GpuShare("GPU-1", GIB, 10)], True)
+    wanted = Claim(Owner("cdi@x", ""), asks, [], os.getpid())
+    with pytest.raises(VcudaError, match="several containers may share it"):
+        claim(claims.ledger, host(16), wanted, Rules())
 
 
 @pytest.mark.parametrize(

@@ -149,9 +149,9 @@ def test_a_suspended_container_holds_its_memory_off_the_gpu(tenants: Tenants) ->
     }
     assert list(figures.values()) == [1, 3 * GIB, since, 0]
     assert view.gpus
-    assert (view.gpus[0]["free_core_percent"], view.gpus[0]["tenants"]) == (100, 1)
+    assert (view.gpus[0]["free_core_percent"], view.gpus[0]["tenants"]) == (70, 1)
     assert view.gpus[0]["promised_memory_bytes"] == 4 * GIB
-    assert b"suspended, 3 GiB off the GPU for 2h" in usage_page.render(view)
+    assert b"suspended 2h, 3 GiB on host" in usage_page.render(view)
 
 
 def test_turns_are_exported_as_totals_by_reason_where_a_keeper_writes_them(

@@ -93,7 +93,7 @@ RANGE = "annotations: {} cannot be '{}'; write a whole number from {} to {}"
         (
             annotated(core="1", policy="greedy"),
             "annotations: policy 'greedy' is not offered; "
-            "use fixed, elastic, weighted or best-effort",
+            "use fixed, elastic, weighted, best-effort or rotate",
         ),
         (
             annotated(core="1", weight="2"),

@@ -8,19 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vcuda_hook.suspend import wait_bound
+from vcuda_hook.suspend.wait_bound import LEAST_QUANTUM_SECONDS
 from vcuda_plugin.agent.suspend.rotation import (
     IDLE_SECONDS,
-    LEAST_QUANTUM_SECONDS,
     Need,
     Resident,
     Step,
     Waiting,
     next_step,
-    quantum,
 )
 
 GIB = 1 << 30
 GPU = {"GPU-0": Need(100, 16 * GIB)}
+
+
+def quantum(one: Resident) -> float:
+    return wait_bound.quantum(one.needs["GPU-0"].memory, one.swap)
 
 
 def need(gib: int, core: int = 30, gpu: str = "GPU-0") -> dict[str, Need]:
@@ -82,6 +86,17 @@ def test_share_of_two_gpus_gets_room_on_both() -> None:
     there = [resident("a", 12), Resident("c", need(12, gpu="GPU-1"), 0, 0, rotates=True, swap=1)]
     wanted = {**need(12), **need(12, gpu="GPU-1")}
     assert next_step(50, gpus, there, [Waiting("b", wanted, 4)]) == Step(("a", "c"), "b", 50)
+
+
+def test_container_that_keeps_its_promise_comes_before_those_that_rotate() -> None:
+    """One that rotates may wait for ever beside a large one that does not; it holds up no other."""
+    there = [resident("works", 8, rotates=False), resident("borrows", 6)]
+    waits = [Waiting("large", need(12), 1), Waiting("sleeper", need(8), 4, rotates=False)]
+    assert next_step(50, GPU, there, waits) == Step(("borrows",), "sleeper", 50)
+    assert next_step(50, GPU, there, waits[:1]) is None
+    both = {**GPU, "GPU-1": GPU["GPU-0"]}
+    elsewhere = [*waits[:1], Waiting("other", need(8, gpu="GPU-1"), 4)]
+    assert next_step(50, both, there, elsewhere) == Step((), "other", 50)
 
 
 def test_gpu_that_has_gone_makes_its_container_wait_and_no_other_leave() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.samples import GIB, gpus, record
-from vcuda_hook.suspend import drive, driver_worker, room, steps
+from vcuda_hook.suspend import drive, driver_worker, relocation, room, steps
 from vcuda_hook.suspend.steps import (
     CHECKPOINT,
     CHECKPOINTED,
@@ -292,7 +292,7 @@ def test_no_process_is_restored_without_room_for_all(
     on_gpu: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After one that found no room, the driver would refuse every other: bench/hardware.md."""
-    monkeypatch.setattr(drive, "_ROOM_SECONDS", 0.0)
+    monkeypatch.setattr(drive, "ROOM_SECONDS", 0.0)
     world = World(3)
     off = world.bring(OFF)
     assert off.held == {"GPU-0": 3 * EACH}
@@ -338,9 +338,10 @@ def test_a_process_that_can_never_be_restored_is_lost() -> None:
     assert refused.lost == (1,)
 
 
-def waiting(id: str, wanted: float, core: int = 50) -> Any:
+def waiting(id: str, wanted: float, core: int = 50, rotates: bool = False) -> Any:
     off = Suspension(WAITING if wanted else SUSPENDED, "order", 1, {}, wanted)
-    return record(id, shares=[GpuShare("GPU-0", 8 * GIB, core)], suspension=off)
+    shares = [GpuShare("GPU-0", 8 * GIB, core, rotates=rotates)]
+    return record(id, shares=shares, suspension=off)
 
 
 @pytest.mark.parametrize(
@@ -352,6 +353,7 @@ def waiting(id: str, wanted: float, core: int = 50) -> Any:
         ([waiting("a", 1, 60)], "", ""),
         ([waiting("a", 9, 60)], "a", ""),
         ([waiting("a", 0, 60)], "a", ""),
+        ([waiting("a", 1, 60, rotates=True)], "a", ""),  # it comes after those that keep theirs
         ([waiting("a", 1), waiting("b", 2)], "ab", "a, b waited for room before"),
         ([record("r", shares=[GpuShare("GPU-0", 8 * GIB, 60)])], "", "40 % and 8.0 GiB of GPU-0"),
         ([record("r", shares=[GpuShare("GPU-0", 9 * GIB, 10)])], "", "90 % and 7.0 GiB of GPU-0"),
@@ -365,3 +367,18 @@ def test_room_is_given_in_the_order_of_the_first_wish(
     refused = room.refusal(mine, [mine, *others], gpus(16), 1, set(alive))
     assert (refused.reason if refused else "").startswith(expected)
     assert bool(refused) == bool(expected)
+
+
+def test_move_takes_no_room_that_a_suspended_container_is_promised() -> None:
+    sleeps = record("s", shares=[GpuShare("GPU-1", 12 * GIB, 50)], suspension=off_by_order())
+    mine = waiting("me", 5)
+    moves = mine.replaced(suspension=mine.suspension.replaced(moves={"GPU-0": "GPU-1"}))
+    refused = room.refusal(moves, [moves, sleeps], gpus(16, 16), 1, ())
+    assert refused and "50 % and 4.0 GiB of GPU-1 are free" in refused.reason
+    here = relocation.room(mine, [mine, sleeps], gpus(16, 16), {"GPU-0": "GPU-1"})
+    assert here and here.reason == refused.reason
+    assert room.refusal(mine, [mine, sleeps], gpus(16, 16), 1, ()) is None
+
+
+def off_by_order() -> Suspension:
+    return Suspension(SUSPENDED, "order", 1, {})

@@ -32,7 +32,7 @@ CUresult
 vcuda_cuMemAllocManaged (CUdeviceptr *dptr, size_t bytes, unsigned int flags)
 {
   VCUDA_ALLOCATE (vcuda_charge_current (&charge, bytes),
-                  real.cuMemAllocManaged (dptr, bytes, flags), *dptr, VCUDA_OF_CONTEXT);
+                  real.cuMemAllocManaged (dptr, bytes, flags), *dptr, VCUDA_MANAGED);
 }
 
 /* Only the driver knows the pitch. The least that it can take is reserved before the call, so that

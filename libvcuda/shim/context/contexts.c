@@ -15,6 +15,7 @@
 #include "memory/pools_held.h"
 #include "memory/settle.h"
 #include "memory/stream_unmaps.h"
+#include "memory/unsaved.h"
 #include "pages/pages.h"
 #include "pages/pass_on.h"
 #include "pages/suspended.h"
@@ -34,6 +35,7 @@ give_back_context (CUcontext context, bool with_pools)
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     if (bytes[gpu])
       vcuda_give_back (gpu, bytes[gpu]);
+  vcuda_note_managed ();
   if (with_pools)
     vcuda_pools_settle ();
   vcuda_graph_memory_settle ();

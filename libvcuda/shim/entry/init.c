@@ -18,6 +18,7 @@
 #include "memory/pools.h"
 #include "memory/pools_held.h"
 #include "memory/stream_unmaps.h"
+#include "memory/unsaved.h"
 #include "pages/pages.h"
 #include "pages/slot.h"
 #include "pages/suspended.h"
@@ -30,6 +31,7 @@ in_child (void)
   vcuda_slot_forget ();
   vcuda_charge_forget ();
   vcuda_map_forget ();
+  vcuda_unsaved_forget ();
   vcuda_images_forget ();
   vcuda_libraries_forget ();
   vcuda_limits_forget ();
@@ -59,6 +61,7 @@ enter_held (struct vcuda_usage_slot *slot)
   for (int gpu = 0; gpu < VCUDA_MAX_GPUS; gpu++)
     __atomic_store_n (&slot->held_bytes[gpu], bytes[gpu], __ATOMIC_SEQ_CST);
   vcuda_context_counts (slot->contexts);
+  vcuda_unsaved_enter (slot);
 }
 
 __attribute__ ((constructor)) static void

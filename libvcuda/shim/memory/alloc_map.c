@@ -26,6 +26,7 @@ struct stripe
 } __attribute__ ((aligned (64)));
 
 static struct stripe stripes[STRIPES];
+static unsigned managed; /* entries */
 
 /* The lock of a stripe is one locked instruction; a mutex takes two, which is what an allocation
    costs in all. A thread that finds a stripe taken, which is rare, spins for about a microsecond,
@@ -149,6 +150,8 @@ vcuda_map_put (const struct vcuda_allocation *allocation)
               || stripe->used + 1 < stripe->capacity;
   if (room)
     insert (stripe, allocation);
+  if (room && allocation->owner == VCUDA_MANAGED)
+    __atomic_fetch_add (&managed, 1, __ATOMIC_RELAXED);
   unlock (stripe, thread);
   return room;
 }
@@ -167,6 +170,8 @@ look_up (uint64_t key, struct vcuda_allocation *found, bool take)
           copy (found, &stripe->entries[at]);
           if (take)
             remove_at (stripe, at);
+          if (take && found->owner == VCUDA_MANAGED)
+            __atomic_fetch_sub (&managed, 1, __ATOMIC_RELAXED);
           hit = true;
           break;
         }
@@ -186,6 +191,12 @@ vcuda_map_take (uint64_t key, struct vcuda_allocation *found)
   return look_up (key, found, true);
 }
 
+static bool
+ends_with_context (const struct vcuda_allocation *entry)
+{
+  return entry->owner == VCUDA_OF_CONTEXT || entry->owner == VCUDA_MANAGED;
+}
+
 void
 vcuda_map_take_context (void *context, uint64_t *bytes,
                         void (*lost) (uint16_t pool, uint64_t bytes))
@@ -197,9 +208,8 @@ vcuda_map_take_context (void *context, uint64_t *bytes,
       for (uint32_t at = 0; at < stripe->capacity;)
         {
           const struct vcuda_allocation *entry = &stripe->entries[at];
-          bool dies
-              = entry->key && entry->context == context
-                && (entry->owner == VCUDA_OF_CONTEXT || (lost && entry->owner == VCUDA_OF_POOL));
+          bool dies = entry->key && entry->context == context
+                      && (ends_with_context (entry) || (lost && entry->owner == VCUDA_OF_POOL));
           if (!dies)
             {
               at++;
@@ -209,6 +219,8 @@ vcuda_map_take_context (void *context, uint64_t *bytes,
             lost (entry->pool, entry->bytes);
           else if (entry->gpu >= 0)
             bytes[entry->gpu] += entry->bytes;
+          if (entry->owner == VCUDA_MANAGED)
+            __atomic_fetch_sub (&managed, 1, __ATOMIC_RELAXED);
           remove_at (stripe, at); /* another entry may be here now: check again */
         }
       unlock (stripe, thread);
@@ -224,7 +236,7 @@ vcuda_map_held (uint64_t *bytes)
       for (uint32_t at = 0; at < stripes[s].capacity; at++)
         {
           const struct vcuda_allocation *entry = &stripes[s].entries[at];
-          if (entry->key && entry->owner == VCUDA_OF_CONTEXT && entry->gpu >= 0
+          if (entry->key && ends_with_context (entry) && entry->gpu >= 0
               && entry->gpu < VCUDA_MAX_GPUS)
             bytes[entry->gpu] += entry->bytes;
         }
@@ -232,9 +244,16 @@ vcuda_map_held (uint64_t *bytes)
     }
 }
 
+unsigned
+vcuda_map_managed (void)
+{
+  return __atomic_load_n (&managed, __ATOMIC_RELAXED);
+}
+
 void
 vcuda_map_forget (void)
 {
+  managed = 0;
   for (int s = 0; s < STRIPES; s++)
     {
       /* A thread that the child does not have may have held the lock, in the middle of a change:

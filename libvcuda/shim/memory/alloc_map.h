@@ -28,6 +28,7 @@ enum vcuda_kind
 enum vcuda_owner
 {
   VCUDA_OF_CONTEXT, /* ends with its context */
+  VCUDA_MANAGED,    /* the same, and the driver cannot take it off the GPU */
   VCUDA_OF_POOL,    /* stream-ordered: its pool is charged for it */
   VCUDA_OF_DEVICE,  /* holds no memory */
 };
@@ -61,6 +62,9 @@ void vcuda_map_take_context (void *context, uint64_t *bytes,
 /* Adds what is held on each GPU, without what pools hold, to BYTES, which has VCUDA_MAX_GPUS
    entries.  */
 void vcuda_map_held (uint64_t *bytes);
+
+/* How many allocations are VCUDA_MANAGED.  */
+unsigned vcuda_map_managed (void);
 
 /* In the child after a fork: the parent's allocations are not the child's.  */
 void vcuda_map_forget (void);

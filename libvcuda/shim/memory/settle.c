@@ -5,6 +5,7 @@
 #include "memory/charge.h"
 #include "memory/pools_held.h"
 #include "memory/reserve.h"
+#include "memory/unsaved.h"
 #include "pages/device.h"
 #include "pages/pages.h"
 
@@ -40,6 +41,8 @@ vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t key, enum
   else
     /* If host memory for the entry is missing, the charge stays until the process ends.  */
     vcuda_map_put (&allocation);
+  if (rc == CUDA_SUCCESS && owner == VCUDA_MANAGED)
+    vcuda_note_managed ();
   return rc;
 }
 
@@ -52,4 +55,6 @@ vcuda_settle_free (const struct vcuda_allocation *allocation, CUresult rc)
     vcuda_pool_freed (allocation->pool, allocation->bytes);
   else
     vcuda_give_back (allocation->gpu, allocation->bytes);
+  if (allocation->owner == VCUDA_MANAGED)
+    vcuda_note_managed ();
 }

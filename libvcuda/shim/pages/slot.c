@@ -44,7 +44,10 @@ clear_slot (struct vcuda_usage_slot *slot)
   __atomic_store_n (&slot->turn_marks, 0, __ATOMIC_RELAXED);
   __atomic_store_n (&slot->calls_inside, 0, __ATOMIC_SEQ_CST);
   __atomic_store_n (&slot->pid, 0, __ATOMIC_SEQ_CST);
-  vcuda_slot_set_off ((unsigned) (slot - vcuda_pages.usage->slot), false);
+  unsigned at = (unsigned) (slot - vcuda_pages.usage->slot);
+  vcuda_slot_set_unsaved (at, VCUDA_UNSAVED_MANAGED, false);
+  vcuda_slot_set_unsaved (at, VCUDA_UNSAVED_IPC, false);
+  vcuda_slot_set_off (at, false);
 }
 
 static bool

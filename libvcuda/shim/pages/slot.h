@@ -74,6 +74,17 @@ vcuda_slot_set_off (unsigned at, bool off)
   return before & bit;
 }
 
+/* Whether the process of slot AT holds what the driver cannot take off the GPU.  */
+static inline void
+vcuda_slot_set_unsaved (unsigned at, enum vcuda_unsaved kind, bool is_so)
+{
+  uint32_t *word = &vcuda_pages.usage->gpu[(unsigned) kind + at / 32].unsaved, bit = 1u << at % 32;
+  if (is_so)
+    __atomic_fetch_or (word, bit, __ATOMIC_SEQ_CST);
+  else
+    __atomic_fetch_and (word, ~bit, __ATOMIC_SEQ_CST);
+}
+
 /* The container's use of one GPU: the sum over all slots.  */
 static inline uint64_t
 vcuda_held_bytes (int gpu)

@@ -10,13 +10,13 @@ from ..model.allocation import NODE, PLACED, Allocation, GpuShare
 from ..model.errors import VcudaError
 from ..model.gpu import Gpu
 from ..model.names import CLAIM_PREFIX
-from ..model.policies import MIG, MPS
+from ..model.policies import MIG, MPS, ROTATE
 from ..model.record import Record
 from ..model.request import Request
 from ..pages import limits
 from ..placement import eligible
 from ..placement.choose import Chosen, Refused, choose
-from ..placement.free import beside_mps, no_room, of_other_kind
+from ..placement.free import of_other_kind
 from ..system.settings_file import BINPACK
 from . import events, instance_records, liveness, unhealthy
 from .instance_records import Held
@@ -125,6 +125,9 @@ def _free_space(ledger: Ledger, *, search: bool) -> bool:
 
 def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[Allocation, bool]:
     owner = wanted.owner
+    if wanted.request.terms.policy == ROTATE and not wanted.runtime:
+        what = "policy rotate: several containers may share it, so it cannot leave the GPU for one"
+        raise VcudaError(what, owner.key, "use another policy")
     with ledger:
         held = reclaim(ledger, host, wanted, rules)
         if held:
@@ -133,6 +136,8 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
         answer = _place(ledger, host, wanted, rules)
         if isinstance(answer, Refused) and _make_room(ledger):
             answer = _place(ledger, host, wanted, rules)
+        if isinstance(answer, Refused) and _may_borrow(wanted):
+            answer = _place(ledger, host, wanted, rules, answer)
         if isinstance(answer, Refused) and wanted.decided:
             raise VcudaError(
                 answer.reason,
@@ -186,9 +191,7 @@ def reclaim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Allocati
             f"stop it, or run 'vcuda release {owner.key}' if it is gone",
         )
     if same and not _is_drained(ledger, host, known):
-        if known.resident != known.shares and not known.rotates:
-            _require_room(ledger, host, known, rules)
-        return _take_over(ledger, known, wanted, rules)
+        return _take_over(ledger, host, known, wanted, rules)
     ledger.remove(known.id)
     why = "and its GPU is drained" if same else "asking for something else"
     ledger.record_event(events.RELEASED, known, f"it comes back {why}")
@@ -200,28 +203,6 @@ def _is_drained(ledger: Ledger, host: Host, known: Allocation) -> bool:
     drained = unhealthy.read_drained(ledger.state_dir)
     gpus = [host.gpu(share.uuid) for share in known.shares] if drained else []
     return any(gpu and (gpu.uuid in drained or gpu.parent in drained) for gpu in gpus)
-
-
-def _require_room(ledger: Ledger, host: Host, known: Allocation, rules: Rules) -> None:
-    """Check that a container that ended while it was off its GPUs has room to start there again.
-
-    Raises VcudaError: others hold its shares now.
-    """
-    shares = known.becoming or known.shares
-    refused = None
-    for attempt in range(2):
-        allocations, broken = ledger.read()
-        if broken:
-            raise broken_record(*broken[0])
-        others = [other for other in allocations if other.id != known.id]
-        taken = [share for other in others for share in other.resident]
-        refused = beside_mps(shares, others) or no_room(shares, host.gpus, taken, rules.overcommit)
-        # The record itself must not be swept: it is about to be taken over.
-        if not refused or attempt or not _make_room(ledger, known.id):
-            break
-    if refused:
-        what = f"it was suspended, and others have its room: {refused.reason}"
-        raise VcudaError(what, known.id, refused.hint)
 
 
 def _release_ended(ledger: Ledger, owner: Owner, ended: Sequence[str]) -> None:
@@ -241,16 +222,38 @@ def _is_same(known: Allocation, request: Request, of_pod: bool) -> bool:
     return known.request == now
 
 
-def _place(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Chosen | Refused:
+def _place(
+    ledger: Ledger, host: Host, wanted: Claim, rules: Rules, refused: Refused | None = None
+) -> Chosen | Refused:
+    """refused: the answer beside all promises; then it may take the room of suspended ones."""
     if wanted.made:
         return Chosen([wanted.made[1]])
     allocations, broken = ledger.read()
     if broken:
         raise broken_record(*broken[0])
-    taken = [share for allocation in allocations for share in allocation.reserved]
+    if refused and not any(allocation.lends for allocation in allocations):
+        return refused
+    taken = [
+        share
+        for allocation in allocations
+        if not (refused and allocation.lends)
+        for share in allocation.reserved
+    ]
     taken += instance_records.taken(ledger.state_dir, host.gpus, taken)
     sick = {**_of_others(allocations, wanted, host.gpus), **unhealthy.reasons(ledger.state_dir)}
-    return place(host, taken, wanted.request, rules, sick, wanted.decided)
+    answer = place(host, taken, wanted.request, rules, sick, wanted.decided)
+    if refused:
+        from . import rotation  # only where containers rotate
+
+        return rotation.borrowing(answer, host.gpus, refused)
+    return answer
+
+
+def _may_borrow(wanted: Claim) -> bool:
+    """Whether the container can leave its GPU for others: no named slice and no claim, which
+    several containers may share; not under MPS; not on the GPU that a scheduler has decided for it.
+    """
+    return bool(wanted.runtime) and not (wanted.decided or wanted.isolation)
 
 
 def place(
@@ -272,10 +275,13 @@ def place(
         sick,
         decided,
     )
-    if isinstance(answer, Chosen) and rules.rotates:
+    rotates = rules.rotates or request.terms.policy == ROTATE
+    if isinstance(answer, Chosen) and (rotates or any(share.rotates for share in taken)):
         from . import rotation  # only where containers rotate
 
-        return rotation.rotating(answer, host.gpus, taken)
+        if rotates:
+            return rotation.rotating(answer, host.gpus, taken)
+        return rotation.beside_rotating(answer, host.gpus, taken)
     return answer
 
 
@@ -288,14 +294,11 @@ def _of_others(
     return {**parts, **of_other_kind(allocations, under_mps=under_mps)}
 
 
-def _make_room(ledger: Ledger, spared: str = "") -> bool:
-    """Release the shares of dead containers and finish interrupted changes; whether any were.
-
-    spared: the id of a record that stays.
-    """
+def _make_room(ledger: Ledger) -> bool:
+    """Release the shares of dead containers and finish interrupted changes; whether any were."""
     from . import resize  # only when nothing fits
 
-    swept = ledger.sweep(lambda record: record.id == spared or liveness.is_alive(record))
+    swept = ledger.sweep(liveness.is_alive)
     return bool(resize.finish(ledger)) or bool(swept)
 
 
@@ -305,9 +308,13 @@ def _all_here(allocation: Allocation, host: Host) -> bool:
     return all(gpu and share.memory_bytes <= gpu.memory_bytes for share, gpu in gpus)
 
 
-def _take_over(ledger: Ledger, known: Allocation, wanted: Claim, rules: Rules) -> Allocation:
+def _take_over(
+    ledger: Ledger, host: Host, known: Allocation, wanted: Claim, rules: Rules
+) -> Allocation:
     """The allocation of an ended container, for its next instance."""
     owner = wanted.owner
+    # A change by `vcuda limit` stays, also one that was cut short.
+    shares = known.becoming or known.shares
     taken = known.replaced(
         container_id=owner.container_id,
         runtime=wanted.runtime,
@@ -315,10 +322,9 @@ def _take_over(ledger: Ledger, known: Allocation, wanted: Claim, rules: Rules) -
         pod={**known.pod, **pod_of(owner)},
         engine=owner.engine,
         idle_suspend=_idle_suspend(wanted, rules),
-        # A change by `vcuda limit` stays, also one that was cut short.
-        shares=known.becoming or known.shares,
+        shares=shares,
         becoming=None,
-        suspension=_begins_off_again(known),
+        suspension=_begins_off_again(ledger, host, known, shares),
         nodes_left=[],
     )
     # Fresh pages: the usage of the last instance's processes has ended with them.
@@ -335,13 +341,17 @@ def _begins_off(ledger: Ledger, host: Host, shares: list[GpuShare]) -> Suspensio
     return rotation.begin(ledger, host, shares)
 
 
-def _begins_off_again(known: Allocation) -> Suspension | None:
-    """The same for the next instance of a container."""
-    if not (known.rotates and known.suspension and known.suspension.is_off):
+def _begins_off_again(
+    ledger: Ledger, host: Host, known: Allocation, shares: list[GpuShare]
+) -> Suspension | None:
+    """The same for the next instance of a container: off the GPUs if the last one ended there and
+    rotates, or others have its room.
+    """
+    if known.resident == known.shares:
         return None
-    from . import rotation  # only where containers rotate
+    from . import rotation  # only where containers were suspended
 
-    return rotation.off()
+    return rotation.off() if known.rotates else rotation.begin(ledger, host, shares, known.id)
 
 
 def _idle_suspend(wanted: Claim, rules: Rules) -> int:

@@ -41,8 +41,7 @@ def wanted(
     """The allocation's share number `at` with `words` changed (core, memory, policy), and whether
     it needs room of ended containers, so that a sweep must come first.
 
-    A suspended container may have what the GPU has: it holds nothing now, and its resume waits for
-    room. Changes nothing. Raises VcudaError: invalid words, or more than is free.
+    Changes nothing. Raises VcudaError: invalid words, or more than is free.
     """
     share = allocation.shares[at]
     gpu = host.gpu(share.uuid)
@@ -51,8 +50,7 @@ def wanted(
     core, memory = _core(words, share), _memory(words, share)
     terms = _terms(words, share, core)
     allocations, broken = ledger.read()
-    is_off = allocation.suspension and allocation.suspension.is_off and not allocation.rotates
-    others = [] if is_off else [other for other in allocations if other.id != allocation.id]
+    others = [other for other in allocations if other.id != allocation.id]
     if broken and (core > share.core_percent or memory > share.memory_bytes):
         raise broken_record(*broken[0])
 
@@ -164,4 +162,7 @@ def _terms(words: Mapping[str, str], share: GpuShare, core: int) -> policies.Ter
     both = set(policies.WORDS.get(policy, ())) & set(policies.WORDS[share.policy])
     given = {word: words[word] for word in _WORDS if word in words}
     given = {**latency, **{word: str(kept[word]) for word in both}, **given, "policy": policy}
+    if policy == policies.ROTATE:
+        what = "policy rotate cannot be given to a running container"
+        raise VcudaError(what, "--policy", "start it with this policy")
     return policies.parse(given, core, "--policy" if "policy" in words else share.uuid)

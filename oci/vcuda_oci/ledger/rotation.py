@@ -11,7 +11,7 @@ from ..model.gpu import Gpu
 from ..model.sizes import gib
 from ..model.suspension import Suspension
 from ..placement.choose import Chosen, Refused
-from ..placement.free import no_room
+from ..placement.free import beside_mps, no_room
 from .ledger import Ledger, broken_record
 
 TYPE_CHECKING = False
@@ -41,17 +41,49 @@ def rotating(chosen: Chosen, gpus: Sequence[Gpu], taken: Sequence[GpuShare]) -> 
     return Chosen(found)
 
 
-def begin(ledger: Ledger, host: Host, shares: list[GpuShare]) -> Suspension | None:
-    """How a new container that rotates begins: on its GPUs (None), or off them while there is no
-    room.
+def beside_rotating(
+    chosen: Chosen, gpus: Sequence[Gpu], taken: Sequence[GpuShare]
+) -> Chosen | Refused:
+    """`chosen`, with managed memory that never leaves the GPU; Refused: a container that rotates
+    there would never have room again.
+    """
+    for share in chosen.shares:
+        here = [one for one in taken if one.uuid == share.uuid]
+        largest = max([one.memory_bytes for one in here if one.rotates], default=0)
+        whole = next(gpu.memory_bytes for gpu in gpus if gpu.uuid == share.uuid)
+        stay = sum([one.memory_bytes for one in here if not one.rotates])
+        if share.managed and largest and stay + share.memory_bytes > whole - largest:
+            left = gib(max(whole - largest - stay, 0))
+            what = f"{left} of {share.uuid} can be managed beside containers that rotate"
+            return Refused(f"{what}; {gib(share.memory_bytes)} asked", "use policy rotate")
+    return chosen
+
+
+def borrowing(answer: Chosen | Refused, gpus: Sequence[Gpu], refused: Refused) -> Chosen | Refused:
+    """The shares of a container that takes the room of suspended ones: it leaves when they come
+    back. answer: beside those at work. refused: beside all promises.
+    """
+    if isinstance(answer, Refused):
+        return answer
+    parts = [gpu.uuid for gpu in gpus if gpu.mig is not None]
+    # The driver can take neither off the GPU.
+    if any(share.managed or share.uuid in parts for share in answer.shares):
+        return refused
+    return Chosen([share.replaced(rotates=True) for share in answer.shares])
+
+
+def begin(ledger: Ledger, host: Host, shares: list[GpuShare], id: str = "") -> Suspension | None:
+    """How a container that may begin off its GPUs does: on them (None), or off them while there is
+    no room. id: of its own record, if it has one.
 
     Needs the ledger's lock. Raises VcudaError: a record is broken.
     """
     allocations, broken = ledger.read()
     if broken:
         raise broken_record(*broken[0])
-    there = [share for allocation in allocations for share in allocation.resident]
-    return off() if no_room(shares, host.gpus, there, 1) else None
+    others = [allocation for allocation in allocations if allocation.id != id]
+    there = [share for allocation in others for share in allocation.resident]
+    return off() if beside_mps(shares, others) or no_room(shares, host.gpus, there, 1) else None
 
 
 def off() -> Suspension:

@@ -52,7 +52,8 @@ class GpuShare(Record):
         self.priority = priority
         self.managed = managed  # promised under overcommit: the driver may move it to the host
         self.latency = latency
-        # Promised under overcommit: the container leaves the GPU while others have their turns.
+        # Promised under overcommit, or in the room of suspended containers: the container leaves
+        # the GPU while others have their turns.
         self.rotates = rotates
 
     @property
@@ -137,10 +138,13 @@ class Allocation(Record):
 
     @property
     def reserved(self) -> list[GpuShare]:
-        """The shares that placement counts. A container that rotates keeps its promise while it is
-        suspended; another one gives it up until there is room again.
-        """
-        return self.shares if self.rotates else self.resident
+        """The shares that placement counts: a suspended container keeps its promise."""
+        return self.shares if self.suspension and self.suspension.is_off else self.resident
+
+    @property
+    def lends(self) -> bool:
+        """Whether containers that rotate may have its room meanwhile: it comes back before them."""
+        return not self.rotates and not self.resident
 
     @property
     def resident(self) -> list[GpuShare]:

@@ -16,6 +16,8 @@ FIXED = "fixed"
 ELASTIC = "elastic"
 WEIGHTED = "weighted"
 BEST_EFFORT = "best-effort"
+# As fixed; overcommitted memory is not managed: the container takes turns on the GPU as a whole.
+ROTATE = "rotate"
 
 CORE_LIMIT, WEIGHT, PRIORITY = "core-limit", "weight", "priority"
 # Every policy takes this one.
@@ -36,6 +38,7 @@ WORDS = {
     ELASTIC: (CORE_LIMIT, PRIORITY),
     WEIGHTED: (WEIGHT, PRIORITY),
     BEST_EFFORT: (),
+    ROTATE: (),
 }
 
 

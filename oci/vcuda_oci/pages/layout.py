@@ -68,6 +68,10 @@ AWAKE = 0
 SUSPENDED = 1  # by order: calls wait until the host resumes the container
 UNTIL_CALL = 2  # because it was idle, or for another's turn: a call asks to be resumed
 
+# `unsaved`: of the entries from here on, a bit for each slot
+UNSAVED_MANAGED = 0  # its process holds managed memory
+UNSAVED_IPC = 8  # it has opened memory of another process
+
 # Field name and struct code, in order and without gaps.
 FIELDS = {
     "limits": (
@@ -136,7 +140,7 @@ FIELDS = {
         ("turn_taken", "I"),
         ("switch_ns", "I"),
         ("room_asked", "I"),
-        ("reserved", "4s"),
+        ("unsaved", "I"),
     ),
     "usage_slot": (
         ("pid", "I"),

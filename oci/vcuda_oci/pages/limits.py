@@ -26,9 +26,9 @@ def page_of(allocation: Allocation, context_bytes: int = 0, meter_copies: bool =
     """
     under_mps = allocation.isolation == policies.MPS
     gpus = [entry_of(share, context_bytes, under_mps) for share in allocation.shares]
-    asks = bool(allocation.idle_suspend) or allocation.rotates
-    off = allocation.suspension if allocation.rotates else None
-    state = layout.UNTIL_CALL if off and off.is_off else layout.AWAKE
+    begins_off = not allocation.resident
+    asks = bool(allocation.idle_suspend) or allocation.rotates or begins_off
+    state = layout.UNTIL_CALL if begins_off else layout.AWAKE
     try:
         return layout.limits_page(gpus, names.GUEST_DRIVER, meter_copies, asks, state)
     except ValueError as error:

@@ -19,6 +19,8 @@ from .layout import (
     LIMITS_SIZE,
     MAX_GPUS,
     MAX_PROCESSES,
+    UNSAVED_IPC,
+    UNSAVED_MANAGED,
     USAGE_GPU_SIZE,
     USAGE_HEAD_SIZE,
     USAGE_LOCK_BASE,
@@ -32,7 +34,8 @@ from .layout import (
 
 _LIMITS, _LIMITS_GPU = struct.Struct(code("limits")), struct.Struct(code("limits_gpu"))
 _USAGE_GPU, _USAGE_SLOT = struct.Struct(code("usage_gpu")), struct.Struct(code("usage_slot"))
-_OFF_AT = {name: at for name, at, _ in offsets()}["usage.off_gpu"]
+_AT = {name: at for name, at, _ in offsets()}
+_OFF_AT, _UNSAVED_AT = _AT["usage.off_gpu"], _AT["usage_gpu.unsaved"]
 _OFF_GPU = struct.Struct(f"={MAX_PROCESSES // 32}I")
 
 _FLOCK = struct.Struct("hhqqi4x")
@@ -151,7 +154,15 @@ class UsageProcess:
 
 
 class Usage:
-    __slots__ = ("export_table_ids", "gpus", "newer_symbols", "processes", "resume_asked")
+    __slots__ = (
+        "export_table_ids",
+        "gpus",
+        "managed",
+        "newer_symbols",
+        "opened_ipc",
+        "processes",
+        "resume_asked",
+    )
 
     def __init__(
         self,
@@ -160,12 +171,16 @@ class Usage:
         newer_symbols: int = 0,
         export_table_ids: tuple[str, ...] = (),
         resume_asked: int = 0,
+        managed: int = 0,
+        opened_ipc: int = 0,
     ) -> None:
         self.gpus = gpus
         self.processes = processes
         self.newer_symbols = newer_symbols  # driver functions that the shim's headers lack
         self.export_table_ids = export_table_ids  # private tables given to programs, in hex
         self.resume_asked = resume_asked  # grows, modulo 2^32, while calls ask to resume
+        self.managed = managed  # processes with managed memory
+        self.opened_ipc = opened_ipc  # processes that have opened memory of another one
 
     @property
     def calls_inside(self) -> int:
@@ -271,11 +286,18 @@ def read_usage(page: bytes, live: frozenset[int] | None = None, count: int = MAX
     head = checked_head(page, "usage", USAGE_MAGIC, USAGE_SIZE)
     held, contexts, off = [0] * count, [0] * count, [0] * count
     are_off = _OFF_GPU.unpack_from(page, _OFF_AT)
+    unsaved = [
+        struct.unpack_from("=I", page, USAGE_HEAD_SIZE + at * USAGE_GPU_SIZE + _UNSAVED_AT)[0]
+        for at in range(MAX_GPUS)
+    ]
+    managed = opened_ipc = 0
     processes = []
     slots_at = USAGE_HEAD_SIZE + MAX_GPUS * USAGE_GPU_SIZE
     for index in range(min(head[3], MAX_PROCESSES)):
         if live is not None and index not in live:
             continue
+        managed += unsaved[UNSAVED_MANAGED + index // 32] >> index % 32 & 1
+        opened_ipc += unsaved[UNSAVED_IPC + index // 32] >> index % 32 & 1
         slot = _USAGE_SLOT.unpack_from(page, slots_at + index * USAGE_SLOT_SIZE)
         bytes_held = slot[5 : 5 + count]
         busy = slot[5 + MAX_GPUS : 5 + MAX_GPUS + count]
@@ -321,4 +343,4 @@ def read_usage(page: bytes, live: frozenset[int] | None = None, count: int = MAX
         )
     newer_symbols, tables, ids, resume_asked = struct.unpack_from("=II64sI", page, 16)
     known = [ids[at * 16 : at * 16 + 16].hex() for at in range(min(tables, 4))]
-    return Usage(gpus, processes, newer_symbols, tuple(known), resume_asked)
+    return Usage(gpus, processes, newer_symbols, tuple(known), resume_asked, managed, opened_ipc)

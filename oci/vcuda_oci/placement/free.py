@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..model.allocation import Allocation, GpuShare
 from ..model.gpu import Gpu
-from ..model.policies import FIXED, MPS, WEIGHTED, Terms
+from ..model.policies import FIXED, MPS, ROTATE, WEIGHTED, Terms
 from ..model.sizes import gib
 from .eligible import MPS_THERE, TURNS_THERE, Refused, closed
 
@@ -79,7 +79,7 @@ def share_of(uuid: str, memory: int, core: int, terms: Terms, managed: bool) -> 
     """A share under a policy; neither policy nor latency apply to a whole GPU."""
     if core == 100:
         return GpuShare(uuid, memory, core, managed=managed)
-    if terms.policy == FIXED:
+    if terms.policy in (FIXED, ROTATE):
         return GpuShare(uuid, memory, core, managed=managed, latency=terms.latency)
     weight = terms.weight if terms.policy == WEIGHTED else core
     return GpuShare(

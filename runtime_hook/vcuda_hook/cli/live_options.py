@@ -176,11 +176,13 @@ def _age(text: str) -> float:
 def policy_options(parser: argparse.ArgumentParser, live: bool = False) -> None:
     """live: the container exists, and options that are not given keep its values."""
     add, kept = parser.add_argument, "default: unchanged, or " if live else "default "
-    policy = "default: unchanged" if live else "default fixed"
+    policies = "fixed, elastic, weighted or best-effort; default: unchanged"
+    if not live:
+        policies = "fixed, elastic, weighted, best-effort or rotate; default fixed"
     add(
         "--policy",
         metavar="NAME",
-        help=f"fixed, elastic, weighted or best-effort; {policy}",
+        help=policies,
     )
     add(
         "--core-limit",

@@ -106,6 +106,17 @@ def calls_inside(ledger: Ledger, allocation: Allocation) -> int | None:
         return None
 
 
+def unsaved(ledger: Ledger, allocation: Allocation) -> tuple[int, int]:
+    """How many running processes hold managed memory, and have opened memory of another process, as
+    the container itself says; none of a page that cannot be read.
+    """
+    try:
+        page = _read(ledger, allocation)[1]
+    except (OSError, ValueError):
+        return 0, 0
+    return page.managed, page.opened_ipc
+
+
 def limits(ledger: Ledger, allocation: Allocation) -> Any:
     """The limits page as a JSON tree, or the reason why it cannot be read."""
     try:

@@ -13,6 +13,7 @@ from typing import Any
 from vcuda_oci.model import fence, policies
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.suspension import SUSPENDED, WAITING
 from vcuda_oci.placement import free
 from vcuda_oci.placement.eligible import DRAINED
 
@@ -113,6 +114,7 @@ def tenant_entries(
             **_figures(use, gpus.get(share.uuid)),
             **_suspension(allocation, share.uuid),
             "policy": share.policy,
+            "rotates": share.rotates,
             "weight": share.weight,
             "priority": share.priority,
             "latency": share.latency,
@@ -173,19 +175,30 @@ def _suspension(allocation: Allocation, uuid: str) -> dict[str, Any]:
     return {"suspension": shown, **({"memory_used_bytes": 0} if held.is_off else {})}
 
 
+def is_off(entry: Mapping[str, Any]) -> bool:
+    """Whether its memory is the host's now."""
+    held = entry["suspension"]
+    return held is not None and held["step"] in (SUSPENDED, WAITING)
+
+
 def suspended(entry: Mapping[str, Any]) -> str:
-    """Such as "suspended, 4 GiB off the GPU for 5m"; "": it is not."""
+    """Such as "suspended 5m, 4 GiB on host"; "": it is not."""
     held = entry["suspension"]
     if not held:
         return ""
-    since = table.age(time.time() - held["since"])
-    return f"{held['step']}, {table.size(held['bytes'])} off the GPU for {since}"
+    return f"{held['step']} {suspended_for(entry)}, {table.size(held['bytes'])} on host"
+
+
+def suspended_for(entry: Mapping[str, Any]) -> str:
+    """How long it has been suspended, such as "5m"."""
+    return table.age(time.time() - entry["suspension"]["since"])
 
 
 def policy(entry: Mapping[str, Any]) -> str:
-    """The policy as text, such as "elastic to 80 %, priority 5, low latency"."""
+    """The policy as text, such as "elastic to 80 %, priority 5, low latency, rotates"."""
     counters = ("policy", "core_ceiling_percent", "weight", "priority", "latency")
-    return policies.describe(*(entry[key] for key in counters))
+    text = policies.describe(*(entry[key] for key in counters))
+    return text + (", rotates" if entry["rotates"] else "")
 
 
 def short_id(id: str) -> str:

@@ -31,9 +31,19 @@ def _pod(key: str) -> Callable[[Entry], str]:
 
 
 def _memory(entry: Entry) -> str:
-    return f"{_size(entry['memory_used_bytes'])} / {table.size(entry['memory_bytes'])}" + (
-        " managed" if entry["memory_managed"] else ""
-    )
+    """Of a suspended container "host 3 GiB / 4 GiB": what it holds in the host's memory."""
+    used = _size(entry["memory_used_bytes"])
+    if views.is_off(entry):
+        used = f"host {table.size(entry['suspension']['bytes'])}"
+    managed = " managed" if entry["memory_managed"] else ""
+    return f"{used} / {table.size(entry['memory_bytes'])}{managed}"
+
+
+def _state(entry: Entry) -> str:
+    """Such as "running", or "suspended 5m"."""
+    held = entry["suspension"]
+    is_shown = held and held["step"] == entry["status"]
+    return f"{entry['status']} {views.suspended_for(entry)}" if is_shown else entry["status"]
 
 
 def _contexts(entry: Entry) -> str:
@@ -67,15 +77,16 @@ _POLICY = Field("Policy", "POLICY", lambda entry: entry["policy"])
 _TERMS = Field("Terms", "POLICY", views.policy)
 _ISOLATION = Field("Isolation", "ISOLATION", fence_figures.word)
 _STATE = Field("State", "STATE", lambda entry: entry["status"])
+_STATE_SINCE = _STATE._replace(text=_state)
 _AGE = Field("Age", "AGE", lambda entry: table.age(time.time() - entry["created"]))
 _IMAGE = Field("Image", "IMAGE", lambda entry: entry["image"] or "-")
 
-COLUMNS = (_NAME, _GPU, _CORE, _USED, _MEMORY, _POLICY, _STATE, _AGE)
+COLUMNS = (_NAME, _GPU, _CORE, _USED, _MEMORY, _POLICY, _STATE_SINCE, _AGE)
 # What a narrow terminal does not get, in this order.
 LEAST_NEEDED = (_POLICY, _AGE, _GPU)
 WIDE = (
     _NAME, _GPU_WIDE, _CORE, _USED, _WAITS, _MEMORY, _CONTEXTS, _TERMS, _ISOLATION,
-    _STATE, _AGE, _IMAGE,
+    _STATE_SINCE, _AGE, _IMAGE,
 )  # fmt: skip
 FIELDS = (
     Field("ID", "ID", lambda entry: entry["id"]),
@@ -99,6 +110,7 @@ FIELDS = (
     _ISOLATION,
     _STATE,
     Field("Status", "STATUS", _STATE.text),  # Docker's word
+    Field("Suspended", "SUSPENDED", views.suspended),
     _AGE,
     Field("CreatedAt", "CREATED AT", _when),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -35,21 +36,21 @@ _STATES = {
     CLAIMING: ("it is being created", ""),
     GONE: ("its runtime does not know it any more", "'vcuda release --all-dead' frees its share"),
     UNKNOWN: ("its runtime does not answer", "run 'vcuda doctor'"),
-    WAITING: ("it waits for room to be resumed", "end or suspend another container"),
     SUSPENDING: ("it is being suspended", ""),
     RESUMING: ("it is being resumed", ""),
 }
+_CALL = "its next CUDA call resumes it"
 _SUSPENDED = {
     BY_ORDER: (
         "it is suspended by order: its calls wait until it is resumed",
         "'vcuda resume' resumes it",
     ),
-    BY_IDLENESS: ("it is suspended, since it was idle", "its next CUDA call resumes it"),
+    BY_IDLENESS: ("it is suspended, since it was idle", _CALL),
     BY_DRAIN: (
         "it is suspended, since its GPU is drained: its calls wait until it is resumed",
         "'vcuda undrain' resumes it there, 'vcuda resume --gpu' on another GPU",
     ),
-    BY_ROTATION: ("it is suspended, for others that rotate", "its next CUDA call resumes it"),
+    BY_ROTATION: ("it is suspended, for others that rotate", _CALL),
 }
 
 
@@ -64,14 +65,24 @@ class Reason(NamedTuple):
         return self._asdict()
 
 
-def of_state(status: str, held: Suspension | None, becoming: bool) -> Iterator[Reason]:
+def of_state(
+    status: str, held: Suspension | None, becoming: bool, wait: float | None = None
+) -> Iterator[Reason]:
     """held: the record's suspension, which a paused container has too. becoming: whether a change
-    of its share has begun.
+    of its share has begun. wait: the most seconds until a call has it back; None: no bound.
     """
-    if status in _STATES and status != SUSPENDED:
+    bound = (
+        "as soon as containers that do not rotate leave it the room"
+        if wait is None
+        else f"within {math.ceil(wait)} s at copies of 2 GiB/s"
+    )
+    if status == WAITING:
+        yield Reason("state", "it waits for room to be resumed", f"it gets it {bound}")
+    elif status in _STATES and status != SUSPENDED:
         yield Reason("state", *_STATES[status])
     if held and held.step == SUSPENDED:
-        yield Reason("state", *_SUSPENDED[held.by])
+        what, hint = _SUSPENDED[held.by]
+        yield Reason("state", what, f"{hint}, {bound}" if hint == _CALL else hint)
     if becoming:
         yield Reason("state", "a change of its share was interrupted", "the agent completes it")
 

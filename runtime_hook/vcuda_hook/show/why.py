@@ -12,10 +12,14 @@ from vcuda_oci.ledger.event_reader import Reader
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.suspension import BY_IDLENESS, BY_ROTATION
+from vcuda_oci.start.apply_share import host_of
 from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, table, views
 from ..live.status import statuses
+from ..suspend.targets import refuse_unfit
+from ..suspend.wait_bound import longest_wait
 from . import pod_scheduling, reasons
 from .live_view import LiveView
 from .pod_scheduling import Scheduling
@@ -73,7 +77,12 @@ def _of_share(settings: Config, allocation: Allocation) -> dict[str, Any]:
     all_of = {each.id: each for each in (*allocations, allocation)}
     described = container_names.of(list(all_of.values()))[allocation.id]
     name = described.name or views.short_id(allocation.id)
-    found = list(reasons.of_state(status.word, allocation.suspension, bool(allocation.becoming)))
+    memory = {uuid: gpu["memory_bytes"] for uuid, gpu in gpus.items()}
+    wait = longest_wait(allocation, all_of.values(), memory, settings.rotation_quantum)
+    state = status.word, allocation.suspension, bool(allocation.becoming), wait
+    found = list(reasons.of_state(*state))
+    if not allocation.suspension and (allocation.idle_suspend or allocation.rotates):
+        found += _of_stay(settings, allocation)
     for uuid, entry in entries.items():
         found += reasons.of_share(name, entry, before.get(uuid), gpus.get(uuid))
     return {
@@ -84,6 +93,16 @@ def _of_share(settings: Config, allocation: Allocation) -> dict[str, Any]:
         "shares": list(entries.values()),
         "reasons": found,
     }
+
+
+def _of_stay(settings: Config, allocation: Allocation) -> list[Reason]:
+    """Why it keeps the GPU although it may be suspended when idle, or for others."""
+    by = BY_IDLENESS if allocation.idle_suspend else BY_ROTATION
+    try:
+        refuse_unfit(allocation, host_of(settings), by, Ledger(settings.state_dir))
+    except VcudaError as error:
+        return [Reason("suspend", f"it cannot be suspended: {error.what}", error.hint)]
+    return []
 
 
 def _of_absence(

@@ -70,7 +70,7 @@ def suspend(
                 mine.let_calls_wait(by)  # no call wakes it any more
                 mine.update(held.replaced(by=by))
             return Done(held.bytes, changed=False)
-        refuse_unfit(mine.record, facts, by)
+        refuse_unfit(mine.record, facts, by, ledger)
         with Worker(library_of(facts), mine.lock) as worker:
             worker.start()
             targets = Targets(mine.record, ledger.containers)
@@ -183,7 +183,7 @@ def move(
             relocation.leave_others(mine.record, facts)
             mine.write_nodes_left([])
             return Done({}, changed=False)
-        refuse_unfit(mine.record, facts, by)
+        refuse_unfit(mine.record, facts, by, ledger)
         with Worker(library_of(facts), mine.lock) as worker:
             worker.start()
             targets = Targets(mine.record, ledger.containers)

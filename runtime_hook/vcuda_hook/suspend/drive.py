@@ -21,7 +21,7 @@ _OPERATING_SYSTEM = 304
 # What a process may take beyond what NVML reported for it: 6 MiB with driver 580 on an H200.
 _MARGIN_BYTES = 64 << 20
 # How long a neighbour that has ended may take to give its memory back.
-_ROOM_SECONDS = 3.0
+ROOM_SECONDS = 3.0
 _MOST_TRIES = 3
 
 # Where the processes are now: (start times by pid).
@@ -179,10 +179,10 @@ def _without_room(
     A GPU without other processes has as much room as it had for them before, also where they had
     left less than the margin. Raises Hangs.
     """
-    end = min(end, time.monotonic() + _ROOM_SECONDS)
+    end = min(end, time.monotonic() + ROOM_SECONDS)
     asked = False
     while True:
-        now = worker.memory(pids, end + _ROOM_SECONDS)
+        now = worker.memory(pids, end + ROOM_SECONDS)
         short, full = "", []
         for uuid, bytes_needed in needed.items():
             missing = bytes_needed - now.held.get(uuid, 0)

@@ -117,7 +117,7 @@ def put_off(mine: Operation, begun: float, needed: Mapping[str, int]) -> Done:
     held = mine.went_off(needed)
     mine.update(held)
     took = time.monotonic() - begun
-    text = f"{gib(sum(held.bytes.values()))} off the GPU, by {held.by}"
+    text = f"{gib(sum(held.bytes.values()))} in host memory, by {held.by}"
     mine.ledger.record_event(events.SUSPENDED, mine.record, text, took)
     return Done(held.bytes, (), took)
 

@@ -97,7 +97,7 @@ def room(
     record: Allocation, others: Sequence[Allocation], gpus: Sequence[Gpu], moves: Mapping[str, str]
 ) -> Refused | None:
     """Why there is no room on the new GPUs; None: there is. Pure."""
-    taken = [share for other in others if other.id != record.id for share in other.resident]
+    taken = [share for other in others if other.id != record.id for share in other.reserved]
     there = [share for share in moved(record.shares, dict(moves)) if share.uuid in moves.values()]
     return free.beside_mps(there, others) or free.no_room(there, gpus, taken, 1)
 

@@ -21,11 +21,14 @@ def refusal(
 ) -> Refused | None:
     """Why `mine` cannot come back now; None: it can. drained: UUIDs of the drained GPUs.
 
-    Those that began to wait earlier come first: their shares count as taken. waiters: ids of the
-    records of which a program still waits for room; a killed program's record holds up no other.
+    Those that began to wait earlier come first: their shares count as taken; those that rotate come
+    after all that do not. On another GPU than its own it takes no room that is promised. waiters:
+    ids of the records of which a program still waits for room; a killed program's record holds up
+    no other.
     """
     others = [other for other in records if other.id != mine.id]
-    taken = [share for other in others for share in other.resident]
+    moves = mine.suspension and mine.suspension.moves
+    taken = [share for other in others for share in (other.reserved if moves else other.resident)]
     wanted = _wanted(mine)
     for share in wanted:
         if share.uuid in drained:
@@ -43,7 +46,7 @@ def refusal(
 
 
 def earlier(mine: Allocation, others: Sequence[Allocation]) -> list[Allocation]:
-    """The waiting containers on GPUs of `mine` that began to wait before it."""
+    """The waiting containers on GPUs of `mine` that come before it."""
     now = _turn(mine)
     uuids = {share.uuid for share in _wanted(mine)}
     return [
@@ -61,6 +64,6 @@ def _wanted(record: Allocation) -> list[GpuShare]:
     return moved(record.shares, record.suspension.moves if record.suspension else {})
 
 
-def _turn(record: Allocation) -> tuple[float, str]:
+def _turn(record: Allocation) -> tuple[bool, float, str]:
     wanted = record.suspension.wanted if record.suspension else 0.0
-    return wanted or float("inf"), record.id
+    return record.rotates, wanted or float("inf"), record.id

@@ -98,14 +98,14 @@ def _found(
     held = sum(gpu.held_bytes for gpu in sample.gpus) if sample else 0
     held = min(held, sum(share.memory_bytes for share in record.shares))
     busy = ("another verb works on it", "try again") if record.suspension else _STATES.get(word)
-    unsuspended = busy or _unfit(record, facts)
+    unsuspended = busy or _unfit(record, facts, ledger)
     to, why = _targets(record, facts, closed)
     return Found(record, held, () if unsuspended else to, unsuspended or why, unsuspended)
 
 
-def _unfit(record: Allocation, facts: Host) -> Why | None:
+def _unfit(record: Allocation, facts: Host, ledger: Ledger) -> Why | None:
     try:
-        targets.refuse_unfit(record, facts, BY_DRAIN)
+        targets.refuse_unfit(record, facts, BY_DRAIN, ledger)
     except VcudaError as error:
         return error.what, error.hint
     return None

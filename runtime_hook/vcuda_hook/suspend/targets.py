@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from vcuda_oci.guest import page_file
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import liveness
+from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import names
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.policies import MPS
 from vcuda_oci.model.suspension import BY_IDLENESS, UNTIL_CALL
 
-from ..live import container_cgroups, container_processes
+from ..live import container_cgroups, container_processes, usage
 
 
 class Unreachable(VcudaError):
@@ -82,8 +83,31 @@ class Targets:
             raise Unreachable(what, self._id, "end that process") from None
 
 
-def refuse_unfit(record: Allocation, facts: Host, by: str) -> None:
+# The first driver that takes memory between processes off the GPU.
+_IPC_DRIVER = 610
+
+
+def refuse_unfit(record: Allocation, facts: Host, by: str, ledger: Ledger) -> None:
     """Refuse what the driver would refuse later. by: the reason. Raises VcudaError."""
+    _refuse_record(record, facts, by)
+    managed, opened_ipc = usage.unsaved(ledger, record)
+    if managed:
+        what = f"{_processes(managed)} managed memory, which the driver cannot take off"
+        raise VcudaError(what, record.id, "free it (cuMemAllocManaged), or end the program")
+    if opened_ipc and int(facts.version.partition(".")[0]) < _IPC_DRIVER:
+        what = (
+            f"{_processes(opened_ipc)} memory of another one, which driver {facts.version} cannot "
+            "take off"
+        )
+        hint = f"end the program, start it without CUDA IPC, or install driver {_IPC_DRIVER}"
+        raise VcudaError(what, record.id, hint)
+
+
+def _processes(count: int) -> str:
+    return "a process of it has" if count == 1 else f"{count} processes of it have"
+
+
+def _refuse_record(record: Allocation, facts: Host, by: str) -> None:
     # Each user of a slice can write its page, and so have it taken for idle. So can each container
     # of a claim, which has an idle time only if it names one.
     asks = record.id.startswith(names.CLAIM_PREFIX) and by == BY_IDLENESS

@@ -14,6 +14,7 @@ from support.tenants import Tenants
 from vcuda_hook.suspend import control
 from vcuda_hook.suspend.operation import NotIdle
 from vcuda_hook.suspend.places import Done
+from vcuda_hook.suspend.wait_bound import longest_wait
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
@@ -276,6 +277,32 @@ def test_false_work_keeps_the_gpu_no_longer_than_a_quantum(node: Node) -> None:
             break
     assert node.step("waits") is None
     assert node.step("liar") in (SUSPENDED, WAITING)
+
+
+@pytest.mark.parametrize(("by", "quantum"), [(BY_IDLENESS, 0), (BY_IDLENESS, 20), (BY_ORDER, 0)])
+def test_what_keeps_its_promise_is_back_within_the_stated_time(
+    node: Node, by: str, quantum: int
+) -> None:
+    node.suspender = node.restarted(quantum)
+    node.add_record("sleeps", shares=[GpuShare("GPU-0", 12 * GIB, 40)], idle_suspend=60)
+    node.add_record("borrows", shares=ROTATES)
+    node.off("sleeps", by)
+    node.uses("borrows")
+    node.inside("borrows", 1)
+    node.look()
+    records = node.ledger.read()[0]
+    (mine,) = (one for one in records if one.id == "sleeps")
+    bound = longest_wait(mine, records, {"GPU-0": 16 * GIB}, quantum)
+    assert bound == (quantum or 12 * 2 * 6) + 10 + (12 + 1) / 2 + 3
+    if by == BY_ORDER:
+        node.waiting = ["sleeps"]
+        node.off("sleeps", by, WAITING, wanted=1.0)  # by `vcuda resume`
+    node.asks("sleeps", 1)
+    begun = node.now
+    while node.step("sleeps"):
+        node.look(1.0)
+        assert node.now - begun < bound
+    assert node.step("borrows") == SUSPENDED
 
 
 def test_container_that_the_driver_refuses_is_left_alone_for_a_time(node: Node) -> None:

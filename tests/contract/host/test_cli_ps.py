@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from support.samples import GIB, record
 from support.tenants import Tenants
 from support.terminal import Terminal
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.suspension import Suspension
 
 _START = (
     f"import sys; sys.path[:0] = ['{ROOT}/oci', '{ROOT}/runtime_hook']; "
@@ -59,6 +61,28 @@ def test_a_template_has_a_line_for_each_container_and_gpu(node: Node, capsys: An
         "batch|a.example/batch:2|0|10 %|paused|",
         "batch|a.example/batch:2|1|20 %|paused|",
         "ml/train/main|a.example/train:3|0|10 %|running|ml",
+    ]
+
+
+@pytest.mark.parametrize("id", ["web", "a-namespace/a-pod-with-a-long-name/its-container"])
+def test_suspended_container_shows_where_its_memory_is_and_since_when(
+    node: Node, capsys: Any, monkeypatch: Any, id: str
+) -> None:
+    since = time.time() - 7200.5
+    off = Suspension("suspended", "idle", since, {"GPU-0": 3 * GIB // 2})
+    node.add_record(
+        record(id.replace("/", "."), suspension=off, shares=[GpuShare("GPU-0", 79 * GIB, 30)])
+    )
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = printed(node, capsys)
+    (line,) = [line for line in lines if "suspended" in line]
+    assert "host 1.5 GiB / 79 GiB" in line and "suspended 2h" in line
+    assert all(len(each) <= 80 for each in lines)
+    words = ("--format", "{{.State}}|{{.Memory}}|{{.Suspended}}", "--filter", "status=suspended")
+    assert printed(node, capsys, *words) == [
+        "suspended|host 1.5 GiB / 79 GiB|suspended 2h, 1.5 GiB on host"
     ]
 
 

@@ -24,6 +24,7 @@ from vcuda_hook.show import live_view, pod_scheduling, why
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import events, unhealthy
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.suspension import SUSPENDED, Suspension
 
 POD = {"uid": "u", "namespace": "ml", "name": "train-0", "container": "main", "sandbox_id": "s"}
 S = 1_000_000_000
@@ -63,6 +64,30 @@ def tenants(node: Sampled, tmp_path: Any) -> Iterator[Tenants]:
 
 def kinds(answer: Any) -> list[str]:
     return [reason["kind"] for reason in answer["reasons"]]
+
+
+@pytest.mark.parametrize(
+    ("by", "rotates", "quantum", "bound"),
+    [
+        ("idle", False, "", ", within 117 s at copies of 2 GiB/s"),  # as docs/suspend.md says
+        ("idle", False, "30s", ", within 51 s at copies of 2 GiB/s"),
+        ("rotation", True, "30s", ", within 55 s at copies of 2 GiB/s"),
+        ("order", False, "", ""),
+    ],
+)
+def test_suspended_container_is_told_how_long_its_next_call_waits(
+    node: Sampled, capsys: Any, by: str, rotates: bool, quantum: str, bound: str
+) -> None:
+    if quantum:
+        with open(node.config, "a") as config:
+            config.write(f'rotation-quantum = "{quantum}"\n')
+    off = Suspension(SUSPENDED, by, time.time(), {"GPU-0": 8 * GIB})
+    share = GpuShare("GPU-0", 8 * GIB, 60, rotates=rotates)
+    node.add_record(record("sleeps", shares=[share], suspension=off))
+    node.add_record(record("there", shares=[share.replaced(rotates=True)]))
+    (reason,) = node.why(capsys, "sleeps")["reasons"]
+    hint = "its next CUDA call resumes it" if bound else "'vcuda resume' resumes it"
+    assert reason["hint"] == hint + bound
 
 
 def test_nothing_that_holds_it_up_is_said(node: Sampled, tenants: Tenants, capsys: Any) -> None:

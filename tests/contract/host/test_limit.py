@@ -74,7 +74,7 @@ class Node:
         assert allocation.becoming is None
         page = self.page(id)
         assert page.sequence % 2 == 0
-        assert layout.limits_page(page.gpus) == limits.page_of(allocation)
+        assert layout.limits_page(page.gpus) == limits.page_of(allocation.replaced(suspension=None))
         return allocation.shares[at]
 
     def page(self, id: str) -> page_reader.Limits:
@@ -175,7 +175,13 @@ AT_MOST = "box: at most 50 % and 10.0 GiB of GPU-0 can be its own; "
         ),
         (
             "--policy kind",
-            "--policy: policy 'kind' is not offered; use fixed, elastic, weighted or best-effort",
+            "--policy: policy 'kind' is not offered; use fixed, elastic, weighted, best-effort or "
+            "rotate",
+        ),
+        (
+            "--policy rotate",
+            "--policy: policy rotate cannot be given to a running container; start it with this "
+            "policy",
         ),
         ("--latency none", "GPU-0: latency cannot be 'none'; use normal or low"),
         (
@@ -325,20 +331,22 @@ def test_many_that_grow_at_once_never_hold_more_than_there_is(node: Node) -> Non
     assert sorted(node.share(id).core_percent for id in ids) == [4] * 8 + [31] * 2
 
 
-def test_a_suspended_container_may_have_its_whole_gpu_but_not_less_than_held(
+def test_suspended_container_keeps_its_promise_and_no_less_than_it_holds(
     node: Node, capsys: Any
 ) -> None:
     off = Suspension(SUSPENDED, "order", 1, {"GPU-0": 3 * GIB})
     node.add_record("box", GpuShare("GPU-0", 4 * GIB, 30), suspension=off)
-    node.add_record("other", GpuShare("GPU-0", 12 * GIB, 70))
-    assert node.vcuda("limit", "other", "--memory", "13GiB") == 0
-    assert node.vcuda("limit", "box", "--memory", "16GiB", "--core", "60") == 0
-    assert node.share("box") == GpuShare("GPU-0", 16 * GIB, 60)
+    node.add_record("other", GpuShare("GPU-0", 8 * GIB, 40))
+    assert node.vcuda("limit", "box", "--memory", "8GiB", "--core", "60") == 0
+    assert node.share("box") == GpuShare("GPU-0", 8 * GIB, 60)
     capsys.readouterr()
-    assert node.vcuda("limit", "box", "--memory", "17GiB") == 1
+    assert node.vcuda("limit", "other", "--memory", "9GiB") == 1
+    assert node.vcuda("limit", "box", "--memory", "9GiB") == 1
     assert node.vcuda("limit", "box", "--memory", "2GiB") == 1
     assert capsys.readouterr().err == (
-        "vcuda: box: at most 100 % and 16.0 GiB of GPU-0 can be its own; 60 % and 17.0 GiB asked; "
+        "vcuda: other: at most 40 % and 8.0 GiB of GPU-0 can be its own; 40 % and 9.0 GiB asked; "
+        "ask for less, or free a share\n"
+        "vcuda: box: at most 60 % and 8.0 GiB of GPU-0 can be its own; 60 % and 9.0 GiB asked; "
         "ask for less, or free a share\n"
         "vcuda: box: its processes hold 3 GiB; 2 GiB asked; free memory in it, or use --force: "
         "it then gets no more until it holds less\n"

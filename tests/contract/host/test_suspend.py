@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -58,6 +59,8 @@ def test_a_container_leaves_the_gpu_and_comes_back_with_its_memory(node: Node) -
     assert (again.returncode, again.stdout) == (0, "box is suspended already\n")
     shown = json.loads(node.vcuda("ps", "--json").stdout)
     assert [(each["status"], each["memory_used_bytes"]) for each in shown] == [("suspended", 0)]
+    assert re.search(r"suspended \d+s, 0 B on host", node.vcuda("top", "--once").stdout)
+    assert "in host memory, by order" in node.vcuda("events").stdout
     on = node.vcuda("resume", "box")
     assert (on.returncode, on.stderr) == (0, "")
     assert on.stdout.startswith("box is running: ")

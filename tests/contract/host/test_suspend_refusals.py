@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,7 @@ from vcuda_hook.suspend import control, drive, places, repairs, steps, worker
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.pages import layout
 
 __all__ = ["node"]
 
@@ -100,6 +105,60 @@ def test_what_the_driver_would_refuse_is_refused_before_anything_is_locked(node:
     assert refused.stderr == "vcuda: box: its container is paused; unpause it first\n"
     assert (node.step("box"), node.kinds("box")) == (None, [])
     assert node.boxes[0].all_work()
+
+
+MANAGED_LINE = (
+    "a process of it has managed memory, which the driver cannot take off; free it "
+    "(cuMemAllocManaged), or end the program"
+)
+IPC_LINE = (
+    "a process of it has memory of another one, which driver 580.95.05 cannot take off; end the "
+    "program, start it without CUDA IPC, or install driver 610"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [(layout.UNSAVED_MANAGED, MANAGED_LINE), (layout.UNSAVED_IPC, IPC_LINE)],
+    ids=["managed memory", "CUDA IPC"],
+)
+def test_what_the_page_tells_of_is_refused_before_anything_is_locked(
+    node: Node, kind: int, line: str
+) -> None:
+    """What the shim writes there: tests/shim/test_shim_checkpoints.py."""
+    box, other = node.box("box", 1), node.box("other", 1)
+    order(node, "fail", "--call", "cuCheckpointProcessLock", "--hang")  # if it were called
+    with noted(node, "box", kind):
+        refused = node.vcuda("suspend", "box")
+        assert (refused.returncode, refused.stderr) == (1, f"vcuda: box: {line}\n")
+        assert line in node.vcuda("drain", "0", "--dry-run").stdout
+        with node.ledger:
+            node.ledger.record(node.record("box").replaced(idle_suspend=60))
+        assert f"it cannot be suspended: {line}" in node.vcuda("why", "box").stdout
+    order(node, "heal")
+    assert (node.step("box"), node.kinds("box")) == (None, [])
+    # A page speaks for its own container only, and a process that has ended for none.
+    with noted(node, "box", kind):
+        assert node.vcuda("suspend", "other").returncode == 0
+    assert node.vcuda("suspend", "box").returncode == 0
+    assert node.vcuda("resume", "box", "other").returncode == 0
+    assert box.all_work() and other.all_work()
+
+
+@contextlib.contextmanager
+def noted(node: Node, id: str, kind: int) -> Iterator[None]:
+    """While a process lives, its page tells that it has what the driver cannot take off."""
+    at = {name: at for name, at, _ in layout.offsets()}
+    word = layout.USAGE_HEAD_SIZE + kind * layout.USAGE_GPU_SIZE + at["usage_gpu.unsaved"]
+    fd = os.open(f"{node.ledger.containers}/{id}/usage", os.O_RDWR)
+    try:
+        os.pwrite(fd, struct.pack("=I", 1), at["usage.slots_used"])
+        os.pwrite(fd, struct.pack("=I", 1), word)
+        lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, 0, layout.USAGE_LOCK_BASE, 1, 0)
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, lock)
+        yield
+    finally:
+        os.close(fd)
 
 
 @pytest.mark.parametrize(

@@ -100,9 +100,9 @@ def test_claim_is_suspended_by_order_with_all_that_map_its_page(node: Node) -> N
     user = slice_user(node.boxes[0], "claim@1", 64 * MIB)
     for id, by in (("claim@1", "idle"), ("claim@1", "rotation"), ("dra@1", "rotation")):
         with pytest.raises(VcudaError, match="which several containers may share"):
-            refuse_unfit(node.record("claim@1").replaced(id=id), node.facts, by)
+            refuse_unfit(node.record("claim@1").replaced(id=id), node.facts, by, node.ledger)
     # A claim's own idle time counts.
-    refuse_unfit(node.record("claim@1").replaced(id="dra@1"), node.facts, "idle")
+    refuse_unfit(node.record("claim@1").replaced(id="dra@1"), node.facts, "idle", node.ledger)
     # Every process has too many mappings now. Those that have not mounted the page do not count.
     what = f"process {user.pid} has too many mappings to tell whether it uses the slice"
     with (

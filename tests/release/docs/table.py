@@ -129,6 +129,10 @@ RUN = {
     "vcuda advise notebook": How(before=ADVISED),
     "vcuda advise notebook --apply --dry-run": How(before=ADVISED),
     "vcuda advise notebook --apply": How(before=ADVISED),
+    "vcuda run --name notebook --core 25 --memory 4GiB --policy elastic --idle-suspend 2s --"
+    " /usr/lib/vcuda/softgpu/vcuda-workload notebook --bytes 2GiB --seconds 12 --every-ms 8000": How(
+        before="mkdir /kubelet && vcuda-node-agent --kubelet-dir /kubelet >/dev/null 2>&1 &"
+    ),
     "vcuda suspend notebook": How(before=LIVING.format("notebook")),
     "vcuda resume notebook --timeout 60": How(before="vcuda inspect notebook >/dev/null"),
     "vcuda move notebook --gpu 1": How(before="vcuda inspect notebook >/dev/null"),

@@ -249,7 +249,7 @@ TENANT_METRICS = (
     _of_tenant(
         "suspended_bytes",
         GAUGE,
-        "Memory that it holds off the GPU, also by checkpoints of its own user.",
+        "Memory that it holds in the host's memory, also by checkpoints of its own user.",
         lambda entry: float(
             entry["suspension"]["bytes"] if _is_off(entry) else entry["memory_off_bytes"] or 0
         ),

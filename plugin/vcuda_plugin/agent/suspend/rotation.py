@@ -1,10 +1,9 @@
 """Which containers take turns on a GPU that cannot hold all of them. Pure: no I/O.
 
 A container that waits for the GPU gets room from those that rotate: first from those without work,
-then from those that have had the GPU for their quantum, the longest first. The quantum is
-QUANTUM_SWAPS times the container's swap (suspend and resume together). Containers are served in the
-order of their requests, so none starves: the first one gets its room as soon as enough quanta have
-ended.
+then from those that have had the GPU for their quantum, the longest first. Containers are served in
+the order of their requests, those that rotate after the others. These together never have more
+memory than the GPU, so each of them gets its room as soon as enough quanta have ended.
 """
 
 from __future__ import annotations
@@ -12,14 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-# The copies then take 7.7 % of the time. What else a swap takes (the last kernels, the start of the
-# programs, the first launches) has 2.3 % before a tenth of the GPU's time is lost.
-QUANTUM_SWAPS = 12
-# A swap that has not been measured yet is taken to run at this rate, each way.
-_UNMEASURED_BYTES_PER_SECOND = 2 << 30
+from vcuda_hook.suspend.wait_bound import quantum
+
 # Without work for as long as its swap takes, a container gives way at once; within these bounds.
 LEAST_IDLE_SECONDS, IDLE_SECONDS = 0.2, 1.0
-LEAST_QUANTUM_SECONDS = 1.0
 
 
 class Need(NamedTuple):
@@ -43,11 +38,12 @@ class Resident(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A suspended container that asks for its GPUs. asked: when."""
+    """A suspended container that asks for its GPUs. asked: when. rotates: as Resident has it."""
 
     id: str
     needs: Mapping[str, Need]
     asked: float
+    rotates: bool = True
 
 
 class Step(NamedTuple):
@@ -58,14 +54,6 @@ class Step(NamedTuple):
     at: float
 
 
-def quantum(resident: Resident, fixed: float = 0.0) -> float:
-    """Seconds for which a container keeps the GPU while others wait. fixed: a setting; 0: none."""
-    if fixed:
-        return fixed
-    swap = resident.swap or 2 * _bytes(resident) / _UNMEASURED_BYTES_PER_SECOND
-    return max(LEAST_QUANTUM_SECONDS, swap * QUANTUM_SWAPS)
-
-
 def next_step(
     now: float,
     capacity: Mapping[str, Need],
@@ -73,15 +61,29 @@ def next_step(
     waiting: Sequence[Waiting],
     fixed: float = 0.0,
 ) -> Step | None:
-    """The next step for the container that has waited longest; None: none waits, or no quantum
-    ever ends that would give it room.
+    """The earliest step for a container that no other one on its GPUs comes before; None: none
+    waits, or no quantum ever ends that would give one room.
 
-    capacity: of each GPU. A later one is never served before the first: it would take the room that
-    the first waits for.
+    capacity: of each GPU. fixed: seconds of each quantum; 0: by the swaps.
     """
-    if not waiting:
-        return None
-    first = min(waiting, key=lambda one: (one.asked, one.id))
+    steps, awaited = [], set[str]()
+    for one in sorted(waiting, key=lambda one: (one.rotates, one.asked, one.id)):
+        # Room for a later one would be what the earlier one waits for.
+        if not awaited & one.needs.keys() and (
+            step := _step_for(now, capacity, residents, one, fixed)
+        ):
+            steps.append(step)
+        awaited |= one.needs.keys()
+    return min(steps, key=lambda step: step.at, default=None)
+
+
+def _step_for(
+    now: float,
+    capacity: Mapping[str, Need],
+    residents: Sequence[Resident],
+    first: Waiting,
+    fixed: float,
+) -> Step | None:
     lacking = _lacking(capacity, residents, first)
     if not lacking:
         return Step((), first.id, now)
@@ -104,7 +106,7 @@ def next_step(
 def _may_leave(one: Resident, now: float, fixed: float) -> float:
     if one.idle >= min(max(one.swap or IDLE_SECONDS, LEAST_IDLE_SECONDS), IDLE_SECONDS):
         return now
-    return max(now, one.since + quantum(one, fixed))
+    return max(now, one.since + quantum(_bytes(one), one.swap, fixed))
 
 
 def _lacking(

@@ -94,11 +94,16 @@ class Suspender:
         self._look_at_calls(mine, off, now)
         self._look_at_drains(mine, off, now)
         self._note_residence(mine, off, now)
+        waiting = [
+            Waiting(id, _needs(one), held.wanted, one.rotates)
+            for id, one in mine.items()
+            if (held := one.suspension) and held.step == WAITING
+        ]
         # While a container waits for the GPU, an idle one has to be found soon.
-        if now - self._work_at >= (_WORK_SECONDS if self._asks_since else SLOW_SECONDS):
+        if now - self._work_at >= (_WORK_SECONDS if self._asks_since or waiting else SLOW_SECONDS):
             self._work_at = now
             self._look_at_work(mine, off, now)
-        self._give_way(mine, now)
+        self._give_way(waiting, now)
         return QUICK_SECONDS if off or self._busy else SLOW_SECONDS
 
     def close(self) -> None:
@@ -149,13 +154,8 @@ class Suspender:
         for id in self._idleness.update(now, samples):
             self._start(id, "suspend", functools.partial(self._suspend, id, BY_IDLENESS), now)
 
-    def _give_way(self, mine: Mapping[str, Allocation], now: float) -> None:
+    def _give_way(self, waiting: Sequence[Waiting], now: float) -> None:
         """Suspend containers for those that wait for room."""
-        waiting = [
-            Waiting(id, _needs(mine[id]), held.wanted)
-            for id, held in ((id, mine[id].suspension) for id in self._asks_since if id in mine)
-            if held and held.step == WAITING
-        ]
         drained = unhealthy.read_drained(self._records.ledger.state_dir) if waiting else {}
         # Nothing gives way to what a drained GPU keeps off.
         waiting = [one for one in waiting if not drained.keys() & one.needs.keys()]
