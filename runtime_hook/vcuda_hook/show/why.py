@@ -16,7 +16,7 @@ from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, table, views
 from ..live.status import statuses
-from . import pod_scheduling, reasons
+from . import pod_claims, pod_scheduling, reasons
 from .live_view import LiveView
 from .pod_scheduling import Scheduling
 from .reasons import Reason
@@ -50,6 +50,8 @@ def why(arguments: argparse.Namespace, settings: Config) -> int:
     its += (
         reasons.of_events(recorded, now) if allocation else _of_absence(scheduling, recorded, now)
     )
+    if not allocation and scheduling and reasons.waits_for_claims(scheduling.events):
+        its += pod_claims.ask(scheduling.namespace, pod)
     answer["reasons"] = [each.as_json() for each in its or [_NOTHING]]
     answer["events"] = recorded[-_MOST_EVENTS:]
     answer["scheduling"] = scheduling.as_json() if scheduling else None

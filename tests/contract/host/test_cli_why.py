@@ -20,7 +20,7 @@ from support.files import write
 from support.needed import skip_or_fail
 from support.samples import GIB, record
 from support.tenants import Tenants
-from vcuda_hook.show import live_view, pod_scheduling, why
+from vcuda_hook.show import kubectl, live_view, pod_scheduling, why
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import events, unhealthy
 from vcuda_oci.model.allocation import GpuShare
@@ -48,7 +48,7 @@ def node(tmp_path: Any, monkeypatch: Any) -> Sampled:
         time=time.time, strftime=time.strftime, localtime=time.localtime,
     )  # fmt: skip
     monkeypatch.setattr(why, "time", clock)
-    monkeypatch.setattr(pod_scheduling.shutil, "which", lambda name: None)  # type: ignore[attr-defined]
+    monkeypatch.setattr(kubectl.shutil, "which", lambda name: None)  # type: ignore[attr-defined]
     return node
 
 
@@ -217,10 +217,10 @@ def test_hostile_texts_move_no_terminal(node: Sampled, capsys: Any) -> None:
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: Any) -> Iterator[KubeApi]:
     """An API server with the events of pod ml/train-0 and of another; kubectl asks there."""
-    kubectl = "/usr/bin/kubectl"
-    if not os.path.exists(kubectl):
+    program = "/usr/bin/kubectl"
+    if not os.path.exists(program):
         skip_or_fail("kubectl is not installed")
-    monkeypatch.setattr(pod_scheduling.shutil, "which", lambda name: kubectl)  # type: ignore[attr-defined]
+    monkeypatch.setattr(kubectl.shutil, "which", lambda name: program)  # type: ignore[attr-defined]
     certify(tmp_path, "api")  # kubectl sends its token by TLS only
     api = KubeApi()
     api.trusted = {"certificate-authority": f"{tmp_path}/api.crt"}
@@ -295,7 +295,7 @@ def test_a_kubectl_without_an_answer_is_named(
 ) -> None:
     path = write(f"{tmp_path}/kubectl", f"#!/bin/sh\n{script}\n")
     os.chmod(path, stat.S_IRWXU)
-    monkeypatch.setattr(pod_scheduling.shutil, "which", lambda name: path)  # type: ignore[attr-defined]
-    monkeypatch.setattr(pod_scheduling, "SECONDS", 1)
+    monkeypatch.setattr(kubectl.shutil, "which", lambda name: path)  # type: ignore[attr-defined]
+    monkeypatch.setattr(kubectl, "SECONDS", 1)
     assert pod_scheduling.ask("ml", "train-0").unknown == unknown
     assert pod_scheduling.ask("ml", "a,b=c").unknown == "not the name of a pod"
