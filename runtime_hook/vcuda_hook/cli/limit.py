@@ -75,13 +75,9 @@ def resized(
             if allocation.isolation == policies.MPS:
                 what = "its processes are under MPS, which reads their limits at their start"
             raise VcudaError(what, shown, "stop it, and create it with another share")
-        try:
-            after, crowded = resize.wanted(
-                ledger, facts, allocation, at, words, settings.memory_overcommit
-            )
-        except VcudaError as error:
-            error.where = shown if error.where == allocation.id else error.where
-            raise
+        after, crowded = resize.wanted(
+            ledger, facts, allocation, at, words, settings.memory_overcommit
+        )
         if after.memory_bytes < before.memory_bytes and not force:
             held = page.gpus[at].held_bytes if page else None
             if allocation.suspension:
