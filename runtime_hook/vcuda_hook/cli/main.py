@@ -8,6 +8,7 @@ warnings and 2 for errors.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import signal
@@ -97,7 +98,8 @@ def _name_containers(error: VcudaError, settings: settings_file.Config) -> None:
 
     from ..live import container_names
 
-    container_names.name_in(error, Ledger(settings.state_dir).read()[0])
+    with contextlib.suppress(VcudaError):  # another user than root reads no records
+        container_names.name_in(error, Ledger(settings.state_dir).read()[0])
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

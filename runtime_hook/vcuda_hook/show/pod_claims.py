@@ -1,4 +1,4 @@
-"""The claims that a pod waits with, and the room for them: kube-scheduler names no amounts."""
+"""Why a pod waits of which events say too little: the room for its claims, and no scheduler."""
 
 from __future__ import annotations
 
@@ -35,6 +35,18 @@ def ask(namespace: str, pod: str) -> list[Reason]:
         return [_unknown("kubectl gave no such objects")]
     room = Room((device for each in slices for device in objects.devices_of(each)), every)
     return [reason for claim in mine if claim.held is None for reason in of_claim(claim, room)]
+
+
+def unseen(namespace: str, pod: str) -> Reason | None:
+    """Why a pod without any event waits; None: there is no such pod, or it has a node."""
+    try:
+        spec = json.loads(kubectl.raw(f"/api/v1/namespaces/{namespace}/pods/{pod}"))["spec"]
+        if spec.get("nodeName"):
+            return None
+        what = f"no scheduler has looked at it: its schedulerName is {spec['schedulerName']}"
+    except (Unanswered, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return Reason("pending", what, "see whether that scheduler runs: 'kubectl get pods -A'")
 
 
 def claim_names(pod: Mapping[str, Any]) -> set[str]:
