@@ -21,10 +21,13 @@ WORDS = ("core", "memory", "policy", "core-limit", "weight", "priority", "latenc
 
 
 class Resized(NamedTuple):
-    """name: as lists show it, or the id. before, after: the share."""
+    """name: as lists show it, or the id. gpu: as lists show it, or the UUID. before, after: the
+    share.
+    """
 
     id: str
     name: str
+    gpu: str
     before: GpuShare
     after: GpuShare
 
@@ -89,7 +92,9 @@ def resized(
             shares = list(allocation.shares)
             shares[at] = after
             resize.change(ledger, allocation, shares)
-    return Resized(allocation.id, shown, before, after)
+    found = facts.gpu(before.uuid)
+    on = f"GPU {found.name}" if found else before.uuid
+    return Resized(allocation.id, shown, on, before, after)
 
 
 def _which(allocation: Allocation, shown: str, name: str | None, facts: Host) -> int:
@@ -131,8 +136,9 @@ def _print(arguments: argparse.Namespace, done: Resized) -> None:
             }
         )
         return
-    line = f"{done.name} has {before} already"
+    had, has_now = (str(share).replace(share.uuid, done.gpu) for share in (before, after))
+    line = f"{done.name} has {had} already"
     if before != after:
         has = "would have" if arguments.dry_run else "has"
-        line = f"{done.name} {has} {after}; it had {before}"
+        line = f"{done.name} {has} {has_now}; it had {had}"
     print(table.printable(line))

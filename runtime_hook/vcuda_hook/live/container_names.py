@@ -6,6 +6,7 @@ only if it stands for one container and cannot be taken for another's id; otherw
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 
@@ -104,7 +105,15 @@ def find(word: str, allocations: Sequence[Allocation]) -> Allocation:
     if found:
         candidates = ", ".join(map(_with_name, found[:_MOST_CANDIDATES]))
         raise VcudaError(_MAY_BE + candidates, word, "write more of the name, or the id")
-    raise VcudaError("no allocation of this id or name", word, "see 'vcuda ps'")
+    raise VcudaError("no allocation of this id or name", word, hint_of(word, allocations))
+
+
+def hint_of(word: str, allocations: Sequence[Allocation]) -> str:
+    """What to do about a name that no container has: a name like it, if one is."""
+    names = sorted({name for each in allocations if (name := name_of(each))})
+    begun = [name for name in names if word and name.startswith(word)]
+    near = begun or difflib.get_close_matches(word, names, 1)
+    return f"did you mean {near[0]}? See 'vcuda ps'" if near else "see 'vcuda ps'"
 
 
 def all_of(word: str, allocations: Sequence[Allocation]) -> list[Allocation]:

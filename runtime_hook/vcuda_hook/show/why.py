@@ -56,7 +56,7 @@ def why(arguments: argparse.Namespace, settings: Config) -> int:
         if closed:
             closed.hint += ", or as a user of kubectl name a pod that waits, NAMESPACE/POD"
             raise closed
-        hint = "see 'vcuda ps' and 'vcuda events'"
+        hint = f"{container_names.hint_of(word, allocations)} and 'vcuda events'"
         if scheduling and scheduling.unknown:
             hint += f"; the cluster's events are unknown: {scheduling.unknown}"
         raise VcudaError("no container, event or pod of this name", word, hint)

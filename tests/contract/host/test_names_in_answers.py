@@ -67,6 +67,15 @@ def test_every_form_of_a_name_is_taken_and_the_name_is_answered(
     assert ID not in found and CONTAINER[:12] not in found, found
 
 
+@pytest.mark.parametrize("verb", ["suspend", "why"])
+@pytest.mark.parametrize("word", ["ml/train-0/mai", "ml/trian-0/main"])
+def test_mistyped_name_is_answered_by_the_one_like_it(
+    node: Node, capsys: Any, verb: str, word: str
+) -> None:
+    add(node)
+    assert f"did you mean {NAME}? See 'vcuda ps'" in answer(node, capsys, verb, word)
+
+
 @pytest.mark.parametrize("words", [("release", "train-0"), ("release", "--all-dead")])
 def test_released_container_is_named(node: Node, capsys: Any, words: tuple[str, ...]) -> None:
     add(node, "stopped" if words[1] == "train-0" else "")
