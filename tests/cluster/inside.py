@@ -24,7 +24,8 @@ WATCHING = "watching"
 THREADS = 8
 SECONDS = 600
 REST_SECONDS = 1.0
-ENV = {"PYTHONPATH": ":".join(f"{ROOT}/{part}" for part in ("oci", "plugin", "tests"))}
+_PARTS = "oci", "runtime_hook", "plugin", "tests"
+ENV = {"PYTHONPATH": ":".join(f"{ROOT}/{part}" for part in _PARTS)}
 
 
 def create(kubeconfig: str, file: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -24,11 +25,13 @@ def page() -> str:
         return file.read()
 
 
-@pytest.fixture(scope="module")
-def served(started: Node) -> Iterator[Node]:
-    """The page behind kubectl's port-forward, a viewer by the page's roles, and a stranger."""
+@contextlib.contextmanager
+def serving(started: Node, how: str) -> Iterator[Node]:
+    """The page behind kubectl's port-forward, a viewer by the page's roles, and a stranger. how:
+    the GPUs are offered.
+    """
     cluster = started.cluster
-    started.chart.install({**started.values(), "scheduler": {"page": {"enabled": True}}})
+    started.offer(how, scheduler={"page": {"enabled": True}})
     started.wait_rollout(EXTENDER)
     (roles,) = re.findall(r"```yaml\n(apiVersion.*?)```", page(), re.DOTALL)
     started.kubectl("create", "namespace", TEAM)
@@ -43,8 +46,14 @@ def served(started: Node) -> Iterator[Node]:
     forward.end(signal.SIGKILL)
     cluster.kubectl("delete", "--wait=false", "-f", "-", stdin=roles)
     started.kubectl("delete", "namespace", TEAM, "--wait=false")
-    started.chart.install(started.values())
+    started.offer("plugin")
     started.wait_rollout(EXTENDER)
+
+
+@pytest.fixture(scope="module")
+def served(started: Node) -> Iterator[Node]:
+    with serving(started, "plugin") as node:
+        yield node
 
 
 @pytest.fixture

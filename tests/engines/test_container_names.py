@@ -58,7 +58,7 @@ def test_a_container_is_shown_and_found_by_its_engines_name(
                 ("limit-changed", container),
             ]
             refused = vcuda(engine, product, "release", container)
-            assert refused.stderr.startswith(f"vcuda: {record['id']}: its container lives; ")
+            assert refused.stderr.startswith(f"vcuda: {container}: its container lives; ")
         finally:
             engine.delete(container)
     assert product.allocations(engine) == []

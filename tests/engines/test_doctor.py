@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from engines.test_container_names import vcuda
 from support.engines.base import Engine, wait_until
 from support.product import Product, asking
 
@@ -66,6 +67,8 @@ def test_only_a_program_that_bypasses_the_shim_is_found(
         id = start(
             sharing, product, goes_round, f"{HOLD} & {LINK}; {ROUND_THE_SHIM} {HOLD}; true", 2
         )
+        listed = json.loads(vcuda(sharing, product, "ps", "--json").stdout)
+        (name,) = [entry["name"] for entry in listed if entry["id"] == id]
         code, findings = doctor(product, sharing)
         (found,) = named("shim-not-loaded", findings)
         pid = re.findall(r"process (\d+) ", found["what"])[0]
@@ -74,7 +77,7 @@ def test_only_a_program_that_bypasses_the_shim_is_found(
             "severity": "error",
             "what": f"process {pid} (vcuda-workload) has /usr/local/vcuda/driver/cuda and not the "
             "shim: nothing limits it",
-            "where": id,
+            "where": id if id.startswith(name) else name,
             "mend": "let it load libcuda.so.1 from the loader's own folders",
         }
         assert code == 2

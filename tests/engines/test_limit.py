@@ -66,7 +66,7 @@ def test_a_running_container_gets_more_and_less_without_a_restart(box: Limited) 
     assert box.most() == GIB - held
     grown = box.limit("--memory", "2GiB", "--core", "50")
     assert (grown.rc, grown.stderr) == (0, "")
-    assert grown.stdout.startswith(f"{box.name} has 50 % and 2.0 GiB of GPU-")
+    assert grown.stdout.startswith(f"{box.name} has 50 % and 2.0 GiB of GPU ")
     assert box.most() == 2 * GIB - held
     refused = box.limit("--memory", "128MiB")
     assert (refused.rc, refused.stdout) == (1, "")

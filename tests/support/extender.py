@@ -100,12 +100,18 @@ class Extender:
 
 @contextlib.contextmanager
 def running(
-    api: FakeApiServer, folder: Any, *words: str, program: Sequence[str] = PROGRAM
+    api: FakeApiServer,
+    folder: Any,
+    *words: str,
+    program: Sequence[str] = PROGRAM,
+    settings: str = "",
 ) -> Iterator[Extender]:
-    """Start an extender that listens; it may not be ready. program: Python's arguments."""
+    """Start an extender that listens; it may not be ready. program: Python's arguments. settings:
+    more lines of its settings file.
+    """
     config = f"{folder}/config.toml"
     with open(config, "w") as file:
-        file.write('gpu-resource = "nvidia.com/gpu"\n')
+        file.write(f'gpu-resource = "nvidia.com/gpu"\n{settings}\n')
     options = ["--config", config, "--kubeconfig", api.kubeconfig(f"{folder}/kubeconfig")]
     options += ["--listen", "127.0.0.1:0", *words]
     if not any(word.startswith("--tls-client-ca") for word in words):
@@ -126,8 +132,8 @@ def client(folder: str) -> ssl.SSLContext:
 
 
 @contextlib.contextmanager
-def ready(api: FakeApiServer, folder: Any, *words: str) -> Iterator[Extender]:
-    with running(api, folder, *words) as started:
+def ready(api: FakeApiServer, folder: Any, *words: str, settings: str = "") -> Iterator[Extender]:
+    with running(api, folder, *words, settings=settings) as started:
         started.wait_ready()
         yield started
 
@@ -151,7 +157,7 @@ def log(folder: Any) -> str:
 def process(
     folder: Any, *words: str, program: Sequence[str] = PROGRAM
 ) -> Iterator[subprocess.Popen[bytes]]:
-    path = f"{ROOT}/oci:{ROOT}/plugin"
+    path = f"{ROOT}/oci:{ROOT}/runtime_hook:{ROOT}/plugin"
     command: Sequence[str] = [sys.executable, *program, *words]
     environment = {**os.environ, "PYTHONPATH": path}
     with open(f"{folder}/log", "w") as file:

@@ -43,7 +43,7 @@ class WatchedPods:
 
     def follow(self, first: str = "") -> None:
         """Start the watcher; return once it has listed the pods. first: code to run before."""
-        path = f"{ROOT}/oci:{ROOT}/plugin"
+        path = f"{ROOT}/oci:{ROOT}/runtime_hook:{ROOT}/plugin"
         with open(self._log, "ab") as log:
             arguments = [self.state_dir, NODE, self.kubeconfig, json.dumps([CORE, MEMORY])]
             self.process = subprocess.Popen(
@@ -67,7 +67,7 @@ class WatchedPods:
         environment = {
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
             "KUBERNETES_SERVICE_PORT": str(self.api.port),
-            "PYTHONPATH": f"{ROOT}/oci:{ROOT}/plugin",
+            "PYTHONPATH": f"{ROOT}/oci:{ROOT}/runtime_hook:{ROOT}/plugin",
         }
         with open(self._log, "ab") as log:
             self.process = subprocess.Popen(

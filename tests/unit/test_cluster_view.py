@@ -9,11 +9,15 @@ import pytest
 
 from support.agent_pages import ParsedPage
 from support.clusters import cluster, container, gpus_of, node, pod
+from support.dra_claims import claim, result, slice_of, waiting
 from support.samples import GIB
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.gpu import Gpu
+from vcuda_plugin.extender.cluster.claims import Claims
 from vcuda_plugin.extender.cluster.cluster import Cluster
-from vcuda_plugin.extender.http import cluster_page, cluster_view
+from vcuda_plugin.extender.http import cluster_page, cluster_view, waiting_view
 from vcuda_plugin.extender.http.cluster_view import Sight
+from vcuda_plugin.kube.node_gpus import NodeGpus
 from vcuda_plugin.web import page_frame
 
 ALL, TEAM, TEAM_ONLY = Sight("", True), Sight("team", True), Sight("team", False)
@@ -130,7 +134,7 @@ def test_many_nodes_come_in_parts_that_follow_each_other(monkeypatch: pytest.Mon
 def test_reasons_that_take_too_long_are_left_out(
     busy: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_view, "REASONS_SECONDS", 0)
+    monkeypatch.setattr(waiting_view, "REASONS_SECONDS", 0)
     view = cluster_view.view(busy, ALL)
     assert [(each["judged"], each["of"], each["why"]) for each in view["waiting"]] == [
         (0, 2, [])
@@ -141,7 +145,7 @@ def test_reasons_that_take_too_long_are_left_out(
 
 
 def test_pod_with_several_parts_is_judged_on_some_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_view, "MOST_NODES_ONE_BY_ONE", 3)
+    monkeypatch.setattr(waiting_view, "MOST_NODES_ONE_BY_ONE", 3)
     two = pod("two", container("a", core=90), container("b", core=90))
     made = cluster(*[node(name, gpus_of(name, 16)) for name in "abcde"], two)
     view = cluster_view.view(made, ALL)
@@ -158,7 +162,7 @@ def test_page_says_in_words_what_the_view_has(busy: Cluster) -> None:
     assert "team/small 10 % and 1.0 GiB - 2 nodes have room" in text
     assert "a, b: never : its GPUs never have 10 % and 100.0 GiB" in text
     assert "GPU 0 · Soft GPU-a-0 Compute 20 % free Memory 4.0 GiB free of 16.0 GiB" in text
-    assert "team/train 30 % 4.0 GiB other namespaces 50 % 8.0 GiB" in text
+    assert "team/train 30 % 4.0 GiB others 50 % 8.0 GiB" in text
 
 
 def test_page_escapes_names_and_loads_nothing() -> None:
@@ -172,3 +176,86 @@ def test_page_escapes_names_and_loads_nothing() -> None:
     policy = dict(page_frame.headers("'self'"))["Content-Security-Policy"]
     assert "form-action 'self'" in policy and "unsafe" not in policy
     assert all("scope" in its for tag, its in tags if tag == "th")
+
+
+@pytest.fixture
+def claimed() -> tuple[Cluster, Claims]:
+    """Node node-1 with a GPU in two claims' hands, and a claim that waits, in two namespaces."""
+    claims = Claims()
+    claims.put_slice(slice_of({"GPU-a": 16}))
+    for made, namespace in (
+        (claim("a", result("GPU-a", "30", "4Gi")), "team"),
+        (claim("b", result("GPU-a", "50", "8Gi")), "secret-project"),
+        (waiting("c", cores="40", memory="1Gi"), "team"),
+        (waiting("d", "mig.gpu.vcuda.io"), "secret-project"),
+    ):
+        made["metadata"]["namespace"] = namespace
+        claims.put_claim(made)
+    gpus = NodeGpus([Gpu("GPU-a", 0, -1, 16 * GIB, "Soft")])
+    return cluster(node("node-1", gpus), node("node-2", gpus_of("b", 16))), claims
+
+
+WITH_CLAIMS = Sight("team", True, True)
+
+
+def test_claims_are_shares_and_waiting_rows_with_amounts(claimed: Any) -> None:
+    made, claims = claimed
+    assert claims.trouble
+    claims.keep_claims({*"abcd"}, 0)
+    claims.keep_slices({"slice-node-1"}, 0)
+    view = cluster_view.view(made, Sight("", True, True), "", claims)
+    gpu = view["nodes"][0]["gpus"][0]
+    assert (gpu["core_free"], gpu["memory_free_bytes"], gpu["held"]) == (20, 4 * GIB, True)
+    assert [(each["pod"], each["claim"]) for each in gpu["shares"]] == [
+        ("pod-a", "claim-a"),
+        ("pod-b", "claim-b"),
+    ]
+    mig, shared = view["waiting"]
+    assert (mig["pod"], mig["note"]) == ("pod-d", "claims for GPU instances are not judged here")
+    assert (shared["pod"], shared["asked"], view["waiting_count"]) == (
+        "pod-c",
+        "40 % and 1.0 GiB",
+        2,
+    )
+    (group,) = shared["why"]
+    assert (
+        group["reason"] == "largest free share is 20 % and 4.0 GiB on GPU-a; 40 % and 1.0 GiB asked"
+    )
+    text = ParsedPage(cluster_page.render(view)).text()
+    assert "team/pod-c claim claim-c 40 % and 1.0 GiB - node-1: largest free share is 20 %" in text
+    assert "team/pod-a claim claim-a 30 % 4.0 GiB" in text and "not shown" not in text
+
+
+@pytest.mark.parametrize("sight", [WITH_CLAIMS, WITH_CLAIMS._replace(nodes=False)])
+def test_viewer_of_one_namespace_sees_its_claims_and_a_sum(claimed: Any, sight: Sight) -> None:
+    made, claims = claimed
+    view = cluster_view.view(made, sight, "", claims)
+    (gpu,) = view["nodes"][0]["gpus"]
+    assert [each["claim"] for each in gpu["shares"]] == ["claim-a"]
+    assert gpu.get("others", {"core_percent": 50})["core_percent"] == 50
+    assert [each["claim"] for each in view["waiting"]] == ["claim-c"]
+    text = json.dumps(view) + cluster_page.render(view).decode()
+    assert "secret" not in text and "claim-b" not in text and "pod-d" not in text
+    assert "claims are not shown: the API server has not listed them yet" in text
+
+
+def test_viewer_without_the_right_sees_claims_only_in_the_sum(claimed: Any) -> None:
+    made, claims = claimed
+    view = cluster_view.view(made, TEAM, "", claims)
+    (gpu,) = view["nodes"][0]["gpus"]
+    assert (gpu["shares"], view["waiting"]) == ([], [])
+    assert gpu["others"] == {"core_percent": 80, "memory_bytes": 12 * GIB}
+    assert cluster_view.view(made, TEAM_ONLY, "", claims)["nodes"] == []
+
+
+def test_claim_that_ends_and_an_older_pool_are_not_shown(claimed: Any) -> None:
+    made, claims = claimed
+    newer = slice_of({"GPU-a": 16})
+    newer["metadata"]["uid"], newer["spec"]["pool"] = "newer", {"generation": 2}
+    claims.put_slice(newer)
+    assert len(claims.read()[1]) == 1
+    claims.drop_claim("a")
+    claims.put_claim(claim("b", {**result("GPU-a"), "driver": "gpu.nvidia.com"}))
+    claims.drop_slice("newer")
+    view = cluster_view.view(made, Sight("", True, True), "", claims)
+    assert all(gpu["core_free"] == 100 for node in view["nodes"] for gpu in node["gpus"])

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.samples import GIB, gpus
+from vcuda_hook.claims import quantity
 from vcuda_oci.model.gpu import Gpu
 from vcuda_plugin.agent.dra import devices
 from vcuda_plugin.agent.gpus.inventory import Inventory
-from vcuda_plugin.kube import quantity
 
 LINKED, FAR = 30, 600
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.samples import GIB, gpus
+from vcuda_hook.claims import quantity
 from vcuda_oci.model.gpu import Gpu
 from vcuda_plugin.agent.dra import devices
 from vcuda_plugin.agent.dra.partitions import partitioned
 from vcuda_plugin.agent.gpus.inventory import Inventory
-from vcuda_plugin.kube import quantity
 
 
 def mig(name: str, size: int, instance: int, compute: int = 0, parent: str = "GPU-B") -> Gpu:

@@ -23,7 +23,7 @@ def event(message: str, reason: str = "FailedScheduling", type: str = "Warning")
     ("why", "end", "hint"),
     [
         ("1 Insufficient tencent.com/vcuda-core", ". no new claims to deallocate, " + AFTER, FREE),
-        ("1 cannot allocate all claims", ". still not schedulable, " + AFTER, FREE),
+        ("1 cannot allocate all claims", ". still not schedulable, " + AFTER, ""),
         ("1 largest free share is 30 % and 1.0 GiB on GPU-0; 40 % asked", ". " + AFTER, ""),
         ("1 node(s) had untolerated taint(s)", "", ""),
     ],

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.clusters import SETTINGS, ask, container, pod
+from vcuda_hook.claims.quantity import whole
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Part
 from vcuda_plugin.extender.cluster.objects import node_of, pod_of
 from vcuda_plugin.extender.model.pod_request import ContainerAsk, PodAsk, Wanted, ask_of
-from vcuda_plugin.kube.quantity import whole
 
 MIB, BLOCK = 1 << 20, 1 << 28
 

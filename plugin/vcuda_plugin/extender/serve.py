@@ -25,10 +25,11 @@ from ..kube.api import KubeApi
 from .bind.bind import Binder
 from .bind.evict import Evictions
 from .bind.leader import Leader
+from .cluster.claims import Claims
 from .cluster.cluster import Cluster
 from .follow.agents import Agents
 from .follow.async_api import AsyncApi
-from .follow.follow import BOUND, Follower, followers
+from .follow.follow import BOUND, Follower, claim_followers, followers
 from .follow.outage import Outage, end_processes
 from .follow.quota_follow import QuotaFollower
 from .http import certificates
@@ -88,7 +89,9 @@ def run(arguments: argparse.Namespace) -> None:
         )
         outage.start()
         nodes.on_failure = outage.began
-    for follower in following:
+    claims = Claims() if page and settings.by_dra else None
+    # Nothing waits for the claims, which only the page shows.
+    for follower in [*following, *(claim_followers(api, claims) if claims else ())]:
         follower.start()
     agents.start()
     if leader:
@@ -104,7 +107,8 @@ def run(arguments: argparse.Namespace) -> None:
     with contextlib.closing(loop):
         if page:
             own = _pair(arguments, "page-tls")
-            app = PageApp(cluster, ViewerRights(AsyncApi(api)), lambda: server.ready)
+            rights = ViewerRights(AsyncApi(api), asks_for_claims=claims is not None)
+            app = PageApp(cluster, rights, lambda: server.ready, claims)
             config = _config(app, None, own if all(own) else _pair(arguments, "tls"))
             beside = loop.create_task(_PageServer(serving, config).serve([page]))
             loop.run_until_complete(serving.serve([listening]))

@@ -1,1 +1,1 @@
-"""Code of agent and extender: the Kubernetes client, quantities, GPU annotations."""
+"""Code of agent and extender: the Kubernetes client, GPU annotations."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vcuda_hook.claims.quantity import whole
 from vcuda_oci.ledger.decision import Amounts
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Part
-
-from .quantity import whole
 
 # Suffixes of a resource of GPUs, such as nvidia.com/gpu. Per GPU: memory in MiB, memory in percent,
 # compute in percent.

@@ -49,9 +49,9 @@ def of(workload: Workload, advice: Advice, core_resource: str, memory_resource: 
     return shlex.join((*words, workload.name, "--patch", text))
 
 
-def limit(id: str, advice: Advice) -> str:
+def limit(name: str, advice: Advice) -> str:
     """The command that changes a running container; "": nothing is recommended."""
-    words = ["vcuda", "limit", id]
+    words = ["vcuda", "limit", name]
     if advice.core_percent is not None:
         words += ["--core", str(advice.core_percent)]
     if advice.memory_bytes is not None:

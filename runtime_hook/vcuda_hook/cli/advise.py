@@ -49,7 +49,8 @@ def advise(arguments: argparse.Namespace, settings: Config) -> int:
     else:
         chosen = sorted(known, key=lambda each: (each not in running, each))
     resources = (settings.core_resource, settings.memory_resource)
-    found = [Advised(each, known[each], running.get(each, []), resources) for each in chosen]
+    names = container_names.lines(allocations)
+    found = [Advised(each, known[each], running.get(each, []), resources, names) for each in chosen]
     changes = _apply(arguments, settings, found[0]) if arguments.apply else []
     if arguments.json:
         trees = [each.as_json() for each in found]
@@ -117,14 +118,15 @@ def _apply(
     if not wanted.running:
         hint = "paste what 'vcuda advise NAME' shows; it counts from the next start"
         raise VcudaError("no container of it runs here", wanted.workload.shown, hint)
-    named = _maximum(arguments)
+    named, shown = _maximum(arguments), wanted.names
     changes = []
     for allocation in wanted.running:
         for at, share in enumerate(allocation.shares):
             most = maximum.of(allocation, at, named)
             words = most.words(advice)
             change: dict[str, Any] = {
-                "id": allocation.id, "gpu": share.uuid, "before": share.fields(), "after": None,
+                "id": allocation.id, "name": shown[allocation.id], "gpu": share.uuid,
+                "before": share.fields(), "after": None,
                 "maximum": most._asdict(), "dry_run": arguments.dry_run, "error": None,
             }  # fmt: skip
             try:
@@ -133,6 +135,7 @@ def _apply(
                 )
                 change["before"], change["after"] = done.before.fields(), done.after.fields()
             except VcudaError as error:
+                container_names.name_in(error, wanted.running)
                 change["error"] = str(error)
             changes.append(change)
     return changes
@@ -151,11 +154,13 @@ def _maximum(arguments: argparse.Namespace) -> Maximum:
 
 def _line(change: Mapping[str, Any]) -> str:
     if change["error"]:
-        return f"{change['id']}: unchanged: {change['error']}"
+        return f"{change['name']}: unchanged: {change['error']}"
     before, after = (
         f"{share['core_percent']} % and {table.size(share['memory_bytes'])}"
         for share in (change["before"], change["after"])
     )
     if before == after:
-        return f"{change['id']} has {before} already"
-    return f"{change['id']} {'would have' if change['dry_run'] else 'has'} {after}; it had {before}"
+        return f"{change['name']} has {before} already"
+    return (
+        f"{change['name']} {'would have' if change['dry_run'] else 'has'} {after}; it had {before}"
+    )

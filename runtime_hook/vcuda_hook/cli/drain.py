@@ -96,9 +96,9 @@ class _Show:
     def __init__(self, arguments: argparse.Namespace, ledger: Ledger, facts: Host) -> None:
         self._arguments, self._progress = arguments, Progress("")
         self._names = {gpu.uuid: f"GPU {gpu.name}" for gpu in facts.gpus}
-        records = ledger.read()[0]
-        shown = container_names.of(records)
-        self._of = {one.id: shown[one.id].name or views.short_id(one.id) for one in records}
+        self._records = ledger.read()[0]
+        shown = container_names.of(self._records)
+        self._of = {one.id: shown[one.id].name or views.short_id(one.id) for one in self._records}
 
     def plan(self, steps: Sequence[Step]) -> None:
         rows = [
@@ -141,7 +141,8 @@ class _Show:
         for one in results:
             name = self._name(one.step)
             if one.error:
-                sys.stderr.write(f"vcuda: {name}: {table.printable(one.error)}\n")
+                error = container_names.named(one.error, self._records)
+                sys.stderr.write(f"vcuda: {name}: {table.printable(error)}\n")
             if one.done and one.done.changed and not self._arguments.json:
                 to = self._names.get(one.step.target)
                 where = f" to {to}" if to else ""

@@ -21,10 +21,13 @@ WORDS = ("core", "memory", "policy", "core-limit", "weight", "priority", "latenc
 
 
 class Resized(NamedTuple):
-    """name: as lists show it, or the id. before, after: the share."""
+    """name: as lists show it, or the id. gpu: as lists show it, or the UUID. before, after: the
+    share.
+    """
 
     id: str
     name: str
+    gpu: str
     before: GpuShare
     after: GpuShare
 
@@ -75,13 +78,9 @@ def resized(
             if allocation.isolation == policies.MPS:
                 what = "its processes are under MPS, which reads their limits at their start"
             raise VcudaError(what, shown, "stop it, and create it with another share")
-        try:
-            after, crowded = resize.wanted(
-                ledger, facts, allocation, at, words, settings.memory_overcommit
-            )
-        except VcudaError as error:
-            error.where = shown if error.where == allocation.id else error.where
-            raise
+        after, crowded = resize.wanted(
+            ledger, facts, allocation, at, words, settings.memory_overcommit
+        )
         if after.memory_bytes < before.memory_bytes and not force:
             held = page.gpus[at].held_bytes if page else None
             if allocation.suspension:
@@ -93,7 +92,9 @@ def resized(
             shares = list(allocation.shares)
             shares[at] = after
             resize.change(ledger, allocation, shares)
-    return Resized(allocation.id, shown, before, after)
+    found = facts.gpu(before.uuid)
+    on = f"GPU {found.name}" if found else before.uuid
+    return Resized(allocation.id, shown, on, before, after)
 
 
 def _which(allocation: Allocation, shown: str, name: str | None, facts: Host) -> int:
@@ -135,8 +136,9 @@ def _print(arguments: argparse.Namespace, done: Resized) -> None:
             }
         )
         return
-    line = f"{done.name} has {before} already"
+    had, has_now = (str(share).replace(share.uuid, done.gpu) for share in (before, after))
+    line = f"{done.name} has {had} already"
     if before != after:
         has = "would have" if arguments.dry_run else "has"
-        line = f"{done.name} {has} {after}; it had {before}"
+        line = f"{done.name} {has} {has_now}; it had {had}"
     print(table.printable(line))

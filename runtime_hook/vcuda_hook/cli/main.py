@@ -8,6 +8,7 @@ warnings and 2 for errors.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import signal
@@ -81,12 +82,24 @@ def _main(argv: Sequence[str] | None) -> int:
         return _doctor(arguments)
     if arguments.verb == "run" and arguments.command[:1] == ["--"]:
         del arguments.command[0]  # argparse passes it on with the words after it
+    settings = None
     try:
         settings = settings_file.load_named(os.path.abspath(arguments.config))
         return _verb(arguments.verb)(arguments, settings)
     except VcudaError as error:
+        if settings:
+            _name_containers(error, settings)
         sys.stderr.write(f"vcuda: {error}\n")
         return error.exit_code
+
+
+def _name_containers(error: VcudaError, settings: settings_file.Config) -> None:
+    from vcuda_oci.ledger.ledger import Ledger  # late, as each verb's module
+
+    from ..live import container_names  # as above
+
+    with contextlib.suppress(VcudaError):  # another user than root reads no records
+        container_names.name_in(error, Ledger(settings.state_dir).read()[0])
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

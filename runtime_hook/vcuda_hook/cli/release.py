@@ -7,9 +7,9 @@ import os
 
 from vcuda_oci.ledger import events, left_over, liveness
 from vcuda_oci.ledger.ledger import Ledger
-from vcuda_oci.model import names
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.names import CLAIM_PREFIX
 from vcuda_oci.system.settings_file import Config
 
 from ..live import container_names, slices, table
@@ -26,6 +26,7 @@ def release(arguments: argparse.Namespace, settings: Config) -> int:
     ledger = Ledger(settings.state_dir)
     released: list[str] = []
     with ledger:
+        names = container_names.lines(ledger.read()[0])
         ids = dict(_resolve(ledger, prefix, arguments.force) for prefix in arguments.id)
         for id, known in ids.items():
             ledger.remove(id)
@@ -33,8 +34,8 @@ def release(arguments: argparse.Namespace, settings: Config) -> int:
             if known:
                 ledger.record_event(events.RELEASED, known, text)
             else:
-                name = ledger.program
-                events.record(ledger.state_dir, name, events.RELEASED, id, text + "; it was broken")
+                by = ledger.program
+                events.record(ledger.state_dir, by, events.RELEASED, id, text + "; it was broken")
             released.append(id)
         if arguments.all_dead:
             released += ledger.sweep(liveness.is_alive)
@@ -43,7 +44,7 @@ def release(arguments: argparse.Namespace, settings: Config) -> int:
         table.print_json(released)
     elif released:
         for id in released:
-            print(f"released {id}")
+            print(table.printable(f"released {names.get(id, id)}"))
     else:
         print("nothing to release: every container lives")
     return 0
@@ -57,7 +58,7 @@ def _resolve(ledger: Ledger, prefix: str, force: bool) -> tuple[str, Allocation 
     if prefix in broken_ids:
         return prefix, None
     allocation = container_names.find_record(ledger, prefix)
-    if allocation.id.startswith(names.CLAIM_PREFIX) and not force:
+    if allocation.id.startswith(CLAIM_PREFIX) and not force:
         hint = "delete its pod, or use --force if the kubelet has forgotten it"
         raise VcudaError("is a claim that the kubelet has prepared", allocation.id, hint)
     if allocation.is_named_slice and not force:

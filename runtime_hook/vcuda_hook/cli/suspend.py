@@ -57,7 +57,7 @@ def resume(arguments: argparse.Namespace, settings: Config) -> int:
             settings.memory_overcommit,
             arguments.timeout,
             progress.show,
-            progress.wait,
+            lambda reason: progress.wait(container_names.named(reason, ledger.read()[0])),
             arguments.gpu,
         )
 
@@ -88,7 +88,7 @@ def _each(arguments: argparse.Namespace, settings: Config, verb: _Verb, now: str
             done = verb(ledger, facts, id, progress)
         except VcudaError as error:
             progress.clear()
-            error.where = name if error.where == id else error.where
+            container_names.name_in(error, ledger.read()[0])
             sys.stderr.write(f"vcuda: {error}\n")
             answers.append({"id": id, "changed": False, "error": str(error), **_figures(_NOTHING)})
             continue

@@ -13,7 +13,7 @@ from vcuda_oci.start import apply_share
 from vcuda_oci.system import kernel_tables
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_processes
+from ..live import container_names, container_processes
 from ..live.container_processes import Process
 from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 
@@ -25,13 +25,14 @@ _REMOVED = "//deleted"
 
 @dataclass
 class Container:
-    """is_alive: as a claim judges it. processes: those with a libcuda but without the shim.
+    """name: as lists show it, else the id. is_alive: as a claim judges it. processes: those with a
+    libcuda but without the shim.
 
     hidden: some of its processes could not be examined. shims: names of the shim's files that are
     mounted in it, which carry their contents' hashes.
     """
 
-    id: str
+    name: str
     is_alive: bool
     processes: list[Process] = field(default_factory=list)
     hidden: bool = False
@@ -42,14 +43,15 @@ def examine(settings: Config) -> list[Finding]:
     if os.geteuid() != 0:
         return [Finding(name, UNKNOWN, "not checked", hint="run it as root") for name in CHECKS]
     allocations, _ = Ledger(settings.state_dir).read()
-    containers = [read_host(allocation) for allocation in allocations]
+    names = container_names.lines(allocations)
+    containers = [read_host(allocation, names[allocation.id]) for allocation in allocations]
     today = os.path.basename(os.path.realpath(apply_share.SHIM))
     return [dead(containers), *shim_not_loaded(containers), older_shim(containers, today)]
 
 
-def read_host(allocation: Allocation) -> Container:
+def read_host(allocation: Allocation, name: str) -> Container:
     runs = liveness.container_lives(allocation)
-    container = Container(allocation.id, runs or liveness.is_alive(allocation))
+    container = Container(name, runs or liveness.is_alive(allocation))
     # A pod's container keeps its share between two starts; a named slice has no container.
     if not runs or allocation.is_named_slice:
         return container
@@ -75,7 +77,7 @@ def read_host(allocation: Allocation) -> Container:
 
 
 def dead(containers: Sequence[Container]) -> Finding:
-    gone = [container.id for container in containers if not container.is_alive]
+    gone = [container.name for container in containers if not container.is_alive]
     if not gone:
         return Finding(DEAD, OK, "none holds a share")
     what = "dead, and its share not released" if len(gone) == 1 else "dead, and shares not released"
@@ -92,17 +94,17 @@ def shim_not_loaded(containers: Sequence[Container]) -> list[Finding]:
                 "nothing limits it"
             )
             hint = "let it load libcuda.so.1 from the loader's own folders"
-            found.append(Finding(UNSHIMMED, ERROR, what, container.id, hint))
+            found.append(Finding(UNSHIMMED, ERROR, what, container.name, hint))
         if container.hidden:
             what = "its processes cannot be looked at"
             hint = "run it as root on the host, where its runtime answers"
-            found.append(Finding(UNSHIMMED, UNKNOWN, what, container.id, hint))
+            found.append(Finding(UNSHIMMED, UNKNOWN, what, container.name, hint))
     return found or [Finding(UNSHIMMED, OK, "no program in a container goes round the shim")]
 
 
 def older_shim(containers: Sequence[Container], today: str) -> Finding:
     """today: the name of the file that the next container gets."""
-    older = [each.id for each in containers if each.shims and today not in each.shims]
+    older = [each.name for each in containers if each.shims and today not in each.shims]
     if not older:
         return Finding(OLDER, OK, "no container has the shim of another version")
     what = "has the shim of its start, of another version"

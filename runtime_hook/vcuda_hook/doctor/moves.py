@@ -11,7 +11,7 @@ from vcuda_oci.ledger.unhealthy import Drain
 from vcuda_oci.system import own_lock
 from vcuda_oci.system.settings_file import Config
 
-from ..live import table
+from ..live import container_names, table
 from ..suspend import drain
 from .finding import INFO, OK, UNKNOWN, WARNING, Finding
 
@@ -46,6 +46,7 @@ def _drained(state_dir: str, uuid: str, drained: Drain) -> Finding:
 
 def _nodes_left(state_dir: str) -> list[Finding]:
     records, _ = Ledger(state_dir).read()
+    names = container_names.lines(records)
     left = [record for record in records if record.nodes_left]
     hint = "run 'vcuda move' to its own GPU, or any other verb that suspends or moves"
     return [
@@ -53,7 +54,7 @@ def _nodes_left(state_dir: str) -> list[Finding]:
             NODES_LEFT,
             WARNING,
             f"may still open {', '.join(one.nodes_left)}: a move was interrupted",
-            one.id,
+            names[one.id],
             hint,
         )
         for one in left

@@ -22,7 +22,7 @@ from vcuda_oci.system import files, settings_file
 from vcuda_oci.system.settings_file import Config
 
 from ..engines import configure, undo_record
-from ..live import shim_mark, usage
+from ..live import container_names, shim_mark, usage
 from . import cdi_specs, containers, finding, state
 from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 
@@ -179,18 +179,21 @@ def _of_containers(settings: Config, today: str) -> list[Finding]:
         ]
     ledger = Ledger(settings.state_dir)
     allocations, broken = ledger.read()
+    names = container_names.lines(allocations)
     found = state.records(settings.state_dir) if broken else []
     for allocation in allocations:
         for page in (usage.limits, usage.whole_page):
             if reason := page(ledger, allocation).get("error"):
                 what = f"this version cannot read its pages: {reason}"
                 hint = "end the container before the upgrade"
-                found.append(Finding(RECORDS, ERROR, what, allocation.id, hint))
+                found.append(Finding(RECORDS, ERROR, what, names[allocation.id], hint))
                 break
     found = found or [Finding(RECORDS, OK, f"{len(allocations)} are read by this version")]
     for each in found:
         each.name = RECORDS
-    shims = containers.older_shim([containers.read_host(each) for each in allocations], today)
+    shims = containers.older_shim(
+        [containers.read_host(each, names[each.id]) for each in allocations], today
+    )
     shims.name = SHIMS
     return [*found, shims]
 

@@ -6,6 +6,8 @@ only if it stands for one container and cannot be taken for another's id; otherw
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Sequence
 
 from vcuda_oci.ledger.ledger import Ledger, broken_record
@@ -16,6 +18,8 @@ from . import engine_files
 from .engine_files import Described
 
 _MOST_CANDIDATES = 8
+_MAY_BE = "may be "
+_WORD = re.compile(r"[\w@.-]+")
 
 
 def of(allocations: Sequence[Allocation]) -> dict[str, Described]:
@@ -47,14 +51,34 @@ def name_of(allocation: Allocation) -> str:
     return description_of(allocation).name
 
 
-def shown(ledger: Ledger, allocation: Allocation) -> str:
-    """The name that lists show, if it has one, else its id: for a line of an answer. The id of a
-    named slice is its name.
+def lines(allocations: Sequence[Allocation]) -> dict[str, str]:
+    """By id, the name that lists show, or the whole id: for lines of answers. The id of a named
+    slice is its name.
     """
-    if allocation.is_named_slice:
-        return allocation.id
+    found = of(allocations)
+    return {
+        each.id: each.id if each.is_named_slice else found[each.id].name or each.id
+        for each in allocations
+    }
+
+
+def shown(ledger: Ledger, allocation: Allocation) -> str:
+    """The container as `lines` has it."""
     others = [each for each in ledger.read()[0] if each.id != allocation.id]
-    return of([*others, allocation])[allocation.id].name or allocation.id
+    return lines([*others, allocation])[allocation.id]
+
+
+def named(text: str, allocations: Sequence[Allocation]) -> str:
+    """The text with the names of `lines` for ids."""
+    names = lines(allocations)
+    return _WORD.sub(lambda word: names.get(word[0], word[0]), text)
+
+
+def name_in(error: VcudaError, allocations: Sequence[Allocation]) -> None:
+    """Write names for ids in the error, but in a list of candidates, which has both."""
+    error.where, error.hint = (named(each, allocations) for each in (error.where, error.hint))
+    if not error.what.startswith(_MAY_BE):
+        error.what = named(error.what, allocations)
 
 
 def forms_of_pod(pod: str) -> tuple[str, ...]:
@@ -80,8 +104,16 @@ def find(word: str, allocations: Sequence[Allocation]) -> Allocation:
         return found[0]
     if found:
         candidates = ", ".join(map(_with_name, found[:_MOST_CANDIDATES]))
-        raise VcudaError(f"may be {candidates}", word, "write more of the name, or the id")
-    raise VcudaError("no allocation of this id or name", word, "see 'vcuda ps'")
+        raise VcudaError(_MAY_BE + candidates, word, "write more of the name, or the id")
+    raise VcudaError("no allocation of this id or name", word, hint_of(word, allocations))
+
+
+def hint_of(word: str, allocations: Sequence[Allocation]) -> str:
+    """What to do about a name that no container has: a name like it, if one is."""
+    names = sorted({name for each in allocations if (name := name_of(each))})
+    begun = [name for name in names if word and name.startswith(word)]
+    near = begun or difflib.get_close_matches(word, names, 1)
+    return f"did you mean {near[0]}? See 'vcuda ps'" if near else "see 'vcuda ps'"
 
 
 def all_of(word: str, allocations: Sequence[Allocation]) -> list[Allocation]:

@@ -22,6 +22,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system import files
 
+from ..live import container_names
 from . import parted_file, plan
 from .parted_file import Part
 from .plan import Plan, Taken
@@ -144,10 +145,11 @@ def _check_unused(ledger: Ledger, driver: Mig, leaving: Sequence[Held]) -> None:
     allocations, broken = ledger.read()
     if broken and uuids:
         raise broken_record(*broken[0])
+    names = container_names.lines(allocations)
     for record in allocations:
         for share in [*record.shares, *record.resident]:
             if share.uuid in uuids:
-                what = f"an instance of the former layout is the share of {record.id}"
+                what = f"an instance of the former layout is the share of {names[record.id]}"
                 hint = "end its container: see 'vcuda ps', and 'vcuda release --all-dead'"
                 raise VcudaError(what, share.uuid, hint)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vcuda_oci.model.allocation import Allocation
@@ -30,7 +30,7 @@ _NOTES = {
 
 class Advised:
     """running: the workload's containers on this host. resources: of core and of memory in
-    manifests, "" where none is offered.
+    manifests, "" where none is offered. names: of the containers, by id.
     """
 
     def __init__(
@@ -39,8 +39,10 @@ class Advised:
         demand: Demand,
         running: Sequence[Allocation],
         resources: tuple[str, str],
+        names: Mapping[str, str],
     ) -> None:
         self.workload, self.demand, self.running = workload, demand, running
+        self.names = names
         self.advice = recommended(demand)
         self.patch = patch.of(workload, self.advice, *resources)
         self.memory_bytes, self.core_percent = demand.share
@@ -117,7 +119,7 @@ class Advised:
             lines += ["", f"{what}:", self.patch]
         elif self.workload.kind not in (CONTAINER, POD) and self._advises:
             lines += ["", f"change the manifest: a {self.workload.kind} cannot be patched"]
-        live = [patch.limit(each.id, self.advice) for each in self.running]
+        live = [patch.limit(self.names[each.id], self.advice) for each in self.running]
         if any(live):
             apply = f"or vcuda advise {self.workload.shown} --apply"
             lines += ["", f"for running containers ({apply}):", *live]

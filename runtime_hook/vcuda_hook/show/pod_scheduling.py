@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 import urllib.parse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-SECONDS = 8
-_MOST_BYTES = 4 << 20
+from . import kubectl
+
 _MOST_LISTED = 500
 _MOST_EVENTS = 5
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -31,10 +29,13 @@ class PodEvent:
 
 @dataclass
 class Scheduling:
-    """events: the newest last. unknown: why kubectl gave no answer; "": it did."""
+    """events: the newest last. unknown: why kubectl gave no answer; "": it did. namespace: of the
+    events' pod.
+    """
 
     events: Sequence[PodEvent] = ()
     unknown: str = ""
+    namespace: str = ""
 
     def as_json(self) -> dict[str, Any]:
         return {"events": [asdict(event) for event in self.events], "unknown": self.unknown or None}
@@ -44,29 +45,13 @@ def ask(namespace: str, pod: str) -> Scheduling:
     """The pod's events. namespace: "": any."""
     if not _NAME.fullmatch(pod) or (namespace and not _NAME.fullmatch(namespace)):
         return Scheduling(unknown="not the name of a pod")
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        return Scheduling(unknown="kubectl is not in PATH")
     place = f"namespaces/{namespace}/" if namespace else ""
     selector = urllib.parse.quote(f"involvedObject.kind=Pod,involvedObject.name={pod}")
-    # One request: without --raw kubectl first asks which resources there are.
     path = f"/api/v1/{place}events?fieldSelector={selector}&limit={_MOST_LISTED}"
     try:
-        done = subprocess.run(
-            [kubectl, "get", "--raw", path, f"--request-timeout={SECONDS - 2}s"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        return Scheduling(unknown=f"kubectl gave no answer in {SECONDS} s")
-    except OSError as error:
-        return Scheduling(unknown=f"kubectl: {error.strerror}")
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        return Scheduling(unknown=f"kubectl: {lines[-1][:300] if lines else done.returncode}")
-    return parse(done.stdout)
+        return parse(kubectl.raw(path))
+    except kubectl.Unanswered as error:
+        return Scheduling(unknown=str(error))
 
 
 def parse(text: bytes) -> Scheduling:
@@ -74,7 +59,7 @@ def parse(text: bytes) -> Scheduling:
     name. Source: Kubernetes API, core/v1 Event.
     """
     try:
-        items = [item for item in json.loads(text[:_MOST_BYTES])["items"] if isinstance(item, dict)]
+        items = [item for item in json.loads(text)["items"] if isinstance(item, dict)]
         found = [(_event(item), item["involvedObject"].get("uid")) for item in items]
         namespaces = sorted({str(item["involvedObject"]["namespace"]) for item in items})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -84,7 +69,7 @@ def parse(text: bytes) -> Scheduling:
         return Scheduling(unknown=f"pods of this name are in {listed}; write NAMESPACE/POD")
     found.sort(key=lambda each: each[0].time)
     of_the_newest = [event for event, uid in found if uid == found[-1][1]]
-    return Scheduling(of_the_newest[-_MOST_EVENTS:])
+    return Scheduling(of_the_newest[-_MOST_EVENTS:], namespace="".join(namespaces))
 
 
 def _event(item: dict[str, Any]) -> PodEvent:

@@ -180,9 +180,13 @@ def of_no_node(last: PodEvent) -> Iterator[Reason]:
         why, cut, _ = last.message.partition(" preemption:")
         if cut:  # a last clause on preemption begins with the sentence before this word
             why = why.removesuffix(".") if why.endswith(".") else why.rpartition(". ")[0]
-        too_little = any(each in why for each in _TOO_LITTLE)
-        hint = "'vcuda gpus' on a GPU node shows what is free there" if too_little else ""
+        hint = "'vcuda gpus' on a GPU node shows what is free there" if _TOO_LITTLE in why else ""
         yield Reason("pending", f"{last.source} finds no node for it: {why}", hint)
+
+
+def waits_for_claims(found: Sequence[PodEvent]) -> bool:
+    """Whether kube-scheduler finds no node for the pod's claims. found: the newest event last."""
+    return bool(found) and found[-1].reason == _NO_NODE and _NO_DEVICE in found[-1].message
 
 
 def of_warning(last: PodEvent) -> Iterator[Reason]:
@@ -199,7 +203,7 @@ def of_silence(unknown: str) -> Reason:
 
 _NO_NODE = "FailedScheduling"
 # kube-scheduler's own words, which say no amounts: for resources, and for claims.
-_TOO_LITTLE = ("Insufficient ", "cannot allocate all claims")
+_TOO_LITTLE, _NO_DEVICE = "Insufficient ", "cannot allocate all claims"
 _ABSENT = {
     events.REFUSED: ("it was refused", "'vcuda ps' shows what holds the GPUs"),
     events.RELEASED: ("its share was released", ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from ..live import container_names, table, views
 from ..live.status import statuses
 from ..suspend.targets import refuse_unfit
 from ..suspend.wait_bound import longest_wait
-from . import pod_scheduling, reasons
+from . import pod_claims, pod_scheduling, reasons
 from .live_view import LiveView
 from .pod_scheduling import Scheduling
 from .reasons import Reason
@@ -30,21 +31,36 @@ from .show_events import Concerned
 SECONDS = 1.0
 _MOST_EVENTS = 6
 _NOTHING = Reason("none", "nothing that vcuda knows of holds it up")
+_CLOSED = Reason(
+    "unknown", "this host's shares and events are closed to this user", "run it as root"
+)
 
 
 def why(arguments: argparse.Namespace, settings: Config) -> int:
-    """Returns 1 if the container's state or use is unknown. Raises VcudaError: nothing of that
-    name is known, or several containers are.
+    """Returns 1 if the container's state or use is unknown. A user without root gets the cluster's
+    reasons of a pod. Raises VcudaError: nothing of that name is known, or several containers are.
     """
     word = arguments.id
-    allocations, _ = Ledger(settings.state_dir).read()
+    allocations, closed = _records(settings)
     found = container_names.all_of(word, allocations)
     allocation = container_names.find(word, allocations) if found else None
     recorded = _events_of(settings, word, allocation)
     namespace, pod = _pod_of(word, allocation, recorded)
     scheduling = pod_scheduling.ask(namespace, pod) if pod else None
-    if allocation is None and not recorded and not (scheduling and scheduling.events):
-        hint = "see 'vcuda ps' and 'vcuda events'"
+    waiting = None
+    silent = scheduling and not (scheduling.events or scheduling.unknown)
+    if namespace and not allocation and not recorded and silent:
+        waiting = pod_claims.unseen(namespace, pod)
+    if (
+        waiting is None
+        and allocation is None
+        and not recorded
+        and not (scheduling and scheduling.events)
+    ):
+        if closed:
+            closed.hint += ", or as a user of kubectl name a pod that waits, NAMESPACE/POD"
+            raise closed
+        hint = f"{container_names.hint_of(word, allocations)} and 'vcuda events'"
         if scheduling and scheduling.unknown:
             hint += f"; the cluster's events are unknown: {scheduling.unknown}"
         raise VcudaError("no container, event or pod of this name", word, hint)
@@ -54,6 +70,11 @@ def why(arguments: argparse.Namespace, settings: Config) -> int:
     its += (
         reasons.of_events(recorded, now) if allocation else _of_absence(scheduling, recorded, now)
     )
+    if not allocation and scheduling and reasons.waits_for_claims(scheduling.events):
+        its += pod_claims.ask(scheduling.namespace, pod)
+    its += [waiting] if waiting else []
+    if closed:
+        its.append(_CLOSED)
     answer["reasons"] = [each.as_json() for each in its or [_NOTHING]]
     answer["events"] = recorded[-_MOST_EVENTS:]
     answer["scheduling"] = scheduling.as_json() if scheduling else None
@@ -63,6 +84,16 @@ def why(arguments: argparse.Namespace, settings: Config) -> int:
         for line in _lines(answer, scheduling):
             print(table.printable(line))
     return 1 if answer.get("status") == "unknown" else 0
+
+
+def _records(settings: Config) -> tuple[list[Allocation], VcudaError | None]:
+    """The records, and None; for another user than root none, and why. Raises VcudaError."""
+    try:
+        return Ledger(settings.state_dir).read()[0], None
+    except VcudaError as error:
+        if os.geteuid() == 0:
+            raise
+        return [], error
 
 
 def _of_share(settings: Config, allocation: Allocation) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from support.cdi_schema import SCHEMA
-from support.dra_claims import NODE, claim, parameters, result
+from support.dra_claims import NODE, SPACE, claim, parameters, result
 from support.driver_root import DriverRoot
 from support.fake_api_objects import CLAIMS
 from support.fake_api_server import FakeApiServer
@@ -23,6 +23,7 @@ from support.mig_node import MigNode
 from support.samples import GIB, left_in
 from vcuda_hook.cli import main
 from vcuda_hook.live import slices
+from vcuda_hook.show import kubectl
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.ledger import left_over, liveness
 from vcuda_oci.ledger.ledger import Ledger
@@ -203,6 +204,22 @@ def test_a_gpu_that_is_full_refuses_the_claim_with_nothing_left(node: Node) -> N
     assert "free" in str(error.value) or "fits" in str(error.value)
     assert list(node.held()) == ["dra@a"]
     assert node.specs() == ["vcuda.io-claim_a.json"]
+
+
+def test_refused_claim_is_one_event_with_amounts_however_often_repeated(
+    node: Node, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.claims.prepare(claim("a", result("GPU-0", 60, "6Gi")), "a")
+    for _ in range(3):
+        with pytest.raises(VcudaError):
+            node.claims.prepare(claim("b", result("GPU-0", 60, "6Gi")), "b")
+    monkeypatch.setattr(kubectl.shutil, "which", lambda name: None)  # type: ignore[attr-defined]
+    assert main.main(["--config", node.settings, "why", f"{SPACE}/pod-b", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    (reason,), (event,) = answer["reasons"], answer["events"]
+    assert (reason["kind"], event["pod"]) == ("refused", f"{SPACE}/pod-b/claim-b")
+    amounts = "largest free share is 40 % and 10 GiB on GPU-0; 60 % and 6 GiB asked"
+    assert amounts in reason["what"].replace(".0 GiB", " GiB")
 
 
 def test_a_spec_that_cannot_be_written_leaves_no_record(

@@ -48,6 +48,17 @@ def test_page_has_a_service_the_rights_to_ask_and_its_certificate(
     assert "/system:auth-delegator" not in rights(rendering.objects(), EXTENDER)
 
 
+def test_page_reads_claims_only_where_gpus_are_offered_by_dra() -> None:
+    by_dra = {"settings": {"gpu-offer": "dra"}}
+    for values, may in (
+        ({"scheduler": OWN_CERTIFICATE, **by_dra}, True),
+        ({"scheduler": OWN_CERTIFICATE}, False),
+        (by_dra, False),
+    ):
+        found = rights(rendering.objects(values), EXTENDER)
+        assert (f"/{EXTENDER}-claims" in found) == may
+
+
 def test_only_named_pods_reach_the_page() -> None:
     def ingress(page: dict[str, Any]) -> Any:
         found = rendering.objects({"scheduler": {"page": page}})

@@ -110,7 +110,7 @@ def test_a_screen_says_what_is_advised_why_and_how(node: Advising, capsys: Any) 
             "requests": {CORE: "24", MEMORY: "41"},
         },
     }
-    assert "vcuda limit pod-u.main --core 24 --memory 10496MiB" in printed
+    assert "vcuda limit ml/train-5c-x/main --core 24 --memory 10496MiB" in printed
     assert "memory above 8 GiB, what it asked for: --apply needs --max-memory" in printed
     prose = [line for line in printed.splitlines() if line[:7] not in ("kubectl", "vcuda l")]
     assert max(map(len, prose)) <= 80

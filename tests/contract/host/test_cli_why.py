@@ -20,10 +20,12 @@ from support.files import write
 from support.needed import skip_or_fail
 from support.samples import GIB, record
 from support.tenants import Tenants
-from vcuda_hook.show import live_view, pod_scheduling, why
+from vcuda_hook.show import kubectl, live_view, pod_scheduling, why
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import events, unhealthy
+from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import SUSPENDED, Suspension
 
 POD = {"uid": "u", "namespace": "ml", "name": "train-0", "container": "main", "sandbox_id": "s"}
@@ -49,7 +51,7 @@ def node(tmp_path: Any, monkeypatch: Any) -> Sampled:
         time=time.time, strftime=time.strftime, localtime=time.localtime,
     )  # fmt: skip
     monkeypatch.setattr(why, "time", clock)
-    monkeypatch.setattr(pod_scheduling.shutil, "which", lambda name: None)  # type: ignore[attr-defined]
+    monkeypatch.setattr(kubectl.shutil, "which", lambda name: None)  # type: ignore[attr-defined]
     return node
 
 
@@ -136,6 +138,13 @@ def test_refused_allocations_name_the_limit_and_its_change(
     tenants.uses("box", held=4 * GIB - 1, refusals=0)
     (reason,) = node.why(capsys, "box")["reasons"]
     assert "nearly full" in reason["what"]
+
+
+def test_managed_memory_is_a_reason_for_slowness(node: Sampled, capsys: Any) -> None:
+    node.add_record(record("big", shares=[GpuShare("GPU-0", 4 * GIB, 30, managed=True)]))
+    (reason,) = node.why(capsys, "big")["reasons"]
+    what = "its memory on GPU 0 is managed: the driver may move it to the slow host"
+    assert (reason["kind"], reason["what"]) == ("memory", what)
 
 
 def test_states_health_and_false_figures_are_reasons(
@@ -242,10 +251,10 @@ def test_hostile_texts_move_no_terminal(node: Sampled, capsys: Any) -> None:
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: Any) -> Iterator[KubeApi]:
     """An API server with the events of pod ml/train-0 and of another; kubectl asks there."""
-    kubectl = "/usr/bin/kubectl"
-    if not os.path.exists(kubectl):
+    program = "/usr/bin/kubectl"
+    if not os.path.exists(program):
         skip_or_fail("kubectl is not installed")
-    monkeypatch.setattr(pod_scheduling.shutil, "which", lambda name: kubectl)  # type: ignore[attr-defined]
+    monkeypatch.setattr(kubectl.shutil, "which", lambda name: program)  # type: ignore[attr-defined]
     certify(tmp_path, "api")  # kubectl sends its token by TLS only
     api = KubeApi()
     api.trusted = {"certificate-authority": f"{tmp_path}/api.crt"}
@@ -320,7 +329,50 @@ def test_a_kubectl_without_an_answer_is_named(
 ) -> None:
     path = write(f"{tmp_path}/kubectl", f"#!/bin/sh\n{script}\n")
     os.chmod(path, stat.S_IRWXU)
-    monkeypatch.setattr(pod_scheduling.shutil, "which", lambda name: path)  # type: ignore[attr-defined]
-    monkeypatch.setattr(pod_scheduling, "SECONDS", 1)
+    monkeypatch.setattr(kubectl.shutil, "which", lambda name: path)  # type: ignore[attr-defined]
+    monkeypatch.setattr(kubectl, "SECONDS", 1)
     assert pod_scheduling.ask("ml", "train-0").unknown == unknown
     assert pod_scheduling.ask("ml", "a,b=c").unknown == "not the name of a pod"
+
+
+def answered(monkeypatch: Any, **answers: Any) -> None:
+    """kubectl's answers by the last part of the path, before its query."""
+
+    def raw(path: str) -> bytes:
+        return json.dumps(answers[path.partition("?")[0].rpartition("/")[2]]).encode()
+
+    monkeypatch.setattr(kubectl, "raw", raw)
+
+
+def test_pod_that_no_scheduler_has_seen_is_told_its_schedulers_name(
+    node: Sampled, capsys: Any, monkeypatch: Any
+) -> None:
+    pod = {"spec": {"schedulerName": "vcuda-scheduler"}}
+    answered(monkeypatch, events={"items": []}, train=pod)
+    (reason,) = node.why(capsys, "ml/train")["reasons"]
+    assert (reason["kind"], "schedulerName is vcuda-scheduler" in reason["what"]) == (
+        "pending",
+        True,
+    )
+    pod["spec"]["nodeName"] = "a"
+    assert node.vcuda("why", "ml/train") == 1
+    assert "no container, event or pod of this name" in capsys.readouterr().err
+
+
+def test_user_without_root_gets_the_clusters_reasons_and_a_hint(
+    node: Sampled, capsys: Any, monkeypatch: Any
+) -> None:
+    def closed(_: Ledger) -> Any:
+        raise VcudaError("cannot be read: Permission denied", "/run/vcuda", "run it as root")
+
+    monkeypatch.setattr(Ledger, "read", closed)
+    monkeypatch.setattr(why.os, "geteuid", lambda: 1000)  # type: ignore[attr-defined]
+    about = {"namespace": "ml", "name": "train", "uid": "u"}
+    refusal = {"reason": "FailedScheduling", "message": "no", "type": "Warning"}
+    answered(monkeypatch, events={"items": [{"involvedObject": about, **refusal}]})
+    pending, unknown = node.why(capsys, "ml/train")["reasons"]
+    assert (pending["kind"], unknown["hint"]) == ("pending", "run it as root")
+    answered(monkeypatch, events={"items": []}, train={})
+    for verb in ("why", "ps"):
+        assert node.vcuda(verb, *["ml/train"][: verb == "why"]) == 1
+        assert "Permission denied; run it as root" in capsys.readouterr().err

@@ -15,9 +15,12 @@ from typing import Any
 import pytest
 
 from support import clusters, extender
+from support.dra_claims import claim, result, slice_of, waiting
 from support.extender import Extender
 from support.fake_api_calls import ACCESS_REVIEWS, TOKEN_REVIEWS
+from support.fake_api_objects import CLAIMS, SLICES
 from support.fake_api_server import FakeApiServer
+from support.fake_kubelet import until
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.extender.http import certificates
 
@@ -232,3 +235,26 @@ def test_half_a_certificate_of_the_page_is_refused_at_the_start(
     with extender.process(tmp_path, *words) as started:
         assert started.wait(60) == 1
     assert "needs both --page-tls-cert and --page-tls-key" in extender.log(tmp_path)
+
+
+def test_claims_are_shown_to_viewers_that_may_list_them(tmp_path: Any, api: FakeApiServer) -> None:
+    """Of a node a with a GPU in a claim's hands, beside a claim that waits."""
+    for made in (claim("a", result("GPU-a-0", pool="a")), waiting("c", cores="90", memory="1Gi")):
+        made["metadata"]["namespace"] = "team"
+        api.set(CLAIMS, f"team/{made['metadata']['name']}", made)
+    api.set(SLICES, "a", slice_of({"GPU-a-0": 16}, "a"))
+    api.may_list |= {("team-users", "nodes", "")}
+    with extender.ready(api, tmp_path, "--page", "127.0.0.1:0", settings='gpu-offer = "dra"'):
+        page = page_of(tmp_path)
+
+        def shown(token: str) -> Any:
+            view = page.json("/?namespace=team", token)
+            gpu = view["nodes"][0]["gpus"][0]
+            waits = [each["claim"] for each in view["waiting"] if each["claim"]]
+            return [share["claim"] for share in gpu["shares"]], waits, gpu["core_free"]
+
+        until(lambda: shown(TEAM)[2] == 10)  # two pods of 30 %, and the claim
+        assert shown(TEAM) == ([""], [], 10)
+        api.may_list |= {("team-users", "resourceclaims", "team")}
+        api.users["newer"] = api.users[TEAM]  # another token, so that no answer is known for it
+        assert shown("newer") == (["", "claim-a"], ["claim-c"], 10)

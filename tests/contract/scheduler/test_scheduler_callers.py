@@ -81,7 +81,7 @@ def running(api: FakeApiServer, files: str) -> Iterator[Extender]:
 
 def run_certificates(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *extender.PROGRAM, "certificates", folder, *words]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}/oci:{ROOT}/plugin"}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}/oci:{ROOT}/runtime_hook:{ROOT}/plugin"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 

@@ -48,6 +48,52 @@ ELSEWHERE = {
         "test_only_a_pod_that_bypasses_the_shim_is_reported",
     ),
 }
+_WHY = "tests/contract/host/test_cli_why.py"
+_ADVISE = "tests/contract/host/test_cli_advise.py"
+_AWAY = "tests/unit/test_scheduler_agents.py"
+_VIEW = "tests/unit/test_cluster_view.py"
+# By section, the test of each row or point, by its first words.
+ROWS = {
+    "A container is slow": {
+        "`turns`": (_WHY, "test_turns_say_what_a_slow_container_waits_for"),
+        "`share`": (_WHY, "test_turns_say_what_a_slow_container_waits_for"),
+        "`gaps`": (_WHY, "test_turns_say_what_a_slow_container_waits_for"),
+        "`memory`": (_WHY, "test_managed_memory_is_a_reason_for_slowness"),
+        "`none`": (_WHY, "test_nothing_that_holds_it_up_is_said"),
+    },
+    "A pod stays Pending": {
+        "`Insufficient": (
+            "tests/cluster/test_why.py",
+            "test_why_of_a_waiting_pod_says_the_schedul",
+        ),
+        "`largest free": (
+            "tests/cluster/test_why.py",
+            "test_why_of_a_waiting_pod_says_the_schedul",
+        ),
+        "`its GPUs never": (
+            _VIEW,
+            "test_each_waiting_pod_has_its_reasons_the_highest_priority_first",
+        ),
+        "`the node agent": (_AWAY, "test_node_is_away_while_none_of_its_agents_pods_is_ready"),
+        "`cannot allocate": (
+            "tests/cluster/test_claims_shown.py",
+            "test_why_of_a_pod_with_a_claim_names_what_is_asked_and_free",
+        ),
+        "nothing": (_WHY, "test_pod_that_no_scheduler_has_seen_is_told_its_schedulers_name"),
+    },
+    "`vcuda advise` advises nothing": {
+        "`no figures": (_ADVISE, "test_without_an_agents_figures_the_error_names_the_agent"),
+        "`too little": (_ADVISE, "test_too_little_data_is_said_and_nothing_is_advised"),
+        "`may fill": (
+            "tests/unit/test_advice.py",
+            "test_a_framework_that_holds_one_part_of_two_limits_takes_all",
+        ),
+        "The workload": (
+            "tests/unit/test_workload_demands.py",
+            "test_a_named_slice_and_a_page_that_says_nothing_are_no_workload",
+        ),
+    },
+}
 LAST = "A fault that is not here"
 
 
@@ -76,8 +122,19 @@ def test_each_symptom_is_reproduced_on_the_page_or_by_a_test() -> None:
 
 
 def test_each_named_test_is_there() -> None:
-    for path, name in ELSEWHERE.values():
-        assert f"def {name}(" in Path(REPOSITORY, path).read_text(), (path, name)
+    rows = [test for section in ROWS.values() for test in section.values()]
+    for path, name in [*ELSEWHERE.values(), *rows]:
+        assert f"def {name}" in Path(REPOSITORY, path).read_text(), (path, name)
+
+
+def test_each_row_of_a_symptom_has_a_test() -> None:
+    lines = text().splitlines()
+    for section, tests in ROWS.items():
+        first, last = symptoms()[section]
+        points = [line[2:] for line in lines[first:last] if line[:2] in ("| ", "- ")]
+        rows = [each for each in points if not each.startswith(("reason |", "it says |", "--- |"))]
+        named = [next((start for start in tests if row.startswith(start)), row) for row in rows]
+        assert named == list(tests), section
 
 
 def test_the_table_leads_to_every_symptom() -> None:

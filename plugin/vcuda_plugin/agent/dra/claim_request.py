@@ -10,16 +10,8 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vcuda_oci.model import policies
-from vcuda_oci.model.allocation import GpuShare
-from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.model.gpu import Gpu
-from vcuda_oci.model.policies import Terms
-from vcuda_oci.model.request import Part, Request
-from vcuda_oci.placement.mig import Place
-
-from ...kube import quantity
-from ...kube.dra_names import (
+from vcuda_hook.claims import quantity
+from vcuda_hook.claims.dra_names import (
     CONFIG_FIELDS,
     CONFIG_KIND,
     CONFIG_TEXTS,
@@ -30,6 +22,14 @@ from ...kube.dra_names import (
     MEMORY,
     SHARES,
 )
+from vcuda_oci.model import policies
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.policies import Terms
+from vcuda_oci.model.request import Part, Request
+from vcuda_oci.placement.mig import Place
+
 from . import devices
 
 Object = dict[str, Any]
@@ -102,14 +102,25 @@ def of_claim(
     parts = [Part(share.core_percent, share.memory_bytes) for share in shares]
     # The shares name the GPUs: with names of its own, each part of the request would need them all.
     request = Request(parts, (), terms[0] if terms else Terms(), source=where)
-    pods = [each for each in status.get("reservedFor") or () if each.get("resource") == "pods"]
-    pod = pods[0] if len(pods) == 1 else {}
-    named = str(pod.get("uid", "")), str(pod.get("name", ""))
     found = [places[each.device][0] for each in results if each.device in places]
     if found and len(results) > 1:
         hint = "ask for one device"
         raise VcudaError("isolation mig: a claim has one GPU instance", where, hint)
-    return ClaimRequest(results, shares, request, *named, found[0] if found else None)
+    return ClaimRequest(results, shares, request, *_pod_of(claim), found[0] if found else None)
+
+
+def name_of(claim: Object) -> str:
+    """ "namespace/pod/claim"; the claim stands for its pods if it has several, or none yet."""
+    namespace, name = (str(claim["metadata"].get(key)) for key in ("namespace", "name"))
+    return f"{namespace}/{_pod_of(claim)[1] or name}/{name}"
+
+
+def _pod_of(claim: Object) -> tuple[str, str]:
+    """UID and name of the claim's only pod, or "" and ""."""
+    users = (claim.get("status") or {}).get("reservedFor") or ()
+    pods = [each for each in users if each.get("resource") == "pods"]
+    pod = pods[0] if len(pods) == 1 else {}
+    return str(pod.get("uid", "")), str(pod.get("name", ""))
 
 
 def _result(each: Object, node: str, where: str) -> Result:

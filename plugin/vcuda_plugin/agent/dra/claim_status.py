@@ -14,8 +14,9 @@ import time
 from typing import Any
 from urllib.parse import quote
 
+from vcuda_hook.claims.dra_names import DRIVER
+
 from ...kube.api import ApiError, KubeApi, message_of
-from ...kube.dra_names import DRIVER
 from ...kube.retry import Retry
 from .claim_request import ClaimRequest
 

@@ -11,11 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vcuda_oci.model import topology
-from vcuda_oci.model.gpu import Gpu
-from vcuda_oci.model.sizes import LEAST_SHARE_BYTES
-
-from ...kube.dra_names import (
+from vcuda_hook.claims.dra_names import (
     CORES,
     DRIVER,
     MEMORY,
@@ -24,6 +20,10 @@ from ...kube.dra_names import (
     TYPE_MIG,
     TYPE_MPS,
 )
+from vcuda_oci.model import topology
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.sizes import LEAST_SHARE_BYTES
+
 from ..gpus import node_labels
 from ..gpus.inventory import Inventory
 

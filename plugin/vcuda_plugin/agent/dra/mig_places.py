@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from vcuda_hook.claims.dra_names import CORES, MEMORY, TYPE_PLACE
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.mig import Layout, Profile
 from vcuda_oci.placement import mig
 from vcuda_oci.placement.mig import Place
 
-from ...kube.dra_names import CORES, MEMORY, TYPE_PLACE
 from ..gpus.inventory import Inventory
 from . import devices
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from vcuda_hook.claims.dra_names import MEMORY
 from vcuda_oci.model.gpu import Gpu
 
-from ...kube.dra_names import MEMORY
 from ..gpus.inventory import Inventory
 from . import devices, mig_places
 

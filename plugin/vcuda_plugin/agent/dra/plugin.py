@@ -14,10 +14,10 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 
+from vcuda_hook.claims.dra_names import DRIVER
 from vcuda_oci.model.errors import VcudaError
 
 from ...kube.api import ApiError
-from ...kube.dra_names import DRIVER
 from . import dra_api as api
 from .claim_request import ClaimRequest, Object
 from .prepared import PreparedClaims

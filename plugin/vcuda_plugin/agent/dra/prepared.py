@@ -39,12 +39,13 @@ from vcuda_oci.start import apply_share
 from vcuda_oci.system import files, settings_file
 from vcuda_oci.system.settings_file import Config
 
-from .claim_request import ClaimRequest, Object, of_claim
+from .claim_request import ClaimRequest, Object, name_of, of_claim
 from .mig_places import places_of
 
 _log = logging.getLogger(__name__)
 
 _HOOK_WORD = "cdi"
+_MOST_REFUSED = 1000
 _Mount = tuple[str, str, list[str]]  # source, destination, options
 # It becomes a part of file names.
 _UID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?", re.ASCII)
@@ -61,14 +62,30 @@ class PreparedClaims:
     def __init__(self, config: str, folder: str, node: str, node_root: str = "") -> None:
         self._config, self._folder, self._node = config, folder, node
         self._node_root = node_root
+        self._refused: dict[str, str] = {}  # the last error of claims that are not prepared
 
     def prepare(self, object: Object, uid: str) -> tuple[ClaimRequest, str]:
         """Prepare a claim as the API has it; return the claim's request and the CDI device's name.
 
-        Repeated calls change nothing. Raises VcudaError with nothing prepared that was not before.
+        Repeated calls change nothing. Raises VcudaError with nothing prepared that was not before;
+        it is an event of the claim too, once for equal errors: the kubelet repeats its call.
         """
         _check(uid)
         settings = settings_file.load(self._config)
+        try:
+            found = self._prepare(object, uid, settings)
+        except VcudaError as error:
+            if self._refused.get(uid) != str(error):
+                if len(self._refused) >= _MOST_REFUSED:
+                    self._refused.clear()
+                self._refused[uid] = str(error)
+                state, by, pod = settings.state_dir, names.AGENT_PROGRAM, name_of(object)
+                events.record(state, by, events.REFUSED, id_of(uid), str(error), pod=pod)
+            raise
+        self._refused.pop(uid, None)
+        return found
+
+    def _prepare(self, object: Object, uid: str, settings: Config) -> tuple[ClaimRequest, str]:
         apply_share.check_shim()
         facts = apply_share.host_of(settings)
         wanted = of_claim(object, uid, self._node, facts.gpus, _places(facts))

@@ -7,8 +7,9 @@ import threading
 import time
 from collections.abc import Sequence
 
+from vcuda_hook.claims.dra_names import DRIVER
+
 from ...kube.api import ApiError, KubeApi, Object, message_of
-from ...kube.dra_names import DRIVER
 from ...kube.list_watch import ListWatch
 from ...kube.retry import Retry
 from . import slices

@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...kube.dra_names import DRIVER
+from vcuda_hook.claims.dra_names import DRIVER
 
 API_VERSION = "resource.k8s.io/v1"
 PATH = "/apis/resource.k8s.io/v1/resourceslices"

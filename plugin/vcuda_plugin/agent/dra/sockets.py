@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 import grpc  # type: ignore[import-untyped]
 
+from vcuda_hook.claims.dra_names import DRIVER
 from vcuda_oci.model.errors import VcudaError
 
-from ...kube.dra_names import DRIVER
 from ..kubelet import socket_file
 
 # One of them is the health stream's.

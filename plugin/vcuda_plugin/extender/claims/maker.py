@@ -13,13 +13,13 @@ import time
 from typing import Any
 from urllib.parse import quote
 
+from vcuda_hook.claims import quantity
+from vcuda_hook.claims.dra_names import DRIVER, MEMORY
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ...kube import quantity
 from ...kube.api import ApiError, KubeApi, message_of
-from ...kube.dra_names import DRIVER, MEMORY
 from ...kube.retry import Retry
 from ..follow.follow import UNFINISHED, Follower
 from .template import PREFIX, template

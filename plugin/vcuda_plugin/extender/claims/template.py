@@ -17,14 +17,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.model.policies import ISOLATION, MIG
-from vcuda_oci.model.request import Part
-from vcuda_oci.model.sizes import LEAST_SHARE_BYTES
-from vcuda_oci.system.settings_file import Config
-
-from ...kube import pod_amounts, pod_terms
-from ...kube.dra_names import (
+from vcuda_hook.claims.dra_names import (
     CONFIG_FIELDS,
     CONFIG_KIND,
     CONFIG_TEXTS,
@@ -38,6 +31,13 @@ from ...kube.dra_names import (
     UUID,
     WHOLE,
 )
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.policies import ISOLATION, MIG
+from vcuda_oci.model.request import Part
+from vcuda_oci.model.sizes import LEAST_SHARE_BYTES
+from vcuda_oci.system.settings_file import Config
+
+from ...kube import pod_amounts, pod_terms
 from ..model.pod_request import ask_of
 
 PREFIX = "vcuda."

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from vcuda_hook.claims.quantity import whole
 from vcuda_oci.ledger import decision
 from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.model import names
@@ -16,7 +17,6 @@ from vcuda_oci.system.settings_file import Config
 
 from ...kube import node_gpus
 from ...kube.node_gpus import NodeGpus
-from ...kube.quantity import whole
 from ..model import annotations as known
 from ..model import place
 from ..model.instances import decided_holds

@@ -8,11 +8,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from vcuda_hook.claims.dra_names import DRIVER
 from vcuda_oci.system.settings_file import Config
 
 from ...kube import agent_lease
 from ...kube.api import KubeApi
 from ...kube.list_watch import ListWatch
+from ..cluster.claims import Claims
 from ..cluster.cluster import Cluster
 from ..cluster.objects import is_finished, node_of, pod_of
 from ..quota.quota_limits import QuotaPlace
@@ -24,6 +26,7 @@ Object = dict[str, Any]
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 BOUND = "spec.nodeName!=," + UNFINISHED
 _PAGE = 500
+_DRA = "/apis/resource.k8s.io/v1"
 
 _log = logging.getLogger(__name__)
 
@@ -154,4 +157,21 @@ def followers(
             fieldSelector=UNFINISHED,
         ),
         *([leases] if agents.namespace else []),
+    ]
+
+
+def claim_followers(api: KubeApi, claims: Claims) -> list[Follower]:
+    """Followers of ResourceClaims and of the driver's ResourceSlices, that update `claims`."""
+    keep, put, drop = claims.keep_slices, claims.put_slice, claims.drop_slice
+    selector = f"spec.driver={DRIVER}"
+    return [
+        Follower(api, f"{_DRA}/resourceslices", "uid", put, drop, keep, fieldSelector=selector),
+        Follower(
+            api,
+            f"{_DRA}/resourceclaims",
+            "uid",
+            claims.put_claim,
+            claims.drop_claim,
+            claims.keep_claims,
+        ),
     ]

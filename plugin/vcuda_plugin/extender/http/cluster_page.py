@@ -66,22 +66,28 @@ def _table(caption: str, heads: Sequence[str], rows: Sequence[str], kind: str = 
 
 def _waiting(view: _Entry) -> str:
     shown, count = view["waiting"], view["waiting_count"]
+    body = f'<p class="bad">{escape(view["trouble"])}</p>' if view["trouble"] else ""
     if not shown:
-        body = '<p class="soft">No pod waits for a GPU.</p>'
+        body += '<p class="soft">No pod waits for a GPU.</p>'
     else:
         rows = [
-            f'<tr><td class="name">{escape(pod["namespace"])}/{escape(pod["pod"])}</td>'
+            f'<tr><td class="name">{escape(pod["namespace"])}/{escape(pod["pod"])}'
+            f"{_claim(pod)}</td>"
             f"<td>{escape(pod['asked'] or '-')}</td>"
             f'<td><span class="of">{_since(pod["since"])}</span></td>'
             f'<td class="notes">{_why(pod)}</td></tr>'
             for pod in shown
         ]
-        body = _table(
+        body += _table(
             "Pods that wait for a GPU", ("Pod", "Asks for", "Since", "Why"), rows, "waits"
         )
     if count > len(shown):
         body += f'<p class="soft">{count - len(shown)} more, of lower priority, wait.</p>'
     return f'<section class="card"><h2>What waits</h2>{body}</section>'
+
+
+def _claim(entry: _Entry) -> str:
+    return f' <span class="soft">claim {escape(entry["claim"])}</span>' if entry["claim"] else ""
 
 
 def _since(created: str) -> str:
@@ -93,14 +99,15 @@ def _since(created: str) -> str:
 def _why(pod: _Entry) -> str:
     if pod["invalid"]:
         return f'<span class="bad">{escape(pod["invalid"])}</span>'
+    note = f"<br>{escape(pod['note'])}" if pod["note"] else ""
     if pod["fits"]:
         what = "1 node has" if pod["fits"] == 1 else f"{pod['fits']} nodes have"
-        return f"{what} room: something else holds it, see kubectl describe pod"
+        return f"{what} room: something else holds it, see kubectl describe pod{note}"
     if not pod["of"]:
         return "no node has a GPU"
     if not pod["judged"]:
         return "not looked for: too many pods wait; choose a namespace"
-    reasons = "<br>".join(map(_reason, pod["why"]))
+    reasons = "<br>".join(map(_reason, pod["why"])) + note
     if pod["judged"] < pod["of"]:
         reasons += f"<br>{pod['judged']} of {pod['of']} nodes were looked at"
     return reasons
@@ -163,7 +170,7 @@ def _gpu(gpu: _Entry) -> str:
     others = gpu.get("others", {})
     if any(others.values()):
         rows.append(
-            '<tr><td class="name">other namespaces</td>'
+            '<tr><td class="name">others</td>'
             f"<td>{others['core_percent']} %</td><td>{gib(others['memory_bytes'])}</td>"
             '<td class="notes"></td></tr>'
         )
@@ -176,7 +183,7 @@ def _gpu(gpu: _Entry) -> str:
 def _share(number: int, share: _Entry) -> str:
     return (
         f'<tr><td class="name"><i class="c{number % COLOURS}"></i>{escape(share["namespace"])}/'
-        f"{escape(share['pod'])}</td><td>{share['core_percent']} %</td>"
+        f"{escape(share['pod'])}{_claim(share)}</td><td>{share['core_percent']} %</td>"
         f"<td>{gib(share['memory_bytes'])}</td>"
         f'<td class="notes">{"is being bound" if share["being_bound"] else ""}</td></tr>'
     )

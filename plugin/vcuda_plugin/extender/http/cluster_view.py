@@ -14,39 +14,38 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..cluster.claims import Claims
 from ..cluster.cluster import Cluster
 from ..cluster.node_entry import Entry
-from ..cluster.objects import NO_GPUS, PodFacts
-from ..filter.fit import Verdict, described, fit
-from ..model.pod_request import PodAsk
+from ..cluster.objects import NO_GPUS
 from . import inspect
+from .claims_view import ClaimsView
+from .waiting_view import PAUSE_SECONDS, Reasons
 
 MOST_NODES = 50
 MOST_WAITING = 100
-# All reasons of a view together. Later pods are listed without one.
-REASONS_SECONDS = 0.3
-# Pods with several parts are placed node by node, which takes a fraction of a millisecond for each.
-MOST_NODES_ONE_BY_ONE = 200
-_NODES_AT_ONCE = 25
-# Between two holds of the lock: a thread that takes it again at once leaves it to no other.
-_PAUSE_SECONDS = 0.0005
-_MOST_REASONS = 5
-_MOST_NAMES = 3
 
 
 class Sight(NamedTuple):
-    """What a viewer may see. namespace: the only one; "": all. nodes: whether it may list nodes."""
+    """What a viewer may see. namespace: the only one; "": all. nodes, claims: whether it may list
+    nodes, and claims there.
+    """
 
     namespace: str
     nodes: bool
+    claims: bool = False
 
 
-def view(cluster: Cluster, sight: Sight, after: str = "") -> dict[str, Any]:
+def view(
+    cluster: Cluster, sight: Sight, after: str = "", claims: Claims | None = None
+) -> dict[str, Any]:
     """Describe the cluster as JSON has it, at most MOST_NODES nodes by name after `after`.
 
     `next`: the last of them if more follow, else "". `waiting`: the MOST_WAITING of highest
-    priority; `waiting_count`: all of them.
+    priority, then claims; `waiting_count`: all of them. claims: None: GPUs are not offered by DRA.
     """
+    found, devices = claims.read() if claims else ([], [])
+    by_claim = ClaimsView(found, devices, sight.namespace, may_list=sight.claims)
     with cluster.lock:
         pods, entries = list(cluster.pods.values()), list(cluster.nodes.items())
         bound, trouble = set(cluster.assumed), cluster.quota.trouble
@@ -54,15 +53,19 @@ def view(cluster: Cluster, sight: Sight, after: str = "") -> dict[str, Any]:
     names = sorted(name for name, entry in entries if _has_gpus(entry))
     waiting = [pod for pod in pods if not pod.node and pod.uid not in bound]
     waiting = [pod for pod in waiting if _sees(sight, pod.namespace)]
-    shown, following = _some_nodes(cluster, sight, names, after)
+    shown, following = _some_nodes(cluster, sight, names, after, by_claim)
     waiting.sort(key=lambda pod: (-pod.priority, pod.namespace, pod.name))
-    reasons = _Reasons(cluster, names, sight.nodes)
+    reasons = Reasons(cluster, names, sight.nodes)
+    rows = [reasons.of(pod) for pod in waiting[:MOST_WAITING]]
+    without = sorted(by_claim.waiting, key=lambda claim: (claim.namespace, claim.pods, claim.name))
+    rows += [reasons.of_claim(each, by_claim) for each in without[: MOST_WAITING - len(rows)]]
     return {
         "namespace": sight.namespace,
         "nodes": shown,
         "next": following,
-        "waiting": [reasons.of(pod) for pod in waiting[:MOST_WAITING]],
-        "waiting_count": len(waiting),
+        "waiting": rows,
+        "waiting_count": len(waiting) + len(without),
+        "trouble": claims.trouble if claims else "",
         "quota": [row for row in quota if _sees(sight, row["namespace"])],
         # The text may name other namespaces.
         "quota_trouble": trouble if not sight.namespace else trouble and "quotas cannot be read",
@@ -78,18 +81,21 @@ def _has_gpus(entry: Entry) -> bool:
 
 
 def _some_nodes(
-    cluster: Cluster, sight: Sight, names: Sequence[str], after: str
+    cluster: Cluster, sight: Sight, names: Sequence[str], after: str, claims: ClaimsView
 ) -> tuple[list[dict[str, Any]], str]:
     found: list[dict[str, Any]] = []
+    with_claims = claims.nodes
     for name in names[bisect.bisect_right(names, after) :]:
         with cluster.lock:
             entry = cluster.nodes.get(name)
-            if entry is None or not (sight.nodes or _own(cluster, entry, sight)):
+            if entry is None:
+                continue
+            if not (sight.nodes or name in with_claims or _own(cluster, entry, sight)):
                 continue
             if len(found) == MOST_NODES:
                 return found, str(found[-1]["name"])
-            found.append(_node(cluster, entry, sight))
-        time.sleep(_PAUSE_SECONDS)
+            found.append(_node(cluster, entry, sight, claims))
+        time.sleep(PAUSE_SECONDS)
     return found, ""
 
 
@@ -99,18 +105,22 @@ def _own(cluster: Cluster, entry: Entry, sight: Sight) -> list[str]:
     return [uid for uid, pod in known if pod and _sees(sight, pod.namespace)]
 
 
-def _node(cluster: Cluster, entry: Entry, sight: Sight) -> dict[str, Any]:
-    own = _own(cluster, entry, sight)
+def _node(cluster: Cluster, entry: Entry, sight: Sight, claims: ClaimsView) -> dict[str, Any]:
+    own, name = _own(cluster, entry, sight), entry.facts.name
     gpus = []
     for gpu in inspect.gpus(entry):
-        shares = _shares(cluster, entry, own, gpu["uuid"])
+        shares = _shares(cluster, entry, own, gpu["uuid"]) + claims.shares(name, gpu["uuid"])
         if sight.nodes:
-            others = _others(entry, own, gpu["uuid"])
+            core, memory = claims.held(name, gpu["uuid"], unseen=False)
+            gpu["core_free"] -= core
+            gpu["memory_free_bytes"] -= memory
+            gpu["held"] = gpu["held"] or core > 0
+            others = _others(entry, own, gpu["uuid"], *claims.held(name, gpu["uuid"], unseen=True))
             gpus.append({**gpu, "shares": shares, "others": others})
         elif shares:
             shown = ("uuid", "index", "model", "memory_bytes", "unusable")
             gpus.append({**{key: gpu[key] for key in shown}, "shares": shares})
-    return {"name": entry.facts.name, "why": entry.facts.why, "gpus": gpus}
+    return {"name": name, "why": entry.facts.why, "gpus": gpus}
 
 
 def _shares(cluster: Cluster, entry: Entry, own: Sequence[str], uuid: str) -> list[dict[str, Any]]:
@@ -118,6 +128,7 @@ def _shares(cluster: Cluster, entry: Entry, own: Sequence[str], uuid: str) -> li
         {
             "namespace": cluster.pods[uid].namespace,
             "pod": cluster.pods[uid].name,
+            "claim": "",
             "core_percent": share.core_percent,
             "memory_bytes": share.memory_bytes,
             "being_bound": uid in cluster.assumed,
@@ -129,79 +140,10 @@ def _shares(cluster: Cluster, entry: Entry, own: Sequence[str], uuid: str) -> li
     return sorted(found, key=lambda share: (share["namespace"], share["pod"]))
 
 
-def _others(entry: Entry, own: Sequence[str], uuid: str) -> dict[str, int]:
-    """The sum of what pods hold that the viewer does not see."""
+def _others(entry: Entry, own: Sequence[str], uuid: str, core: int, memory: int) -> dict[str, int]:
+    """The sum of what the viewer does not see. core, memory: of claims; the rest is of pods."""
     shares = [share for share in entry.taken_without(own) if share.uuid == uuid]
     return {
-        "core_percent": sum(share.core_percent for share in shares),
-        "memory_bytes": sum(share.memory_bytes for share in shares),
+        "core_percent": core + sum(share.core_percent for share in shares),
+        "memory_bytes": memory + sum(share.memory_bytes for share in shares),
     }
-
-
-class _Reasons:
-    """Why pods wait; equal requests of a namespace are judged once."""
-
-    def __init__(self, cluster: Cluster, names: Sequence[str], shows_nodes: bool) -> None:
-        self._cluster, self._names, self._shows_nodes = cluster, names, shows_nodes
-        self._known: dict[tuple[str, int], tuple[int, Verdict]] = {}
-        self._until = time.monotonic() + REASONS_SECONDS
-
-    def of(self, pod: PodFacts) -> dict[str, Any]:
-        """Describe a waiting pod. judged: on how many nodes of `of` the reasons were looked for."""
-        judged, verdict = self._verdict(pod.namespace, pod.ask) if pod.ask else (0, Verdict())
-        return {
-            "namespace": pod.namespace,
-            "pod": pod.name,
-            "priority": pod.priority,
-            "since": pod.created,
-            "asked": described(pod.ask) if pod.ask else "",
-            "invalid": pod.trouble,
-            "fits": len(verdict.fitting),
-            "why": self._grouped(verdict),
-            "judged": judged,
-            "of": len(self._names),
-        }
-
-    def _verdict(self, namespace: str, ask: PodAsk) -> tuple[int, Verdict]:
-        """Return on how many nodes it was judged, and the result for these."""
-        key = namespace, self._cluster.number(ask)
-        if key not in self._known:
-            self._known[key] = self._judge(ask)
-        return self._known[key]
-
-    def _judge(self, ask: PodAsk) -> tuple[int, Verdict]:
-        whole, judged = Verdict(), 0
-        names, step = self._names, len(self._names)
-        if ask.single is None:
-            names, step = names[:MOST_NODES_ONE_BY_ONE], _NODES_AT_ONCE
-        while judged < len(names) and time.monotonic() < self._until:
-            part = fit(self._cluster, ask, names[judged : judged + step])
-            whole.fitting += part.fitting
-            whole.refused |= part.refused
-            whole.never |= part.never
-            judged += len(names[judged : judged + step])
-            time.sleep(_PAUSE_SECONDS)
-        return judged, whole
-
-    def _grouped(self, verdict: Verdict) -> list[dict[str, Any]]:
-        """Nodes by reason, the most frequent first; the rarer ones together.
-
-        never: these nodes do not fit the pod even once other pods have ended.
-        """
-        named: dict[tuple[str, bool], list[str]] = {}
-        for reasons, never in ((verdict.refused, False), (verdict.never, True)):
-            for node, reason in reasons.items():
-                named.setdefault((reason, never), []).append(node)
-        groups = sorted(named.items(), key=lambda group: -len(group[1]))
-        found = [
-            {
-                "reason": reason,
-                "never": never,
-                "nodes": len(nodes),
-                "names": nodes[:_MOST_NAMES] if self._shows_nodes else [],
-            }
-            for (reason, never), nodes in groups[:_MOST_REASONS]
-        ]
-        if left := sum(len(nodes) for _, nodes in groups[_MOST_REASONS:]):
-            found.append({"reason": "other reasons", "never": False, "nodes": left, "names": []})
-        return found

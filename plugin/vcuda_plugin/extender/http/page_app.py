@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 from ...kube import json_bytes
 from ...web import page_frame
+from ..cluster.claims import Claims
 from ..cluster.cluster import Cluster
 from . import cluster_page, cluster_view
 from .cluster_view import Sight
@@ -32,10 +33,19 @@ _ASK = (
 
 
 class PageApp:
-    """An ASGI application. ready: whether the cluster was read."""
+    """An ASGI application. ready: whether the cluster was read. claims: None: GPUs are not offered
+    by DRA.
+    """
 
-    def __init__(self, cluster: Cluster, rights: ViewerRights, ready: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        rights: ViewerRights,
+        ready: Callable[[], bool],
+        claims: Claims | None = None,
+    ) -> None:
         self._cluster, self._rights, self._ready = cluster, rights, ready
+        self._claims = claims
         self._views: dict[tuple[Sight, str], tuple[float, dict[str, Any]]] = {}
         # One at a time: each takes the cluster's lock, for which kube-scheduler's calls wait.
         self._viewing = asyncio.Lock()
@@ -75,7 +85,8 @@ class PageApp:
             taken, found = self._views.get((sight, after), (0.0, {}))
             if not found or taken + _FRESH_SECONDS < time.monotonic():
                 taken = time.monotonic()
-                found = await asyncio.to_thread(cluster_view.view, self._cluster, sight, after)
+                asked = self._cluster, sight, after, self._claims
+                found = await asyncio.to_thread(cluster_view.view, *asked)
                 if len(self._views) >= _MOST_VIEWS:
                     self._views.clear()
                 self._views[sight, after] = taken, found

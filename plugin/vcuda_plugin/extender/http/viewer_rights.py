@@ -1,7 +1,7 @@
 """What a client of the cluster page may see, by the cluster's own authentication and RBAC.
 
 The API server says by a TokenReview which user a token belongs to, and by SubjectAccessReviews
-whether that user may list pods and nodes. No answer, or an unclear one, is a refusal.
+whether that user may list pods, nodes and claims. No answer, or an unclear one, is a refusal.
 Source: Kubernetes API, authentication.k8s.io/v1 TokenReview, authorization.k8s.io/v1
 SubjectAccessReview.
 """
@@ -55,8 +55,10 @@ def token_of(authorization: Sequence[bytes]) -> str:
 
 
 class ViewerRights:
-    def __init__(self, calls: AsyncApi) -> None:
-        self._calls = calls
+    """asks_for_claims: whether the page has any."""
+
+    def __init__(self, calls: AsyncApi, *, asks_for_claims: bool = False) -> None:
+        self._calls, self._asks_for_claims = calls, asks_for_claims
         self._known: dict[tuple[bytes, str], tuple[float, Sight]] = {}
         self._at_once = asyncio.Semaphore(_AT_ONCE)
 
@@ -72,13 +74,16 @@ class ViewerRights:
             pods, nodes = await asyncio.gather(
                 self._may_list(user, "pods", namespace), self._may_list(user, "nodes", "")
             )
+            claims = self._asks_for_claims and await self._may_list(
+                user, "resourceclaims", namespace, "resource.k8s.io"
+            )
         if not pods:
             where = f"in namespace '{namespace}'" if namespace else "of all namespaces"
             hint = "" if namespace else "; choose a namespace"
             raise Refused(403, f"this account may not list pods {where}{hint}")
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        found = Sight(namespace, nodes)
+        found = Sight(namespace, nodes, claims)
         self._known[key] = began + _KNOWN_SECONDS, found
         return found
 
@@ -92,8 +97,10 @@ class ViewerRights:
         found = {"user": name}
         return found | {key: user[key] for key in ("uid", "groups", "extra") if user.get(key)}
 
-    async def _may_list(self, user: Mapping[str, Any], resource: str, namespace: str) -> bool:
-        asked = {"verb": "list", "group": "", "version": "v1", "resource": resource}
+    async def _may_list(
+        self, user: Mapping[str, Any], resource: str, namespace: str, group: str = ""
+    ) -> bool:
+        asked = {"verb": "list", "group": group, "version": "v1", "resource": resource}
         if namespace:
             asked["namespace"] = namespace
         spec = {**user, "resourceAttributes": asked}

@@ -1,6 +1,7 @@
 """Names of the DRA driver in objects of the API: driver, classes, capacities, a claim's parameters.
 
-Agent and claim templates use the same. Source: docs/share-config.schema.json.
+The agent, claim templates, the cluster page and `vcuda why` use the same. Source:
+docs/share-config.schema.json.
 """
 
 from __future__ import annotations
