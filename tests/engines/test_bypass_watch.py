@@ -17,9 +17,9 @@ import pytest
 from contract.agent.test_device_plugin import CORE, offered
 from support.engines.base import Engine, Wanted
 from support.engines.low_level import LowLevel
-from support.fake_kubelet import until
 from support.node_agent import Agent, AgentNode, only_child
 from support.product import MIB, SOFTGPU, Product, asking
+from support.waiting import until
 from vcuda_hook.live import container_processes
 from vcuda_oci.ledger import events, liveness
 from vcuda_plugin.agent.bypass import container_stop
@@ -74,7 +74,7 @@ class WatchedNode:
         ]  # fmt: skip
 
     def await_found(self, why: str) -> dict[str, Any]:
-        until(lambda: any(event["why"] == why for event in self.found()), FOUND_SECONDS)
+        until(lambda: any(event["why"] == why for event in self.found()), seconds=FOUND_SECONDS)
         return next(event for event in self.found() if event["why"] == why)
 
     def watch(self) -> int:

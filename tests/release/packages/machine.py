@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from support import cgroups, own_run
 from support.namespaces import Namespaces
 from support.needed import skip_or_fail
-from support.private_host import PATH, Result, wait_until
+from support.private_host import PATH, Result
+from support.waiting import until
 
 REPOSITORY = os.path.abspath(__file__).rsplit("/", 4)[0]
 INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "machine_init.py")
@@ -52,7 +53,7 @@ class Machine:
             raise
         self.pid = self._world.pid
         if boots:
-            wait_until(self._is_up, "systemd")
+            until(self._is_up, "systemd")
 
     def _is_up(self) -> bool:
         scope = "/sys/fs/cgroup/init.scope"
@@ -122,7 +123,7 @@ class Machine:
         return set(found.splitlines())
 
     def wait_for(self, inside: str) -> None:
-        wait_until(lambda: self.exists(inside), inside)
+        until(lambda: self.exists(inside), inside)
 
     def sha256(self, inside: str) -> str:
         with open(self.path(inside), "rb") as file:

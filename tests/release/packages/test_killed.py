@@ -14,7 +14,8 @@ from release.packages import built, machine, node
 from release.packages.machine import Machine
 from release.packages.ways import PARTS, Way
 from support import compiled
-from support.private_host import Result, wait_until
+from support.private_host import Result
+from support.waiting import until
 
 COUNTED = "/counted"
 WRAPPER = "/usr/bin/vcuda-container-runtime"
@@ -46,7 +47,7 @@ def killed(made: Machine, line: str, at: int) -> Result:
     ended = made.run("sh", "-c", words)
     # rpm names what it unpacks by the second, and refuses a name that is there.
     second = int(time.time())
-    wait_until(lambda: int(time.time()) > second, "the next second")
+    until(lambda: int(time.time()) > second, "the next second")
     return ended
 
 
