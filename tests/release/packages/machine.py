@@ -9,7 +9,7 @@ import itertools
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from support import cgroups, own_run
 from support.namespaces import Namespaces
@@ -31,10 +31,10 @@ class Machine:
     """shared: a folder of this host that the machine sees as /mnt/shared.
 
     boots: systemd runs on it; without, nothing does. size: of what can be written to its disk.
-    tree: what is on it.
+    tree: what is on it. layer: a folder that keeps what it writes; "": it ends with the machine.
     """
 
-    def __init__(self, boots: bool, size: str, tree: str) -> None:
+    def __init__(self, boots: bool, size: str, tree: str, layer: str = "") -> None:
         if os.geteuid() != 0:
             skip_or_fail("a machine takes root")
         if tree == DEBIAN and not os.path.exists(DEBIAN + ".made"):
@@ -46,7 +46,7 @@ class Machine:
         self.boots, cgroup = boots, [self.name] if boots else []
         try:
             self._world = Namespaces(
-                INIT, self.folder, tree, size, *cgroup, log=self.folder + "/init.log"
+                INIT, self.folder, tree, size, layer, *cgroup, log=self.folder + "/init.log"
             )
         except RuntimeError:
             shutil.rmtree(self.folder)
@@ -148,3 +148,22 @@ def machine(boots: bool = False, size: str = "512M", tree: str = DEBIAN) -> Iter
         yield made
     finally:
         made.close()
+
+
+@contextlib.contextmanager
+def tree_of(prepare: Callable[[Machine], None]) -> Iterator[str]:
+    """What `prepare` makes of a machine's disk, as the `tree` of others."""
+    folder = own_run.scratch_folder()
+    layer = folder + "/layer"
+    os.mkdir(layer)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512M", "vcuda-tests", layer], check=True)
+    try:
+        made = Machine(False, "", DEBIAN, layer)
+        try:
+            prepare(made)
+        finally:
+            made.close()
+        yield f"{layer}/upper:{DEBIAN}"
+    finally:
+        subprocess.run(["umount", "--lazy", layer], check=True)
+        shutil.rmtree(folder)
