@@ -1,7 +1,7 @@
 """Process 1 of the machine of machine.py.
 
 Run as a script: `python -I -S machine_init.py FOLDER TREE SIZE LAYER [CGROUP]`. The root is TREE
-with a layer over it: in the folder LAYER, or, where that is empty, one that holds SIZE and ends with
+with a layer over it: in the folder LAYER, or, where that is empty, one of SIZE that ends with
 the namespaces. With CGROUP systemd is started in a cgroup v2 of this name; without one, nothing but
 this process runs.
 """
