@@ -2,6 +2,9 @@
 # make and python3: each target installs what it needs and removes nothing, builds, and runs.
 # `make help` lists the rest.
 
+# Without its cache each start of Python compiles what it imports, and the tests start thousands.
+unexport PYTHONDONTWRITEBYTECODE
+
 PREFIX ?= /usr
 SYSCONFDIR ?= /etc
 DESTDIR ?=

@@ -60,7 +60,7 @@ SANITIZE_thread := -fsanitize=thread -Wno-tsan
 define sanitized_shim
 build/sanitize/$(1)/%.o: libvcuda/shim/%.c $$(VCUDA_NEEDS)
 	@mkdir -p $$(@D)
-	@$$(CC) $$(VCUDA_CFLAGS) -O1 -fno-omit-frame-pointer $$(SANITIZE_$(1)) -c -o $$@ $$<
+	@$$(CC) $$(VCUDA_CFLAGS) -O0 -fno-omit-frame-pointer $$(SANITIZE_$(1)) -c -o $$@ $$<
 
 build/sanitize/$(1)/libvcuda.so.1: $$(VCUDA_SOURCES:libvcuda/shim/%.c=build/sanitize/$(1)/%.o) $$(OUT)/obj/vcuda/entries.o
 	@$$(CC) -o $$@.new $$(SANITIZE_$(1)) $$^ $$(VCUDA_LDFLAGS)

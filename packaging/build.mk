@@ -9,9 +9,9 @@ OUR_PYTHON = COLUMNS=80 SOURCE_DATE_EPOCH=0 PYTHONPATH=oci:runtime_hook:plugin $
 
 # Of each program, the module and the function that makes its parser.
 PARSER_vcuda := vcuda_hook.cli.main build_parser
-PARSER_vcuda-node-agent := vcuda_plugin.agent.main _parser
+PARSER_vcuda-node-agent := vcuda_plugin.agent.command_line parser
 PARSER_vcuda-scheduler-extender := vcuda_plugin.extender.main _parser
-PARSERS := $(wildcard runtime_hook/vcuda_hook/cli/*.py) plugin/vcuda_plugin/agent/main.py \
+PARSERS := $(wildcard runtime_hook/vcuda_hook/cli/*.py) plugin/vcuda_plugin/agent/command_line.py \
 	plugin/vcuda_plugin/extender/main.py plugin/vcuda_plugin/kube/options.py \
 	oci/vcuda_oci/model/names.py
 

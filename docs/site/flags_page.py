@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator
 
 from vcuda_hook.cli.main import build_parser
-from vcuda_plugin.agent import main as agent
+from vcuda_plugin.agent import command_line
 from vcuda_plugin.extender import main as extender
 from vcuda_plugin.simulate import command as simulation
 
@@ -35,7 +35,7 @@ def main() -> None:
 
 def _page() -> Iterator[str]:
     yield HEAD
-    for parser in (build_parser(), agent._parser(), extender._parser()):
+    for parser in (build_parser(), command_line.parser(), extender._parser()):
         yield from _of(parser)
     words = [REPOSITORY + "/build/softgpu/softgpu", "--help"]
     output = subprocess.run(words, capture_output=True, text=True, check=True).stdout

@@ -36,7 +36,8 @@ def end_without(error: ModuleNotFoundError, program: str) -> NoReturn:
     if str(error.name).startswith("vcuda_"):
         raise error
     lacking = [name for name in MODULES[program] if not _is_there(name)]
-    sys.exit(f"{program}: {sys.executable}: no module {error.name}; {hint(lacking)}")
+    first = lacking[0] if lacking else error.name
+    sys.exit(f"{program}: {sys.executable}: no module {first}; {hint(lacking)}")
 
 
 def hint(modules: Iterable[str], os_release: str = _OS_RELEASE) -> str:

@@ -17,9 +17,9 @@ from bench.ctr import files_in
 from bench.result import Figure
 from contract.agent.test_device_plugin import CORE, MEMORY
 from support import own_run
-from support.fake_kubelet import until
 from support.pod_lives import Lives
 from support.pod_node import node
+from support.waiting import until
 from vcuda_plugin.agent.ledger import sweep
 
 ROUNDS, WARM_UP = 40, 3
@@ -42,7 +42,7 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
             if number % 10 == 0:
                 say(f"create through CRI: round {number} of {ROUNDS}")
         # A pod that ends keeps its share until its sandbox is gone and the agent's sweep sees that.
-        until(lambda: not lives.leftovers(), 3 * sweep.PERIOD_SECONDS)
+        until(lambda: not lives.leftovers(), seconds=3 * sweep.PERIOD_SECONDS)
     ratio = statistics.median(one / base for one, base in zip(times[SHARE], times[PLAIN]))
     plain_ms = statistics.median(times[PLAIN]) * 1e3
     return [

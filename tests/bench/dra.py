@@ -20,9 +20,9 @@ from support.cluster_api import KubeApi
 from support.dra_claims import NODE, SPACE, claim, result
 from support.fake_api_objects import CLAIMS, SLICES
 from support.fake_dra_kubelet import DraKubelet
-from support.fake_kubelet import until
 from support.node_agent import Agent, AgentNode
 from support.product import install
+from support.waiting import until
 from vcuda_oci.start import apply_share
 from vcuda_plugin.agent.dra.prepared import PreparedClaims
 

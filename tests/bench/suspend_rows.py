@@ -25,9 +25,9 @@ from shim.conftest import MOCK_UUID
 from support import guest, own_run
 from support.engines.base import Engine
 from support.engines.low_level import RuncV2
-from support.fake_kubelet import until
 from support.notebook import agent, cells, kinds, state
 from support.product import SOFTGPU, Product, asking
+from support.waiting import until
 
 GIB = 1 << 30
 RATE = 25_000_000_000  # bytes a second, each way
@@ -109,7 +109,9 @@ def eviction(engine: Engine, product: Product, say: Say) -> list[Figure]:
     words = ["notebook", f"--bytes={EVICTED_BYTES}", "--seconds=3600", "--every-ms=6000"]
     asked = {"memory_bytes": EVICTED_BYTES + GIB, "idle_suspend": "1s"}
     with _running(engine, "idle", words, **asked):
-        until(lambda: kinds(engine, product).count("resumed") >= EVICTIONS, 30.0 * EVICTIONS)
+        until(
+            lambda: kinds(engine, product).count("resumed") >= EVICTIONS, seconds=30.0 * EVICTIONS
+        )
         until(lambda: state(engine, product)[0] == "suspended")
         found = [cell["first_call_ms"] for cell in cells(engine, "idle")[1:]]
     say(f"first calls after an eviction: {found} ms")
@@ -132,11 +134,11 @@ def rotation(engine: Engine, product: Product, say: Say) -> list[Figure]:
         time.sleep(5)
         before = _busy_share(product, ROTATION_SECONDS / 3)
         with _running(engine, "other", words, memory_bytes=SHARE):
-            until(lambda: kinds(engine, product).count("resumed") >= 2, 300)
+            until(lambda: kinds(engine, product).count("resumed") >= 2, seconds=300)
             seen = len(kinds(engine, product))
             both = _busy_share(product, ROTATION_SECONDS)
             swaps = kinds(engine, product)[seen:].count("resumed")
-        until(lambda: state(engine, product)[0] == "running", 60)
+        until(lambda: state(engine, product)[0] == "running", seconds=60)
         time.sleep(1)
         after = _busy_share(product, ROTATION_SECONDS / 3)
     alone = (before + after) / 2
@@ -161,7 +163,7 @@ def alternation(engine: Engine, product: Product, say: Say) -> list[Figure]:
             for name in names:
                 stack.enter_context(_running(engine, name, words, memory_bytes=SHARE))
             for name in names:
-                until(functools.partial(is_done, name), 60 * CELLS * CELL_SECONDS)
+                until(functools.partial(is_done, name), seconds=60 * CELLS * CELL_SECONDS)
                 assert engine.wait(name) == 0, engine.logs(name)
             return time.monotonic() - begun
 

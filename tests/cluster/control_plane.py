@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 
-from support.private_host import PrivateHost, wait_until
+from support.private_host import PrivateHost
+from support.waiting import until
 
 # An address of the private host's own loopback: nothing outside reaches it. It is also the first of
 # the services, so pods reach the API server without a kube-proxy.
@@ -69,7 +70,7 @@ class ControlPlane:
             "--listen-peer-urls=http://127.0.0.1:2380",
         )
         self.api = self._start("kube-apiserver", *self._api_words())
-        wait_until(self.serves, "the API server, see kube-apiserver.log", 120)
+        until(self.serves, "the API server, see kube-apiserver.log", 120)
         self.controllers = self._start(
             "kube-controller-manager",
             *self._as("controller-manager"),
@@ -89,7 +90,7 @@ class ControlPlane:
             service.end(signal.SIGKILL)
             service.more = (*words, *api) if service is self.api else words
             service.start()
-            wait_until(self.serves, "the API server, see kube-apiserver.log", 120)
+            until(self.serves, "the API server, see kube-apiserver.log", 120)
 
     def kubeconfig(self, name: str) -> str:
         return os.path.join(self.pki, name + ".conf")

@@ -18,7 +18,8 @@ from cluster.control_plane import ControlPlane, Service
 from cluster.node import CORE, MEMORY, SCHEDULER
 from contract.chart import rendering
 from support.clusters import gpus_of
-from support.private_host import PrivateHost, wait_until
+from support.private_host import PrivateHost
+from support.waiting import until
 from vcuda_oci.model import names
 from vcuda_plugin.agent.dra import devices, slices
 from vcuda_plugin.agent.gpus.inventory import Inventory
@@ -56,12 +57,12 @@ class MadeUp:
         """Create pods, and wait for their claims. way: ALONE, EXTENDER or DRA."""
         self._create([(inside.DEFAULT_PODS, _pod(f"pod-{number}", way)) for number in range(count)])
         if way == DRA:
-            wait_until(lambda: self._count(CLAIMS_PATH) == count, "the claims", SECONDS)
+            until(lambda: self._count(CLAIMS_PATH) == count, "the claims", SECONDS)
 
     def remove_pods(self) -> None:
         paths = (inside.DEFAULT_PODS, CLAIMS_PATH)
         self.host.check(self._client("remove", *paths), env=inside.ENV, timeout=SECONDS)
-        wait_until(lambda: not any(map(self._count, paths)), "the end of pods and claims", SECONDS)
+        until(lambda: not any(map(self._count, paths)), "the end of pods and claims", SECONDS)
 
     def place(self, count: int, way: str, calls: int) -> tuple[list[float], dict[str, float]]:
         """Let kube-scheduler place `count` pods; it may make this many calls a second.
@@ -118,7 +119,7 @@ class MadeUp:
             *(f"--kube-api-{what}={MANY}" for what in ("qps", "burst")),
         )
         account = ("get", "serviceaccount", "default")
-        wait_until(lambda: not self._plane.kubectl(*account).returncode, "the account", 60)
+        until(lambda: not self._plane.kubectl(*account).returncode, "the account", 60)
         self._tls = self.host.path("tls")
         self.host.check([*_extender_program(), "certificates", self._tls], env=inside.ENV)
         kinds = [each for each in rendering.objects(rendering.DRA) if each["kind"] == "DeviceClass"]
@@ -158,7 +159,7 @@ class MadeUp:
         self._plane.services.append(extender)
         ready = ["curl", "-sf", "--cacert", self._tls + "/ca.crt", _LISTENS + "/readyz"]
         ready += ["--cert", self._tls + "/client.crt", "--key", self._tls + "/client.key"]
-        wait_until(lambda: self.host.run(ready).rc == 0, "the extender, see extender.log", 60)
+        until(lambda: self.host.run(ready).rc == 0, "the extender, see extender.log", 60)
         return extender
 
     def _scheduler_config(self, way: str, calls: int) -> str:

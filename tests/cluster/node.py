@@ -15,8 +15,9 @@ from cluster.engine import NodeEngine
 from support import cgroups
 from support.engines.base import IMAGE, Files
 from support.files import ROOT
-from support.private_host import PATH, wait_until
+from support.private_host import PATH
 from support.product import Product
+from support.waiting import until
 from vcuda_oci.model import names
 
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
@@ -77,7 +78,7 @@ class Node:
                 "--cert-dir=" + self.host.path("kubelet-certs"),
                 "--v=2",
             )
-            wait_until(self._is_ready, "the node, see kubelet.log", SECONDS)
+            until(self._is_ready, "the node, see kubelet.log", SECONDS)
             kubeconfig = self.cluster.kubeconfig("admin")
             self.chart = Chart(self.host, kubeconfig, self.product, programs)
             self._install()

@@ -6,8 +6,8 @@ import signal
 import time
 
 from cluster.node import Node
-from support.private_host import wait_until
 from support.product import MEMORY_UNIT
+from support.waiting import until
 
 AWAY_SECONDS = 60.0
 # From the API server's return to the binding of a pod.
@@ -20,7 +20,7 @@ def test_pods_are_bound_soon_after_the_api_server_is_back(node: Node) -> None:
     node.cluster.api.end(signal.SIGKILL)
     time.sleep(AWAY_SECONDS)
     node.cluster.api.start()
-    wait_until(node.cluster.serves, "the API server", 60)
+    until(node.cluster.serves, "the API server", 60)
     back = time.monotonic()
     for name in ("second", "third"):
         node.run(name, 60 if name == "second" else 40, 4)

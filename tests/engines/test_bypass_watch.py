@@ -17,9 +17,9 @@ import pytest
 from contract.agent.test_device_plugin import CORE, offered
 from support.engines.base import Engine, Wanted
 from support.engines.low_level import LowLevel
-from support.fake_kubelet import until
 from support.node_agent import Agent, AgentNode, only_child
 from support.product import MIB, SOFTGPU, Product, asking
+from support.waiting import until
 from vcuda_hook.live import container_processes
 from vcuda_oci.ledger import events, liveness
 from vcuda_plugin.agent.bypass import container_stop
@@ -75,7 +75,7 @@ class WatchedNode:
         ]  # fmt: skip
 
     def await_found(self, why: str) -> dict[str, Any]:
-        until(lambda: any(event["why"] == why for event in self.found()), FOUND_SECONDS)
+        until(lambda: any(event["why"] == why for event in self.found()), seconds=FOUND_SECONDS)
         return next(event for event in self.found() if event["why"] == why)
 
     def watch(self) -> int:
@@ -252,7 +252,7 @@ def test_figures_of_a_limited_cgroup_are_the_drivers_inside_and_outside(
         node.start(container, ["sh", "-c", hold])
         asked = ["nvidia-smi", "--query-gpu=memory.used,memory.total", "--format=csv,noheader"]
         try:
-            until(lambda: node.shown()["driver_used_bytes"] == half, FOUND_SECONDS)
+            until(lambda: node.shown()["driver_used_bytes"] == half, seconds=FOUND_SECONDS)
             shown = node.shown()
             keys = ("memory_used_bytes", "memory_bytes", "driver_limit_bytes")
             assert [shown[key] for key in keys] == [half, LIMIT, LIMIT]

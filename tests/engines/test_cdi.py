@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from support.engines.base import IMAGE, Engine, Result, wait_until
+from support.engines.base import IMAGE, Engine, Result
 from support.engines.podman import Podman
 from support.notebook import cells, used
 from support.product import MIB, SOFTGPU, Product
+from support.waiting import until
 
 LIMIT = 1024 * MIB
 KERNELS = ["vcuda-workload", "busy", "--kernel-us=1000", "--async=4", "--seconds=2"]
@@ -103,7 +104,7 @@ def test_a_named_slice_holds_its_limits_in_every_container_together(host: Host) 
     )
     assert started.rc == 0, started.stderr
     try:
-        wait_until(lambda: podman.logs("holder") != "", "the holder's memory")
+        until(lambda: podman.logs("holder") != "", "the holder's memory")
         second = host.run(*fill, device="train")
         removed = host.vcuda("cdi", "remove", "train")
     finally:
@@ -125,7 +126,7 @@ def test_containers_of_a_slice_leave_the_gpu_together_and_come_back(host: Host) 
         for name in names:
             run = ["run", "--detach", f"--name={name}", *options(podman, "train"), IMAGE, *works]
             assert podman.podman(*run).rc == 0
-        wait_until(lambda: all(map(podman.logs, names)), "both notebooks' cells")
+        until(lambda: all(map(podman.logs, names)), "both notebooks' cells")
         gone = host.vcuda("suspend", "cdi@train")
         assert (gone.rc, "128 MiB off" in gone.stdout) == (0, True), gone.stderr
         assert used(podman, product) == 0
@@ -134,7 +135,7 @@ def test_containers_of_a_slice_leave_the_gpu_together_and_come_back(host: Host) 
         assert (refused.rc, "is suspended" in refused.stderr) == (1, True)
         assert host.vcuda("resume", "cdi@train").rc == 0
         seen = {name: len(cells(podman, name)) for name in names}
-        wait_until(lambda: all(len(cells(podman, n)) > seen[n] for n in names), "more cells")
+        until(lambda: all(len(cells(podman, n)) > seen[n] for n in names), "more cells")
         assert all(cell["intact"] for name in names for cell in cells(podman, name))
     finally:
         for name in names:
@@ -207,7 +208,7 @@ def test_the_spec_follows_the_gpus_and_the_driver_until_it_is_ended(
         subprocess.run([SOFTGPU, "destroy", root], check=True)
         newer = ["--gpus", "2", "--driver-version", "999.1"]
         subprocess.run([SOFTGPU, "create", root, *newer], check=True)
-        wait_until(lambda: "libcuda.so.999.1" in json.dumps(read(spec)), "the new driver")
+        until(lambda: "libcuda.so.999.1" in json.dumps(read(spec)), "the new driver")
         watching.terminate()
         assert watching.wait(30) == 0
     finally:

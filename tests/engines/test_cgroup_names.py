@@ -9,8 +9,8 @@ import sys
 from typing import Any
 
 from engines.test_bypass_watch import TAKEN, watched
-from support.fake_kubelet import until
 from support.files import ROOT
+from support.waiting import until
 
 __all__ = ["watched"]  # the fixture
 
@@ -55,7 +55,10 @@ def test_a_users_cgroup_that_names_a_containers_blames_and_ends_no_container(
         user = host.daemon(command, "user.log")
         try:
             # A process without a share is reported, and that is all.
-            until(lambda: any("processes without a share" in line for line in node.agent.log()), 60)
+            until(
+                lambda: any("processes without a share" in line for line in node.agent.log()),
+                seconds=60,
+            )
             assert node.found() == []
             assert node.engine.exec(victim, ["true"]).rc == 0
         finally:

@@ -12,9 +12,10 @@ from contract.chart import rendering
 from contract.chart.rendering import AGENT
 from support.config_map import ConfigMapVolume
 from support.engines.cri import Cri
-from support.fake_kubelet import Kubelet, until
+from support.fake_kubelet import Kubelet
 from support.pod_of_manifest import ManifestPod
 from support.product import Product
+from support.waiting import until
 from vcuda_oci.ledger import events
 from vcuda_oci.start import claim_socket
 
@@ -106,7 +107,7 @@ def chart_node(
 def test_the_daemonsets_pod_offers_gpus_and_has_metrics_of_their_containers(
     cri: Cri, product: Product, chart_node: ChartNode, container: str
 ) -> None:
-    until(lambda: all(map(chart_node.kubelet.healthy, (CORE, MEMORY))), context=chart_node.pod.log)
+    until(lambda: all(map(chart_node.kubelet.healthy, (CORE, MEMORY))), what=chart_node.pod.log)
     assert chart_node.ask("/readyz").split() == ["200", "ok"]
     pod = cri.run_pod(container)
     try:
@@ -132,7 +133,7 @@ def test_pod_without_gpus_is_not_ready_and_logs_the_reason(chart_node: ChartNode
     state = chart_node.product.driver_root + "/softgpu.state"
     hint = f"{state} cannot be written: mount it read-write; in the chart, set "
     hint += "agent.softwareGpu=true"
-    until(lambda: hint in chart_node.pod.log(), context=chart_node.pod.log)
+    until(lambda: hint in chart_node.pod.log(), what=chart_node.pod.log)
     until(lambda: chart_node.ask("/readyz").startswith("503 no GPU is offered: "))
     assert hint in chart_node.ask("/readyz")
     assert chart_node.ask("/healthz").split() == ["200", "ok"]

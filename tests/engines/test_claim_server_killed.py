@@ -14,9 +14,10 @@ import pytest
 
 from support import cgroups
 from support.claim_server import ClaimServer
-from support.engines.base import Engine, wait_until
+from support.engines.base import Engine
 from support.engines.low_level import LowLevel
 from support.product import MIB, Product, asking
+from support.waiting import until
 from vcuda_oci.ledger import events
 from vcuda_oci.model.names import GUEST_LIMITS
 from vcuda_oci.start import claim_socket
@@ -174,11 +175,11 @@ def test_claim_server_that_cannot_fork_uses_the_remaining_workers(
     try:
         for pid in before[:2]:
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: served.server.workers() == before[2:], "the end of two workers")
+        until(lambda: served.server.workers() == before[2:], "the end of two workers")
         assert served.start(container) == ""
         assert served.held() == {container: (1, 64 * MIB)}
         write(limit, "max")
-        wait_until(lambda: len(served.server.workers()) == claim_socket.WORKERS, "new workers")
+        until(lambda: len(served.server.workers()) == claim_socket.WORKERS, "new workers")
         assert set(before[2:]) < set(served.server.workers())
     finally:
         served.engine.delete(container)

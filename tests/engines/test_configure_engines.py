@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from support.engines.base import IMAGE, Engine, Files, wait_until
+from support.engines.base import IMAGE, Engine, Files
 from support.engines.containerd_cri import ContainerdCri
 from support.engines.cri import Cri
 from support.engines.crio import Crio
@@ -19,6 +19,7 @@ from support.engines.docker import Docker
 from support.engines.podman import Podman
 from support.needed import skip_or_fail
 from support.product import MIB, Product, asking
+from support.waiting import until
 
 LIMIT = 1024 * MIB
 FILL = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]
@@ -125,7 +126,7 @@ def test_docker_takes_the_runtime_at_a_reload(
         result = configure(docker, product, "docker")
         assert result.endswith("then run: systemctl reload docker\n")
         docker.reload()
-        wait_until(lambda: "vcuda" in docker.runtimes(), "the runtime")
+        until(lambda: "vcuda" in docker.runtimes(), "the runtime")
         assert_a_share(docker, container)
         assert product.allocations(docker) == []
         result = configure(docker, product, "docker", "--undo")

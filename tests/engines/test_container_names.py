@@ -18,9 +18,9 @@ from support.engines.base import IMAGE, Engine, Result
 from support.engines.cri import Cri
 from support.engines.docker import Docker
 from support.engines.podman import Podman
-from support.fake_kubelet import until
 from support.node_agent import only_child
 from support.product import Product, asking
+from support.waiting import until
 
 GIB = 1 << 30
 AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
@@ -127,7 +127,7 @@ def test_the_agents_pages_follow_the_engines_name_and_image(
                     tenants = json.loads(page("/usage") or "{}").get("tenants", [])
                     return [(entry["name"], entry["image"]) for entry in tenants]
 
-                until(lambda: shown() == [(names[0], IMAGE)], context=lambda: page("/usage"))
+                until(lambda: shown() == [(names[0], IMAGE)], what=lambda: page("/usage"))
                 labels = (f'container="{names[0]}"', f'image="{IMAGE}"')
                 (info,) = [
                     line
@@ -136,7 +136,7 @@ def test_the_agents_pages_follow_the_engines_name_and_image(
                 ]
                 assert all(label in info for label in labels)
                 engine.host.check(engine.command("rename", *names))
-                until(lambda: shown() == [(names[1], IMAGE)], context=lambda: page("/usage"))
+                until(lambda: shown() == [(names[1], IMAGE)], what=lambda: page("/usage"))
         finally:
             for name in names:
                 engine.delete(name)

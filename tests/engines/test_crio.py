@@ -9,10 +9,11 @@ import pytest
 
 from engines.test_container_names import vcuda
 from engines.test_suspend import succeed, works
-from support.engines.base import Engine, wait_until
+from support.engines.base import Engine
 from support.engines.crio import Crio
 from support.notebook import NOTEBOOK, cells, used
 from support.product import MIB, Product, asking
+from support.waiting import until
 
 LIMIT = 1024 * MIB
 FILL = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]
@@ -93,7 +94,7 @@ def test_containers_of_a_slice_by_cdi_share_its_limit_and_leave_together(
             for each in (pod, other):
                 crio.start_container(each, WORKS, cdi=["vcuda.io/gpu=train"])
             names = (container, f"{container}-2")
-            wait_until(lambda: all(cells(crio, name) for name in names), "both notebooks' cells")
+            until(lambda: all(cells(crio, name) for name in names), "both notebooks' cells")
             filled = crio.exec_in(pod.containers["main"], FILL)
             assert json.loads(filled.stdout)["exact_bytes"] == LIMIT // 2
             assert "512 MiB off" in succeed(crio, product, "suspend", "cdi@train")

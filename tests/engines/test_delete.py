@@ -9,11 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from support.engines import ENGINES
-from support.engines.base import Engine, wait_until
+from support.engines.base import Engine
 from support.engines.cri import Cri
 from support.engines.low_level import LowLevel
 from support.product import MIB, Product, asking
 from support.runtime_recorder import Recorder
+from support.waiting import until
 
 LIMIT = 1024 * MIB
 LOW_LEVEL = ["runc-v1", "runc-v2", "crun-v2"]
@@ -95,9 +96,7 @@ def test_a_launcher_that_is_killed_at_a_delete_loses_no_share(
                 words = engine.command("delete", "--force", one)
                 killed = engine.host.run(["sh", "-c", script, "sh", *words])
                 assert killed.rc == 0
-                wait_until(
-                    lambda one=one: _settled(engine, one), f"the end of the runtime of {one}"
-                )
+                until(lambda one=one: _settled(engine, one), f"the end of the runtime of {one}")
             finally:
                 engine.delete(one)
             assert product.allocations(engine) == []
@@ -119,13 +118,13 @@ def test_what_a_shim_deletes_once_more_by_force_starts_no_runtime(
     plainly, behind = (record(engine.plain_runtime()) for _ in range(2))
     with engine.using(plainly.path):
         assert engine.run(container, ["true"]).rc == 0
-    wait_until(lambda: "delete --force" in _deletes(plainly), "the shim's last word")
+    until(lambda: "delete --force" in _deletes(plainly), "the shim's last word")
     expected = [word for word in _deletes(plainly) if "--force" not in word]
     with product.on(engine, runtime=behind.path):
         # When the second has ended, all events of the first are recorded.
         for name in (container + "-1", container + "-2"):
             assert engine.run(name, ["true"]).rc == 0
-        wait_until(lambda: len(_deletes(behind)) >= 2 * len(expected), "the second's delete")
+        until(lambda: len(_deletes(behind)) >= 2 * len(expected), "the second's delete")
     assert _deletes(behind) == 2 * expected
 
 

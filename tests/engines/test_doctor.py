@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from engines.test_container_names import vcuda
-from support.engines.base import Engine, wait_until
+from support.engines.base import Engine
 from support.product import Product, asking
+from support.waiting import until
 
 HOLD = "vcuda-workload hold --bytes 1MiB --seconds 100"
 LINK = "ln -s /usr/local/vcuda/driver/cuda /tmp/libcuda.so.1"
@@ -51,7 +52,7 @@ def start(engine: Engine, product: Product, container: str, script: str, program
     started = engine.start(container, command, **asking(engine, core=30, memory_bytes=1 << 30))
     assert started.rc == 0, started.stderr
     held = f"{programs} programs to hold memory"
-    wait_until(lambda: engine.logs(container).count("}") >= programs, held)
+    until(lambda: engine.logs(container).count("}") >= programs, held)
     (id,) = {record["id"] for record in product.allocations(engine)} - before
     return str(id)
 

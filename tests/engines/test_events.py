@@ -10,9 +10,9 @@ import pytest
 
 from support.engines.base import Engine
 from support.engines.cri import Cri
-from support.fake_kubelet import until
 from support.node_agent import AgentNode
 from support.product import MIB, Product, asking
+from support.waiting import until
 from vcuda_oci.ledger import events
 
 LIMIT = 1024 * MIB

@@ -9,8 +9,8 @@ from typing import Any
 
 from engines.test_bypass_watch import LIMIT, WatchedNode, watched
 from support.engines.base import Result
-from support.fake_kubelet import until
 from support.product import MIB, SOFTGPU, asking
+from support.waiting import until
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.pages import page_reader
 

@@ -15,7 +15,8 @@ import pytest
 from engines.test_hook_entry_point import Hooked, hooked
 from release.soak import traces
 from support import cgroups
-from support.private_host import PrivateHost, Result, wait_until
+from support.private_host import PrivateHost, Result
+from support.waiting import until
 from vcuda_hook.hooks import device_rules
 from vcuda_oci.host.device_nodes import DeviceNode
 
@@ -81,7 +82,7 @@ def test_a_process_that_has_ended_changes_no_rule_of_the_hosts(scratch: str) -> 
             script = f"echo $$ >{folder}/cgroup.procs && exec true"
         with subprocess.Popen(["sh", "-c", script]) as ended:
             process = os.open(f"/proc/{ended.pid}", os.O_PATH | os.O_DIRECTORY)
-            wait_until(lambda: is_zombie(ended.pid), "the end of the process")
+            until(lambda: is_zombie(ended.pid), "the end of the process")
             with pytest.raises(OSError, match="has ended"):
                 device_rules.change(process, "c", [], [node])
             os.close(process)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from support import compiled
-from support.engines.base import Wanted, wait_until
+from support.engines.base import Wanted
 from support.entry_points import MAIN_ENTRY_POINTS, EntryPoint
 from support.trap import SECRET, sha256
+from support.waiting import until
 
 # Descriptors that the runtime was started with: of a folder, of a file, and of a pipe.
 LEAKED = "exec 3<{folder} 4<{folder}/secret 7<{folder} 9>{folder}/written"
@@ -88,14 +89,14 @@ def test_a_neighbour_reaches_no_program_of_ours_by_its_proc(
     looking = Wanted(neighbour, looking.args, mounts=[(scratch, "/look")])
     assert entry_point.engine._start(looking).rc == 0
     try:
-        wait_until(lambda: "begin" in entry_point.engine.logs(neighbour), "the neighbour")
+        until(lambda: "begin" in entry_point.engine.logs(neighbour), "the neighbour")
         for number in range(3):
             result = entry_point.run(
                 entry_point.with_share(f"{container}-{number}", "echo", "up"), joined
             )
             assert result.stdout == "up\n", result.stderr
         entry_point.engine.host.write(f"bundles/{neighbour}/rootfs/tmp/enough", "")
-        wait_until(lambda: "end" in entry_point.engine.logs(neighbour), "the neighbour's end")
+        until(lambda: "end" in entry_point.engine.logs(neighbour), "the neighbour's end")
         seen = entry_point.engine.logs(neighbour)
     finally:
         entry_point.engine.delete(neighbour)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.claim_server import ClaimServer
-from support.engines.base import Engine, Wanted, wait_until
+from support.engines.base import Engine, Wanted
 from support.entry_points import (
     FILL,
     FILLED,
@@ -24,6 +24,7 @@ from support.entry_points import (
 )
 from support.product import MIB, REPOSITORY
 from support.runtime_recorder import Recorder
+from support.waiting import until
 
 
 def read_only(config: dict[str, Any], bundle: str) -> None:
@@ -200,13 +201,11 @@ def test_a_container_that_adds_to_its_usage_page_for_ever_stops_no_other(
     greedy = entry_point.holding(container + "-greedy", "sh", "-c", script)
     with entry_point.holding(container + "-other"), greedy:
         for _ in range(5):
-            wait_until(lambda: free(entry_point, what) < 40, "the file system to be full")
+            until(lambda: free(entry_point, what) < 40, "the file system to be full")
             assert filled(entry_point.run(entry_point.with_share(container, *FILL))) == FILLED
         going_on = entry_point.engine.exec(container + "-other", FILL)
         assert filled(going_on) == FILLED
-        wait_until(
-            lambda: free(entry_point, what) < empty / 2, "it to go on, as it did all the time"
-        )
+        until(lambda: free(entry_point, what) < empty / 2, "it to go on, as it did all the time")
     state = entry_point.product.state_dir(entry_point.engine)
     assert entry_point.engine.host.check(
         ["ls", f"{state}/allocations", f"{state}/containers"]
@@ -215,7 +214,7 @@ def test_a_container_that_adds_to_its_usage_page_for_ever_stops_no_other(
         f"{state}/containers:",
     ]
     # Some stay: the lock and the folders.
-    wait_until(lambda: free(entry_point, what) > empty - 40, "its page to be given back")
+    until(lambda: free(entry_point, what) > empty - 40, "its page to be given back")
 
 
 @pytest.mark.parametrize("entry_point", ["runc-v1-wrapper"], indirect=True)
@@ -228,11 +227,11 @@ def test_a_page_that_a_container_handed_on_stops_no_other_after_its_end(
     script = f"while [ -e {goes_on} ]; do printf %4000000d 0; done >>{page} 2>/dev/null"
     with open(goes_on, "w"), entry_point.holding(container + "-gone"):
         writer = entry_point.engine.host.daemon(["sh", "-c", script], "writer.log")
-        wait_until(lambda: free(entry_point, "%a") < 40, "the file system to be full")
+        until(lambda: free(entry_point, "%a") < 40, "the file system to be full")
     try:
         assert entry_point.engine.host.run(["ls", page]).rc != 0
         for _ in range(5):
-            wait_until(lambda: free(entry_point, "%a") < 40, "the file system to be full again")
+            until(lambda: free(entry_point, "%a") < 40, "the file system to be full again")
             assert filled(entry_point.run(entry_point.with_share(container, *FILL))) == FILLED
     finally:
         os.unlink(goes_on)
@@ -258,7 +257,7 @@ def test_a_container_that_leases_its_page_holds_up_no_command(
         entry_point.holding(hostile, "hold-lease", USAGE),
     ):
         inode = entry_point.engine.host.check(["stat", "-c", "%i", page]).strip()
-        wait_until(lambda: is_leased(inode), "the page to be leased")
+        until(lambda: is_leased(inode), "the page to be leased")
         listed = json.loads(entry_point.engine.host.check([*vcuda, "ps", "--json"]))
         assert is_leased(inode)
     usage = {entry["id"]: entry["usage"] for entry in listed}

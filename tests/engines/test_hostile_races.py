@@ -1,8 +1,8 @@
 """Links that are swapped in while we work: nothing of the host is mounted, made or read.
 
 The step that others fell to, from looking at the image's compat folder to mounting there, is run by
-the product's own code in a real mount namespace, 10,000 times under threads that rename; and whole
-containers are created under them: `make soak` makes 10,000, every run of the tests a part.
+the product's own code in a real mount namespace under threads that rename; and whole containers
+are created under them. `make soak-races` does each 10,000 times, every run of the tests a part.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from support.entry_points import FILL, MAIN_ENTRY_POINTS, WRAPPER, EntryPoint
 from support.product import REPOSITORY
 from support.trap import SECRET, Trap
 
-STEPS = 10_000
-CREATES = int(os.environ.get("VCUDA_SOAK", "30")) // len(
-    MAIN_ENTRY_POINTS
-)  # through each entry point
+SOAK = int(os.environ.get("VCUDA_SOAK", "0"))
+STEPS = SOAK or 4_000
+CREATES = (SOAK or 30) // len(MAIN_ENTRY_POINTS)  # through each entry point
 RENAME_EXCHANGE = 2
 libc = ctypes.CDLL(None)
 COMPAT = "usr/local/cuda-12.4/compat"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from support.engines.base import Engine
-from support.fake_kubelet import until
 from support.notebook import NOTEBOOK, agent, cells, kinds, queried, state, used
 from support.product import MIB, Product, asking
+from support.waiting import until
 
 # A pod, which a kubelet may restart, and a container that is none. test_suspend.py suspends one of
 # each engine; the agent does the same, and finds processes and work as it does for every figure.

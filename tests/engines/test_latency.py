@@ -6,7 +6,6 @@ import glob
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from support.engines.base import Engine
 from support.guest import TOP
 from support.product import Product, asking
+from support.waiting import until
 
 TURN_KEEPER = os.path.join(TOP, "build", "lib", "vcuda-turn-keeper")
 SECONDS = 3
@@ -63,11 +63,12 @@ def test_a_neighbours_long_kernel_holds_up_normal_latency_only(
 
 def _wait_for_figures(state_dir: str, containers: int) -> None:
     """Until the turn keeper has taken so many containers over."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
+
+    def are_there() -> bool:
+        lines = []
         for path in glob.glob(f"{state_dir}/turns/GPU-*"):
             with open(path) as figures:
-                if len(figures.readlines()) == 1 + containers:
-                    return
-        time.sleep(0.01)
-    raise TimeoutError("the turn keeper has not taken the containers over")
+                lines.append(len(figures.readlines()))
+        return 1 + containers in lines
+
+    until(are_there, "the turn keeper to take the containers over")

@@ -13,9 +13,9 @@ import pytest
 from support.claim_server import ClaimServer
 from support.engines.base import Engine, Wanted
 from support.engines.low_level import LowLevel
-from support.fake_kubelet import until
 from support.mig_node import H100
 from support.product import Product, asking
+from support.waiting import until
 from vcuda_oci.host.host import load
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.ledger import instance_records

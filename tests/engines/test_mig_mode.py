@@ -17,10 +17,10 @@ from engines.test_vcuda_run import Command
 from support.engines.base import Engine, Files
 from support.engines.low_level import LowLevel
 from support.engines.podman import Podman
-from support.fake_kubelet import until
 from support.node_agent import AgentNode
 from support.product import Product
 from support.samples import GIB
+from support.waiting import until
 from vcuda_oci.host import host
 from vcuda_oci.ledger import events
 from vcuda_oci.model.gpu import Gpu
@@ -133,7 +133,7 @@ def test_tenants_of_mig_devices_are_shown_by_the_device_that_they_have(
         "1:1": (1, gpus["1:1"]["uuid"], 100, 8, GIB),
         "0": (0, gpus["0"]["uuid"], 7, 1, GIB),
     }
-    until(lambda: shown() == expected, context=lambda: str(shown()))
+    until(lambda: shown() == expected, what=lambda: str(shown()))
     lines = vcuda("ps").stdout.splitlines()[1:]
     assert sorted(line.split()[1] for line in lines) == ["0", "1:0", "1:1"]
     taken = {gpu["name"]: gpu["free_memory_bytes"] // GIB for gpu in vcuda.json("gpus")}

@@ -13,11 +13,12 @@ import pytest
 from engines.test_cdi import Host, options
 from engines.test_cdi_read_only import inject
 from engines.test_hooks_d import FOLDER, Hooked, cover
-from support.engines.base import IMAGE, Engine, Files, Wanted, wait_until
+from support.engines.base import IMAGE, Engine, Files, Wanted
 from support.engines.docker import Docker
 from support.engines.low_level import LowLevel
 from support.engines.podman import Podman
 from support.product import Product, asking
+from support.waiting import until
 
 SEES_OUR_FILES = ["sh", "-c", "test -s /usr/bin/nvidia-smi && test -s /usr/local/vcuda/limits"]
 
@@ -172,7 +173,7 @@ def layer_of_a_build_step(engine: LowLevel, step: str, devices: Sequence[str]) -
     with open(f"{bundle}/config.json", "w") as file:
         json.dump(config, file)
     ran = engine.call("run", "--keep", "--bundle", bundle, step)
-    wait_until(lambda: engine.host.run(["umount", root]).rc == 0, "the root to be unmounted")
+    until(lambda: engine.host.run(["umount", root]).rc == 0, "the root to be unmounted")
     left = {
         os.path.relpath(f"{folder}/{name}", f"{layer}/upper")
         for folder, _, files in os.walk(f"{layer}/upper")

@@ -14,10 +14,10 @@ import pytest
 from engines.test_container_names import vcuda
 from engines.test_suspend import HELD, SOON, WORKING, start, succeed, works
 from support.engines.base import Engine
-from support.fake_kubelet import until
 from support.node_agent import only_child
 from support.notebook import cells, queried, state
 from support.product import Product
+from support.waiting import until
 
 KINDS = ["runc-v2", "docker"]
 
@@ -92,7 +92,7 @@ def test_killed_move_leaves_one_gpu_open_after_the_next_verb(
                 to = 1 - own_gpu(engine, product)
                 killed += kill_move(engine, product, container, str(to), 0.1 + at * 0.12)
                 # A process that the kill has left behind may still hold the container's lock.
-                until(lambda: after_next_verb(engine, product) in ("running", "suspended"), 20)
+                until(lambda: after_next_verb(engine, product) in ("running", "suspended"))
                 if state(engine, product)[0] == "suspended":
                     succeed(engine, product, "resume", container)
                 gpu = own_gpu(engine, product)

@@ -14,9 +14,9 @@ from support.claim_server import ClaimServer
 from support.engines.base import Engine, Wanted
 from support.engines.low_level import LowLevel
 from support.entry_points import Hooked
-from support.fake_kubelet import until
 from support.mps_processes import daemons, kill_daemons
 from support.product import MIB, Product, RunOptions, asking
+from support.waiting import until
 from vcuda_oci.ledger import events
 
 BUSY = ["vcuda-workload", "busy", "--kernel-us=1000", "--async=4", "--seconds=100"]

@@ -10,7 +10,7 @@ import pytest
 
 from support import extender
 from support.cluster_node import ASKS, ClusterNode
-from support.fake_kubelet import until
+from support.waiting import until
 from support.watched_pods import CORE, NODE
 
 EXTENDER, AGENT = "vcuda-scheduler-extender", "vcuda-node-agent"
@@ -35,7 +35,7 @@ def test_a_pods_lines_and_events_have_one_id_from_its_binding_to_its_end(
     cluster_node.remove_pod(pod)
     assert cluster_node.agent is not None
     log = cluster_node.agent.log
-    until(lambda: any("released" in line for line in log()), context=lambda: "\n".join(log()))
+    until(lambda: any("released" in line for line in log()), what=lambda: "\n".join(log()))
     share = f"30 % and 1.0 GiB of {cluster_node.uuids[0]}"
     assert bound == [
         f"{EXTENDER}: bind default/{container} ({uid}) to {NODE}: {share} (allocation {allocation})"

@@ -14,8 +14,8 @@ import pytest
 
 from support.cluster_node import ClusterNode
 from support.engines.cri import Cri, Pod
-from support.fake_kubelet import until
 from support.product import Product
+from support.waiting import until
 from support.watched_pods import NODE
 from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.system import settings_file

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from support.cluster_node import GIB, ClusterNode
-from support.fake_kubelet import until
+from support.waiting import until
 from support.watched_pods import CORE, MEMORY, decision_annotations
 
 DECISION = "vcuda.io/placement-decision"

@@ -16,8 +16,8 @@ from contract.agent.test_device_plugin import CORE, MEMORY
 from engines.test_bypass_watch import GREEDY, AgentInside
 from support.cluster_api import KubeApi
 from support.engines.cri import Cri, Pod
-from support.fake_kubelet import until
 from support.product import MIB, SOFTGPU, Product, asking
+from support.waiting import until
 from support.watched_pods import NODE, decision_annotations
 from vcuda_oci.host import host
 
@@ -57,7 +57,9 @@ class ClusterNode:
             ]
 
         until(
-            lambda: len(found()) >= 1, 120, lambda: json.dumps(self.api.recorded_events, indent=1)
+            lambda: len(found()) >= 1,
+            lambda: json.dumps(self.api.recorded_events, indent=1),
+            120,
         )
         (one,) = found()
         return one
@@ -131,7 +133,7 @@ def test_a_pod_gets_events_about_its_share(cluster_node: ClusterNode) -> None:
         recorded = list(node.api.recorded_events.values())
         return {one["message"] for one in recorded if one["reason"] == "GpuUnhealthy"}
 
-    until(lambda: ill() == {f"allocation {id}: {sick}" for id in (waits, fills, takes)}, 60)
+    until(lambda: ill() == {f"allocation {id}: {sick}" for id in (waits, fills, takes)}, seconds=60)
     assert node.life(fills) == [
         ("claimed", "vcuda-container-runtime"),
         ("out-of-memory", "vcuda-node-agent"),

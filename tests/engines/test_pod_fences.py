@@ -11,10 +11,10 @@ import pytest
 from support.claim_server import ClaimServer
 from support.cluster_node import ClusterNode
 from support.engines.cri import Cri
-from support.fake_kubelet import until
 from support.mig_node import H100
 from support.mps_processes import kill_daemons
 from support.product import Product
+from support.waiting import until
 from vcuda_oci.ledger import instance_records
 
 MPS = {"vcuda.io/isolation": "mps"}

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from support.engines.base import Files
-from support.fake_kubelet import until
 from support.pod_lives import DEATHS
 from support.pod_node import node
+from support.waiting import until
 
 PODS = 150
 WORKERS = 32
@@ -29,4 +29,4 @@ def test_each_of_many_pods_sees_its_own_share_and_none_is_lost_or_doubled(
         assert lives.killed > PODS // 50
         assert lives.most_at_once > WORKERS // 2
         # The agent sweeps shares retained for restarts and those that killed hooks left.
-        until(lambda: lives.leftovers() == [], 60)
+        until(lambda: lives.leftovers() == [], seconds=60)

@@ -11,9 +11,10 @@ import pytest
 from contract.agent.test_device_plugin import CORE, GPU, MEMORY
 from support.engines import each_cri
 from support.engines.cri import Cri, Pod
-from support.fake_kubelet import Admitted, Kubelet, until
+from support.fake_kubelet import Admitted, Kubelet
 from support.node_agent import Agent
 from support.product import MIB, Product
+from support.waiting import until
 
 pytestmark = each_cri
 

@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from support import cgroups, own_run
-from support.private_host import PrivateHost, wait_until
+from support.private_host import PrivateHost
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("files")
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -57,9 +58,9 @@ def test_a_killed_test_process_takes_its_host_along_and_the_next_one_sweeps() ->
         assert os.path.exists(folder)
         assert cgroups.named(group[1:]) == {group[1:]}
         process.send_signal(signal.SIGKILL)
-    wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the end of the private host")
+    until(lambda: not os.path.exists(f"/proc/{pid}"), "the end of the private host")
     # A run beside this one may have swept it by now, or be at it.
-    wait_until(lambda: _swept(folder), "the sweep")
+    until(lambda: _swept(folder), "the sweep")
     assert cgroups.named(group[1:]) == set()
 
 
@@ -87,7 +88,7 @@ def test_a_sweep_spares_a_run_in_a_process_namespace_of_its_own() -> None:
         assert os.path.exists(folder)
         assert cgroups.named(group[1:]) == {group[1:]}
         process.kill()
-    wait_until(lambda: _swept(folder), "the end of the run, and its sweep")
+    until(lambda: _swept(folder), "the end of the run, and its sweep")
     assert cgroups.named(group[1:]) == set()
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from engines.test_container_names import vcuda
 from support.engines.base import Engine
-from support.fake_kubelet import until
 from support.product import MIB, Product, asking
+from support.waiting import until
 
 
 @pytest.mark.parametrize("kind", ["runc-v2", "crun-v2", "docker", "podman"])

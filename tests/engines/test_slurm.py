@@ -12,9 +12,10 @@ import pytest
 from release.docs.commands import REPOSITORY, blocks
 from support import own_run
 from support.needed import skip_or_fail
-from support.private_host import PrivateHost, wait_until
+from support.private_host import PrivateHost
 from support.product import Product
 from support.slurm import GPU_BYTES, USERS, Slurm, missing
+from support.waiting import until
 
 PAGE = "docs/tutorial-slurm.md"
 WORKLOAD = REPOSITORY + "/build/softgpu/vcuda-workload"
@@ -49,7 +50,7 @@ def bobs_job(slurm: Slurm) -> Iterator[str]:
     script = "#!/bin/sh\nexec sudo gpu-run sleep 600\n"
     slurm.write("bob", "sleep.sh", script)
     job = slurm.run("bob", "sbatch", "--parsable", "--gres=shard:2", "sleep.sh").stdout.strip()
-    wait_until(lambda: f"slurm-{job}" in slurm.running(), "the job's container")
+    until(lambda: f"slurm-{job}" in slurm.running(), "the job's container")
     yield job
 
 
@@ -79,14 +80,14 @@ def test_two_users_jobs_share_one_gpu_and_scancel_returns_a_share(slurm: Slurm) 
     step = slurm.start("bob", "srun", "--gres=shard:5", *GPU_RUN, "python3", "-u", "train.py")
     try:
         output = f"slurm-{batch}.out"
-        wait_until(lambda: "allocated" in slurm.read("alice", output), "the batch job's output")
-        wait_until(lambda: len(slurm.running()) == 2, "both containers")
+        until(lambda: "allocated" in slurm.read("alice", output), "the batch job's output")
+        until(lambda: len(slurm.running()) == 2, "both containers")
         assert sorted(slurm.running().values()) == [(30, 30), (50, 50)]
         assert slurm.running()[f"slurm-{batch}"] == (30, 30)
         assert "0 / 4915 MiB" in slurm.read("alice", output)
         assert percent_taken(slurm.read("alice", output)) == 30
         slurm.run("alice", "scancel", batch)
-        wait_until(lambda: f"slurm-{batch}" not in slurm.running(), "the end of the container")
+        until(lambda: f"slurm-{batch}" not in slurm.running(), "the end of the container")
         assert list(slurm.running().values()) == [(50, 50)]
     finally:
         slurm.write("bob", "end", "")

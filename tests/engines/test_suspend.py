@@ -14,9 +14,9 @@ from engines.test_container_names import vcuda
 from support.engines.base import Engine, Result
 from support.engines.cri import CONTAINER, Cri
 from support.engines.docker import Docker
-from support.fake_kubelet import until
 from support.notebook import NOTEBOOK, cells, state, used
 from support.product import MIB, Product, asking
+from support.waiting import until
 
 KINDS = [
     "runc-v1", "docker", "docker-v2", "containerd-ctr", "containerd-cri", "containerd-cri-v2",

@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 from support import cgroups, rootfs, spec
-from support.engines.base import Engine, Files, Result, wait_until
+from support.engines.base import Engine, Files, Result
 from support.engines.low_level import LowLevel
 from support.files import write
 from support.product import Product
+from support.waiting import until
 from vcuda_hook.live import table
 
 GIB = 1 << 30
@@ -35,7 +36,7 @@ PREFIX = f"it-{os.getpid()}-of-"
 
 def _all_gone(left: Callable[[], list[str]]) -> None:
     try:
-        wait_until(lambda: left() == [], "the test's containers to be gone")
+        until(lambda: left() == [], "the test's containers to be gone")
     except TimeoutError as error:
         raise TimeoutError(f"{error}: {left()}") from None
 
@@ -80,7 +81,7 @@ class Command:
         assert process.stdout is not None
         pid = int(process.stdout.readline())
         self._running.append((process, pid))
-        wait_until(lambda: self._runs(PREFIX + name), f"{name} to run")
+        until(lambda: self._runs(PREFIX + name), f"{name} to run")
         return process, pid
 
     def send(self, signal: str, pid: int) -> None:
@@ -231,7 +232,7 @@ def test_cgroups_that_the_runtime_could_not_remove_are_removed(vcuda: Command) -
     process, pid = vcuda.start("busy", "--runtime", runtime, "--core", "30", *SLEEPS)
     vcuda.send("KILL", pid)
     process.wait(30)
-    wait_until(lambda: os.path.exists(runtime + ".deleted"), "the runtime to delete the container")
+    until(lambda: os.path.exists(runtime + ".deleted"), "the runtime to delete the container")
     _all_gone(vcuda.leftovers)
 
 
@@ -258,7 +259,7 @@ def test_a_cgroup_parent_holds_the_container_and_nothing_else_is_left(vcuda: Com
         assert vcuda.host.check(["cat", own + "/cgroup.procs"])
         vcuda.send("KILL", pid)
         process.wait(30)
-        wait_until(lambda: found() == [made + job, made + parent], "only the parent to be left")
+        until(lambda: found() == [made + job, made + parent], "only the parent to be left")
         _all_gone(vcuda.leftovers)
     finally:
         vcuda.host.run(["rmdir", made + parent, made + job])
@@ -349,7 +350,7 @@ def test_what_the_runtime_refuses_holds_nothing_afterwards(
     result = vcuda.run("--core", "20", "--bundle", scratch)
     assert result.rc != 0
     assert result.stderr
-    wait_until(lambda: vcuda.leftovers() == [], "the share to be free again")
+    until(lambda: vcuda.leftovers() == [], "the share to be free again")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from engines.test_container_names import vcuda
 from support.engines.base import IMAGE, Engine
 from support.engines.docker import Docker
-from support.fake_kubelet import until
 from support.product import MIB, Product, asking
+from support.waiting import until
 
 
 def why(engine: Engine, product: Product, name: str) -> Any:

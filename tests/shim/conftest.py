@@ -20,8 +20,8 @@ LIBRARIES = os.path.join("usr", "lib", "x86_64-linux-gnu")
 @pytest.fixture
 def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """`make bench` prints how exact shares are; a test that compares within 2 points needs less."""
-    monkeypatch.setattr("support.shares.judge.WINDOW_S", 7.0)
-    monkeypatch.setattr("support.shares.judge.KERNELS", 120)
+    monkeypatch.setattr("support.shares.judge.WINDOW_S", 5.0)
+    monkeypatch.setattr("support.shares.judge.KERNELS", 80)
 
 
 @pytest.fixture(scope="session")

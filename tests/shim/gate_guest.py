@@ -6,8 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from shim.conftest import CLIENTS, LIBRARIES, MOCK_UUID
 from support.guest import GIB, SHIM, TOP, Guest, share
@@ -84,10 +83,3 @@ def calls_inside(guest: Guest) -> int:
 
 def asked(guest: Guest) -> int:
     return guest.read_usage().resume_asked
-
-
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

@@ -12,8 +12,8 @@ import pytest
 
 from shim.conftest import DriverRoot
 from shim.cuda_program import START
-from shim.gate_guest import until
 from support.guest import GIB, MIB, PYTHON, WORKLOAD, Guest, share
+from support.waiting import until
 from vcuda_oci.pages import layout
 
 # Holds memory with a pattern, and checks it at each line of input.

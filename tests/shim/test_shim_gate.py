@@ -12,16 +12,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from shim.conftest import Clients
-from shim.gate_guest import (
-    asked,
-    calls_inside,
-    check_passed,
-    entries_of,
-    make_driver,
-    make_guest,
-    until,
-)
+from shim.gate_guest import asked, calls_inside, check_passed, entries_of, make_driver, make_guest
 from support.guest import Guest
+from support.waiting import until
 from vcuda_oci.pages import layout
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from shim.cuda_program import START
 from support.guest import GIB, MIB, PYTHON, share
+from support.waiting import until
 from vcuda_oci.pages import layout, page_reader
 
 # How cuda-bindings asks for memory in each way that is charged, and gives it back.
@@ -220,10 +221,7 @@ def test_a_dead_parents_share_is_free_when_its_cloned_child_ends(host, new_guest
     finally:
         os.kill(child, signal.SIGKILL)
     assert while_child_lives == [0]
-    deadline = time.monotonic() + 60
-    while guest.json(client("storm"), "1", "1", str(GIB), "1") != [1]:
-        assert time.monotonic() < deadline, "the share is still charged"
-        time.sleep(0.1)
+    until(lambda: guest.json(client("storm"), "1", "1", str(GIB), "1") == [1], "the charge's end")
 
 
 def test_memory_stays_charged_after_closing_every_descriptor(host, new_guest):

@@ -12,6 +12,7 @@ from support.guest import GIB, MIB, share
 pytestmark = pytest.mark.alone  # a wait for other work on the processor is not throttling
 
 PROGRAM = """
+import _numba_cuda_redirector  # packaging/prepare takes it off every start
 import json
 import numpy as np
 from cuda.core import LaunchConfig, launch

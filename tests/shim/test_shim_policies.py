@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from shim.policy_node import PolicyNode, limits_of, share_of
 from support.guest import PYTHON, Guest
 from support.softgpu_host import PRELUDE
 from support.virtual_time import answer
+from support.waiting import until
 
 SECONDS = 30
 POINTS = 0.02
@@ -240,15 +241,6 @@ def busy_share(guest: Guest, seconds: float) -> float:
     return (after - before) / (ended - began)
 
 
-def until(holds: Callable[[], bool], seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if holds():
-            return True
-        time.sleep(0.01)
-    return holds()
-
-
 @pytest.fixture
 def pair(node: PolicyNode) -> Iterator[tuple[Guest, Guest]]:
     """An elastic container that is busy all the time, and one that sleeps; each has 50."""
@@ -265,14 +257,14 @@ def test_elastic_neighbour_returns_borrowed_time_to_a_waking_container(
 ) -> None:
     busy, sleeper = pair
     with node.arbiter():
-        assert until(lambda: busy_share(busy, 0.5) > 0.97, 5)
+        until(lambda: busy_share(busy, 0.5) > 0.97, seconds=5)
         woken = node.busy(sleeper, 3)
         # From its first kernel on, the driver's start included.
-        assert until(lambda: sleeper.read_usage().gpus[0].launches > 0, 10)
-        assert until(lambda: limits_of(busy).gpus[0].rate_ppm <= 500_000, 0.5)
+        until(lambda: sleeper.read_usage().gpus[0].launches > 0, seconds=10)
+        until(lambda: limits_of(busy).gpus[0].rate_ppm <= 500_000, seconds=0.5)
         assert share_of(woken) == pytest.approx(0.5, abs=REAL_POINTS)
         # And is lent again what the other, which has ended, leaves.
-        assert until(lambda: busy_share(busy, 0.5) > 0.97, 5)
+        until(lambda: busy_share(busy, 0.5) > 0.97, seconds=5)
 
 
 @pytest.mark.alone
@@ -281,7 +273,7 @@ def test_when_the_arbiter_is_killed_what_is_reserved_holds_again(
 ) -> None:
     busy, _ = pair
     with node.arbiter() as arbiter:
-        assert until(lambda: busy_share(busy, 0.5) > 0.97, 5)
+        until(lambda: busy_share(busy, 0.5) > 0.97, seconds=5)
         arbiter.send_signal(signal.SIGKILL)
         arbiter.wait(10)
         time.sleep(1.5)  # the lease is one second
@@ -289,7 +281,7 @@ def test_when_the_arbiter_is_killed_what_is_reserved_holds_again(
         assert busy_share(busy, 1.5) == pytest.approx(0.5, abs=POINTS)
     # The next one grants again.
     with node.arbiter():
-        assert until(lambda: busy_share(busy, 0.5) > 0.97, 5)
+        until(lambda: busy_share(busy, 0.5) > 0.97, seconds=5)
     assert busy_share(busy, 1.5) == pytest.approx(0.5, abs=POINTS)
 
 

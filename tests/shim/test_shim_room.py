@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from shim.cuda_program import START
-from shim.gate_guest import until
 from shim.policy_node import TURN_KEEPER, PolicyNode, limits_of
 from support.guest import MIB, PYTHON, Guest
 from support.softgpu_host import SoftGpu, first_line
 from support.turn_word import NONE
+from support.waiting import until
 from vcuda_oci.pages import layout
 
 pytestmark = pytest.mark.usefixtures("built")

@@ -11,8 +11,9 @@ import pytest
 
 from shim.conftest import DriverRoot
 from shim.cuda_program import CALLS, START
-from shim.gate_guest import asked, calls_inside, until
+from shim.gate_guest import asked, calls_inside
 from support.guest import GIB, MIB, PYTHON, Guest, share
+from support.waiting import until
 from vcuda_oci.pages import layout
 
 SUSPENDED = [layout.SUSPENDED, layout.UNTIL_CALL]

@@ -16,6 +16,7 @@ import pytest
 from shim.policy_node import TURN_KEEPER, PolicyNode
 from support.guest import BUILD, Guest
 from support.tenants import Tenants
+from support.waiting import until
 from vcuda_hook.live import turn_figures
 from vcuda_hook.live.turn_figures import GpuTurns, Turns
 from vcuda_oci.ledger import events
@@ -28,14 +29,6 @@ NS = SECONDS * 1_000_000_000
 ERROR = 0.01
 BUSY, IN_WAIT, WANTS = 1, 2, 4
 STATE, OPEN, HELD = 3, 1, 3
-
-
-def eventually(answer: Callable[[], Any]) -> Any:
-    """The answer, once it is true; the keeper writes its last figures a little later."""
-    deadline = time.monotonic() + 20
-    while not (found := answer()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return found
 
 
 def work_on_gpu(node: PolicyNode) -> list[float]:
@@ -57,7 +50,7 @@ def turns_of(node: PolicyNode, guests: Sequence[Guest], **shape: Any) -> GpuTurn
         whole = [sum(of[:3]) > (1 - ERROR) * NS for of in turns.of.values()]
         return turns if all(whole) else None
 
-    return eventually(complete) or turn_figures.read(node.state_dir)[uuid]
+    return until(complete, lambda: str(turn_figures.read(node.state_dir)[uuid]))
 
 
 def parts(turns: GpuTurns, id: str) -> Any:
@@ -98,10 +91,10 @@ def test_figures_of_an_ended_container_are_removed_and_its_lost_time_stays(
     for id in ("stays", "ends"):
         tenants.add_record(id)
     keeper()
-    assert eventually(lambda: set(figures(tenants).of) == {"stays", "ends"})
+    until(lambda: set(figures(tenants).of) == {"stays", "ends"})
     with tenants.ledger:
         tenants.ledger.remove("ends")
-    assert eventually(lambda: set(figures(tenants).of) == {"stays"})
+    until(lambda: set(figures(tenants).of) == {"stays"})
     # It may have been alone until the other was added.
     assert figures(tenants).of["stays"]._replace(free_ns=0) == Turns(0, 0, 0, 0, 0, 0)
 
@@ -114,7 +107,7 @@ def test_a_container_that_does_not_let_its_queue_end_is_an_event(
         tenants.uses(id)
         mark(tenants, id, marks)
     keeper()
-    (event,) = eventually(lambda: list(events.read(tenants.state_dir)))
+    (event,) = until(lambda: list(events.read(tenants.state_dir)))
     text = "it does not let its GPU queue end; for 5 s others wait 5 ms for its queue at most"
     assert event.pop("time") == pytest.approx(time.time(), abs=60)
     assert event == {
@@ -125,9 +118,9 @@ def test_a_container_that_does_not_let_its_queue_end_is_an_event(
         "gpu": "GPU-0",
     }
     assert EventCounts(tenants.state_dir).read().kinds == {events.TURN_OVERRUN: 1}
-    assert eventually(lambda: word_of(tenants, "waits") in (OPEN, HELD))
+    until(lambda: word_of(tenants, "waits") in (OPEN, HELD))
     # The other one has no turn, so the keeper was patient for a moment only.
-    assert eventually(lambda: figures(tenants).of["waits"].waited_for_turn_ns >= 5 * 10**7)
+    until(lambda: figures(tenants).of["waits"].waited_for_turn_ns >= 5 * 10**7)
 
 
 def test_a_new_keeper_goes_on_counting(
@@ -140,7 +133,7 @@ def test_a_new_keeper_goes_on_counting(
         page.seek(at["limits.gpu"] + at["limits_gpu.turn_held_ns"])
         page.write(struct.pack("=QQ", 7 * 10**9, 8 * 10**9))
     keeper()
-    assert eventually(lambda: len(figures(tenants).of) == 2)
+    until(lambda: len(figures(tenants).of) == 2)
     # Why it waited under an earlier keeper is not known.
     assert figures(tenants).of["before"][:2] == (7 * 10**9, 0)
 
@@ -203,9 +196,9 @@ def test_a_container_that_moves_is_a_tenant_of_its_new_gpu(node: PolicyNode) -> 
     name_gpu(old)
     keeper = subprocess.Popen([TURN_KEEPER, node.state_dir, str(os.getpid())])
     try:
-        assert eventually(lambda: tenants() == {old: ["c0"]}), tenants()
+        until(lambda: tenants() == {old: ["c0"]}, lambda: str(tenants()))
         name_gpu(new)
-        assert eventually(lambda: tenants() == {new: ["c0"]}), tenants()
+        until(lambda: tenants() == {new: ["c0"]}, lambda: str(tenants()))
     finally:
         keeper.terminate()
         keeper.wait(10)

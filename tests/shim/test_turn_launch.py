@@ -16,9 +16,9 @@ from typing import NamedTuple
 import pytest
 
 from shim.conftest import LIBRARIES, Clients
-from shim.test_turns_real_time import wait_until
 from support.guest import GIB, Guest
 from support.turn_word import HELD, NONE, WAIT, write_turn
+from support.waiting import until
 
 LAUNCHES = 300
 CALLS = 1_000_000
@@ -80,7 +80,7 @@ def test_a_launch_that_waits_for_its_turn_makes_one(guest: Guest, client: Client
     write_turn(guest, HELD)
     process = guest.start(client("stepped"), "calls", "0", str(ENDLESS))
     try:
-        wait_until(lambda: filters(process.pid) > filters(os.getpid()))
+        until(lambda: filters(process.pid) > filters(os.getpid()))
         write_turn(guest, WAIT)
         assert process.wait(60) == -signal.SIGSYS
     finally:

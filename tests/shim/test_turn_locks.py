@@ -15,7 +15,7 @@ import pytest
 
 from shim.conftest import DriverRoot
 from shim.policy_node import TURN_KEEPER, PolicyNode
-from shim.test_turns_real_time import MOST_SECONDS, ending, turns_pass, wait_until
+from shim.test_turns_real_time import MOST_SECONDS, ending, turns_pass
 from support.guest import PYTHON, TOP
 from support.lease_holder import holding
 from support.shares import loads
@@ -23,6 +23,7 @@ from support.shares.false_pages import PAGE
 from support.shares.judge import MODELS, Tenant, judge
 from support.shares.keeper_cost import processor_seconds
 from support.shares.loads import Load
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("built")
 
@@ -109,7 +110,7 @@ def test_a_leased_page_delays_no_turn_of_other_containers(
         keeper = subprocess.Popen(command, stderr=subprocess.PIPE)
         busy = [node.busy(guest, MOST_SECONDS) for guest in guests[1:]]
         with ending(keeper, *busy):
-            wait_until(lambda: turns_pass(guests[1:]))
+            until(lambda: turns_pass(guests[1:]))
             assert keeper.poll() is None
 
 
@@ -129,7 +130,7 @@ def test_thousands_of_locks_cost_the_keeper_little(host: DriverRoot, tmp_path: P
     busy = [node.busy(guest, MOST_SECONDS) for guest in guests]
     with ending(keeper, locking, *busy):
         assert locking.stdout and locking.stdout.readline() == b"true\n"
-        wait_until(lambda: turns_pass(guests))
+        until(lambda: turns_pass(guests))
         before, began = processor_seconds(keeper.pid), time.monotonic()
         time.sleep(2)
         used = (processor_seconds(keeper.pid) - before) / (time.monotonic() - began)

@@ -14,11 +14,12 @@ import pytest
 
 from shim.conftest import DriverRoot
 from shim.policy_node import PolicyNode
-from shim.test_turns_real_time import MOST_SECONDS, ending, turns_pass, wait_until
+from shim.test_turns_real_time import MOST_SECONDS, ending, turns_pass
 from support.guest import BUILD
 from support.shares import loads
 from support.shares.judge import MODELS, Tenant, judge
 from support.shares.loads import Load
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("built", "short_windows")
 
@@ -84,7 +85,7 @@ def test_turns_pass_by_the_shipped_keeper_without_futex_waitv(
     keeper = subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=lack_futex_waitv)
     busy = [node.busy(guest, MOST_SECONDS) for guest in guests]
     with ending(keeper, *busy):
-        wait_until(lambda: turns_pass(guests))
+        until(lambda: turns_pass(guests))
         # A sleep in the call would never end here: its bells ring for the poll alone.
         before = polls(keeper)
         time.sleep(0.5)

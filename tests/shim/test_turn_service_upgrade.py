@@ -18,10 +18,11 @@ import pytest
 
 from contract.agent.test_hand_over import BESIDE
 from shim.policy_node import PolicyNode
-from shim.test_turns_real_time import ending, turns_pass, wait_until
+from shim.test_turns_real_time import ending, turns_pass
 from support.agent_fixtures import agent_prefix, new_node
 from support.node_agent import Agent, AgentNode
 from support.shares.judge import SOFTGPU
+from support.waiting import until
 
 __all__ = ["agent_prefix", "new_node"]
 
@@ -101,7 +102,7 @@ def restarted(start: Callable[..., Agent], old: Agent) -> Agent:
 def rolled(start: Callable[..., Agent], old: Agent) -> Agent:
     """As a DaemonSet's rollout does it: the former agent ends when the next one has registered."""
     new = start("vcuda-node-agent")
-    wait_until(lambda: BESIDE in new.log())
+    until(lambda: BESIDE in new.log())
     stop(old)
     new.await_ready()
     return new
@@ -123,12 +124,12 @@ def test_an_upgrade_under_load_goes_on_with_turns_and_fails_no_launch(
     old.await_ready()
     busy: list[subprocess.Popen[Any]] = [node.busy(guest, LOAD_S) for guest in guests]
     with ending(*busy):
-        wait_until(lambda: turns_pass(guests))
+        until(lambda: turns_pass(guests))
         (former,) = keepers(node)
         before = account(node, busy)
         time.sleep(BESIDE_S)
         new = upgrade(start, old)
-        wait_until(lambda: turns_pass(guests))
+        until(lambda: turns_pass(guests))
         time.sleep(BESIDE_S)
         after = account(node, busy)
         (keeper,) = keepers(node)

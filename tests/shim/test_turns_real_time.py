@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from support.shares.false_pages import CLOSING, PAGE, RINGING
 from support.shares.judge import KEEPER, SOFTGPU
 from support.shares.keeper_cost import processor_seconds
 from support.turn_word import WAIT, write_turn
+from support.waiting import until
 
 MOST_SECONDS = 30
 
@@ -36,13 +37,6 @@ def ending(*processes: subprocess.Popen[Any]) -> Iterator[None]:
         for process in processes:
             process.kill()
             process.communicate()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + MOST_SECONDS
-    while not condition():
-        assert time.monotonic() < end, "did not happen"
-        time.sleep(0.01)
 
 
 def words(guests: list[Guest]) -> int:
@@ -88,12 +82,12 @@ def test_containers_work_on_without_their_keeper(node: PolicyNode, number: int) 
     keeper = start_keeper(node)
     busy = [node.busy(guest, MOST_SECONDS) for guest in guests]
     with ending(keeper, *busy):
-        wait_until(lambda: turns_pass(guests))
+        until(lambda: turns_pass(guests))
         keeper.send_signal(number)
         # All are on their own rates within a second; a busy machine takes longer.
         time.sleep(2)
         before = finished(node, busy)
-        wait_until(lambda: all(b > a + 20 for a, b in zip(before, finished(node, busy))))
+        until(lambda: all(b > a + 20 for a, b in zip(before, finished(node, busy))))
 
 
 def test_a_new_keeper_takes_over_and_no_container_fails(node: PolicyNode) -> None:
@@ -101,7 +95,7 @@ def test_a_new_keeper_takes_over_and_no_container_fails(node: PolicyNode) -> Non
     old = start_keeper(node)
     busy = [node.busy(guest, 6) for guest in guests]
     with ending(old, *busy):
-        wait_until(lambda: turns_pass(guests))
+        until(lambda: turns_pass(guests))
         new = start_keeper(node)
         with ending(new):
             # One at a time: it waits for the lock of the old one.
@@ -109,7 +103,7 @@ def test_a_new_keeper_takes_over_and_no_container_fails(node: PolicyNode) -> Non
             assert (old.poll(), new.poll()) == (None, None)
             old.terminate()
             assert old.wait(MOST_SECONDS) == 0
-            wait_until(lambda: turns_pass(guests))
+            until(lambda: turns_pass(guests))
             for process in busy:
                 out, err = process.communicate(timeout=MOST_SECONDS)
                 assert (process.returncode, err) == (0, "")
@@ -128,10 +122,10 @@ def test_lease_of_another_clock_counts_as_over(
     write_turn(guest, WAIT, lease_s=behind_s)
     busy = node.busy(guest, MOST_SECONDS)
     with ending(busy):
-        wait_until(lambda: bool(counts_of(node)))
+        until(lambda: bool(counts_of(node)))
         time.sleep(1)
         if goes_on:
-            wait_until(lambda: finished(node, [busy])[0] > 20)
+            until(lambda: finished(node, [busy])[0] > 20)
         assert (finished(node, [busy])[0] > 0) == goes_on
 
 
@@ -152,14 +146,14 @@ def test_stopped_process_with_an_empty_queue_holds_up_no_neighbour(node: PolicyN
     resting = guests[0].start(WORKLOAD, "busy", *rests)
     busy = node.busy(guests[1], MOST_SECONDS)
     with ending(keeper, resting, busy):
-        wait_until(lambda: turns_pass(guests))
+        until(lambda: turns_pass(guests))
         resting.send_signal(signal.SIGSTOP)
         time.sleep(0.2)
         (stopped, before) = finished(node, [resting, busy])
-        wait_until(lambda: finished(node, [resting, busy])[1] > before + 200)
+        until(lambda: finished(node, [resting, busy])[1] > before + 200)
         assert finished(node, [resting, busy])[0] == stopped
         resting.send_signal(signal.SIGCONT)
-        wait_until(lambda: finished(node, [resting, busy])[0] > stopped + 10)
+        until(lambda: finished(node, [resting, busy])[0] > stopped + 10)
         keeper.terminate()
         assert keeper.stderr and keeper.stderr.read() == b""
 
@@ -189,7 +183,7 @@ def test_a_page_that_changes_all_the_time_costs_the_keeper_little(
     )
     busy = [node.busy(guest, MOST_SECONDS) for guest in guests]
     with ending(keeper, ringing, *busy):
-        wait_until(lambda: turns_pass(guests))
+        until(lambda: turns_pass(guests))
         before, began = processor_seconds(keeper.pid), time.monotonic()
         time.sleep(2)
         used = (processor_seconds(keeper.pid) - before) / (time.monotonic() - began)

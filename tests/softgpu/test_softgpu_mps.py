@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from support.fake_kubelet import until
 from support.softgpu_host import SoftGpu, answer, first_line, go_on
 from support.softgpu_mps import ControlDaemon
+from support.waiting import until
 
 HOLDS = """
 start()

@@ -6,8 +6,9 @@ import os
 import signal
 from dataclasses import dataclass
 
-from support.private_host import PrivateHost, wait_until
+from support.private_host import PrivateHost
 from support.product import Product
+from support.waiting import until
 from vcuda_oci.start import claim_socket
 
 LOG = "claim-server.log"
@@ -29,7 +30,7 @@ class ClaimServer:
         if os.path.exists(socket):
             before = os.stat(socket).st_ino
         self.nsenter = host.daemon([f"{product.prefix}/bin/vcuda", "serve"], LOG)
-        wait_until(
+        until(
             lambda: (
                 self.nsenter.poll() is not None
                 or (os.path.exists(socket) and os.stat(socket).st_ino != before)
@@ -38,7 +39,7 @@ class ClaimServer:
         )
         (self.pid,) = children(self.nsenter.pid)
         # Until a keeper has its name it looks like a worker.
-        wait_until(self._is_complete, f"its workers and keepers, see {LOG}")
+        until(self._is_complete, f"its workers and keepers, see {LOG}")
 
     def _is_complete(self) -> bool:
         keepers = sum(map(is_keeper, children(self.pid)))
@@ -70,7 +71,7 @@ class ClaimServer:
     @staticmethod
     def _await_end(workers: list[int]) -> None:
         left = "workers of vcuda serve to end"
-        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers), left)
+        until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers), left)
 
 
 def is_keeper(pid: int) -> bool:

@@ -12,9 +12,10 @@ import pytest
 
 from support.cluster_api import KubeApi
 from support.engines.cri import Cri, Pod
-from support.fake_kubelet import Kubelet, until
+from support.fake_kubelet import Kubelet
 from support.node_agent import Agent
 from support.product import MEMORY_UNIT, Product
+from support.waiting import until
 from support.watched_pods import CORE, MEMORY, NODE, decision_annotations
 
 GIB = 1 << 30

@@ -11,7 +11,8 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 
-from support.fake_kubelet import SECONDS, until
+from support.fake_kubelet import SECONDS
+from support.waiting import until
 
 dra, dra_services = grpc.protos_and_services("support/dra.proto")
 health, health_services = grpc.protos_and_services("support/dra_health.proto")

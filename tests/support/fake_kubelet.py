@@ -19,7 +19,6 @@ import os
 import random
 import stat
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent import futures
 from typing import Any, NamedTuple
@@ -245,13 +244,3 @@ class Kubelet:
         with open(path + ".new", "w", encoding="utf-8") as file:
             json.dump(entries, file)
         os.rename(path + ".new", path)
-
-
-def until(
-    condition: Callable[[], object], seconds: float = SECONDS, context: Callable[[], str] = str
-) -> None:
-    """Poll until the condition holds. context: text for the failure message."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"condition not reached\n{context()}"
-        time.sleep(0.05)

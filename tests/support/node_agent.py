@@ -15,8 +15,8 @@ from pathlib import Path
 
 from support.claim_server import name_of
 from support.fake_kubelet import Kubelet
-from support.private_host import wait_until
 from support.softgpu_host import BUILT, SoftGpu
+from support.waiting import until
 
 
 def children_of(pid: int) -> list[int]:
@@ -26,7 +26,7 @@ def children_of(pid: int) -> list[int]:
 
 def only_child(pid: int) -> int:
     """Wait until a process has one child; return the child's pid."""
-    wait_until(lambda: len(children_of(pid)) == 1, f"the only child of pid {pid}")
+    until(lambda: len(children_of(pid)) == 1, f"the only child of pid {pid}")
     (child,) = children_of(pid)
     return child
 
@@ -116,7 +116,7 @@ class Agent:
 
     def child(self, name: str) -> int:
         """Wait for the agent's child process of this name; return its pid."""
-        wait_until(lambda: len(self.children(name)) == 1, f"the agent's process {name}")
+        until(lambda: len(self.children(name)) == 1, f"the agent's process {name}")
         (child,) = self.children(name)
         return child
 

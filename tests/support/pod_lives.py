@@ -21,10 +21,10 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 
 from contract.agent.test_device_plugin import CORE, MEMORY
-from support.engines.base import wait_until
 from support.engines.cri import Cri, Pod
 from support.fake_kubelet import Admitted, Kubelet, Refused
 from support.product import MEMORY_UNIT, Product
+from support.waiting import until
 
 CORES, UNITS = 7, 2
 SEEN = "ls /dev | grep -x 'nvidia[0-9]*'; vcuda-workload info"
@@ -136,7 +136,7 @@ class Lives:
 
     def _seen(self, pod: Pod, container_id: str) -> tuple[str, int]:
         """The GPU and the memory that the container sees; compared with its record."""
-        wait_until(lambda: "told" in self.cri.output(pod)[0], f"what {pod.name} sees", 60)
+        until(lambda: "told" in self.cri.output(pod)[0], f"what {pod.name} sees", 60)
         node, lines, _ = self.cri.output(pod)[0].splitlines()
         path = f"{self.product.state_dir(self.cri)}/allocations/pod-{pod.uid}.main.json"
         with open(path, encoding="utf-8") as file:

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contract.agent.test_device_plugin import CORE, MEMORY
 from support.engines.base import Files
 from support.engines.containerd_cri import ContainerdCri
-from support.fake_kubelet import Kubelet, until
+from support.fake_kubelet import Kubelet
 from support.pod_lives import Lives
 from support.product import Product
+from support.waiting import until
 from vcuda_oci.host import host
 
 GPUS = 8

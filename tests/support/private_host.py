@@ -7,12 +7,12 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from support import cgroups, own_run
 from support.namespaces import Namespaces
+from support.waiting import until
 
 INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "private_host_init.py")
 # The distribution's engines come before those of a version manager.
@@ -26,15 +26,6 @@ class Result:
     rc: int
     stdout: str
     stderr: str
-
-
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30) -> None:
-    """Poll until `condition` holds. what: named in the failure message."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds} s for {what}")
-        time.sleep(0.01)
 
 
 class PrivateHost:
@@ -143,7 +134,7 @@ class PrivateHost:
 
     def exit_code_of_orphan(self, pid: int) -> int:
         """Exit code of a detached process of this host; the last entry, because pids are reused."""
-        wait_until(lambda: f"\n{pid} " in "\n" + self.read("reaped"), f"the end of pid {pid}")
+        until(lambda: f"\n{pid} " in "\n" + self.read("reaped"), f"the end of pid {pid}")
         lines = (line.split() for line in self.read("reaped").splitlines())
         return [int(code) for reaped, code in lines if int(reaped) == pid][-1]
 

@@ -9,8 +9,9 @@ import subprocess
 from collections.abc import Mapping
 
 from support import cgroups
-from support.private_host import PATH, PrivateHost, Result, wait_until
+from support.private_host import PATH, PrivateHost, Result
 from support.product import Product
+from support.waiting import until
 
 USERS = {"alice": 1500, "bob": 1501}
 GPU_BYTES = 16 << 30
@@ -92,12 +93,12 @@ class Slurm:
         as_munge = ["setpriv", "--reuid=munge", "--regid=munge", "--clear-groups"]
         self.host.daemon([*as_munge, "munged", "--foreground"], "munge.log")
         socket = self._inside("/run/munge/munge.socket.2")
-        wait_until(lambda: os.path.exists(socket), "munged")
+        until(lambda: os.path.exists(socket), "munged")
         for name in ("slurmctld", "slurmd"):
             self.host.daemon([name, "-D"], name + ".log")
         state = ["sinfo", "--noheader", "--format=%t"]
         try:
-            wait_until(lambda: self.host.run(state).stdout.strip() == "idle", "the node", 10)
+            until(lambda: self.host.run(state).stdout.strip() == "idle", "the node", 10)
         except TimeoutError:
             logs = [self.host.read(f"{name}.log")[-2000:] for name in ("slurmctld", "slurmd")]
             raise RuntimeError("\n".join(logs)) from None

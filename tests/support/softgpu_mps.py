@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from support.fake_kubelet import until
 from support.softgpu_host import SoftGpu
+from support.waiting import until
 
 
 class ControlDaemon:

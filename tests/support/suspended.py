@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from support.fake_runtime import FakeRuntime
 from support.files import write
 from support.samples import GIB, record
 from support.softgpu_host import PRELUDE, REPOSITORY, SoftGpu
+from support.waiting import until
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import events
 from vcuda_oci.ledger.ledger import Ledger
@@ -82,7 +82,7 @@ class Box:
         """Start a process without CUDA, and wait until it is in the cgroup."""
         process = self.start_program(["sleep", "100000"])
         name = Path(f"/proc/{process.pid}/comm")
-        assert until(60, lambda: name.read_text() == "sleep\n")
+        until(lambda: name.read_text() == "sleep\n")
         return process
 
     def limit_memory(self, free: int) -> str:
@@ -213,16 +213,6 @@ def answer_of(process: subprocess.Popen[str]) -> Any:
         assert process.stderr
         raise AssertionError(f"ended with {process.wait()}: {process.stderr.read()}")
     return json.loads(line)
-
-
-def until(seconds: float, is_so: Any) -> bool:
-    """Whether `is_so` becomes true in time."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if is_so():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from support.cluster_api import KubeApi
-from support.fake_kubelet import until
 from support.files import ROOT
+from support.waiting import until
 
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 NODE = "node-1"

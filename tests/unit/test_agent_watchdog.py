@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from vcuda_oci.system import systemd
-from vcuda_plugin.agent import main as agent
+from vcuda_plugin.agent import alive
 
 
 def notifications(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list[str]:
@@ -30,7 +30,7 @@ def notifications(monkeypatch: pytest.MonkeyPatch, looked_before: float) -> list
     opened.set()
     arbiter: Any = SimpleNamespace(sampled_at=time.monotonic() - looked_before)
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(agent._notify_systemd(opened, opened, arbiter))
+        asyncio.run(alive.notify_systemd(opened, opened, arbiter))
     return lines
 
 

@@ -111,12 +111,15 @@ def why_silent(library: str, index: int) -> str:
 
 
 class Library:
-    """NVML's functions by name. Raises VcudaError: the library cannot be loaded."""
+    """NVML's functions by name. Raises VcudaError: the library cannot be loaded.
+
+    calls: the functions as they are, each with its nvmlReturn_t.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
         try:
-            self._nvml = ctypes.CDLL(path)
+            self.calls = ctypes.CDLL(path)
         except OSError as error:
             raise VcudaError(f"does not load: {error}", path, "reinstall the driver") from error
 
@@ -124,15 +127,19 @@ class Library:
         """Call a function. Raises VcudaError: it returns an error, or does not exist."""
         status = self.status(function, *arguments)
         if status != 0:
-            self._nvml.nvmlErrorString.restype = ctypes.c_char_p
-            reason = self._nvml.nvmlErrorString(status).decode()
             hint = "check the driver with nvidia-smi"
-            raise VcudaError(f"{function}: {reason}", self._path, hint)
+            raise VcudaError(f"{function}: {self.reason(status)}", self._path, hint)
+
+    def reason(self, status: int) -> str:
+        """What an nvmlReturn_t means."""
+        self.calls.nvmlErrorString.restype = ctypes.c_char_p
+        text: bytes = self.calls.nvmlErrorString(status)
+        return text.decode("utf-8", "replace")
 
     def status(self, function: str, *arguments: object) -> int:
         """Call a function; its nvmlReturn_t. Raises VcudaError: it does not exist."""
         try:
-            return int(self._nvml[function](*arguments))
+            return int(self.calls[function](*arguments))
         except AttributeError as error:
             raise VcudaError(f"has no {function}", self._path, "reinstall the driver") from error
 

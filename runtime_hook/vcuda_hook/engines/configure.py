@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 from vcuda_oci.model import names
@@ -19,6 +17,7 @@ from vcuda_oci.system.settings_file import Config
 from ..live import table
 from . import containerd, crio, docker, engine_file, hooks_d, podman, undo_record
 from .known import EVERY
+from .outcome import Outcome, as_json, complain, show
 from .plan import NAME, Options
 from .text_edit import Done, added, digest, parse, removed
 from .undo_record import Record
@@ -30,26 +29,6 @@ _ENGINES: dict[str, Any] = {
     "crio": crio,
     "podman": podman,
 }
-
-
-@dataclass
-class Outcome:
-    """before, after: the file's text; None: no file. left: what undo could not remove, with the
-    reason.
-    """
-
-    path: str
-    before: str | None
-    after: str | None
-    notes: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    then_run: str = ""
-
-    @property
-    def diff(self) -> str:
-        old, new = ((text or "").splitlines(keepends=True) for text in (self.before, self.after))
-        made = difflib.unified_diff(old, new, self.path, self.path + " (new)")
-        return "".join(line if line.endswith("\n") else line + "\n" for line in made)
 
 
 def configure(arguments: argparse.Namespace, settings: Config) -> int:
@@ -73,10 +52,10 @@ def configure(arguments: argparse.Namespace, settings: Config) -> int:
         options = Options(path, program, settings.path, arguments.default, arguments.always)
         outcome = _do(engine, options, record, arguments.dry_run)
     if arguments.json:
-        table.print_json(_as_json(arguments.engine, outcome, arguments.dry_run))
+        table.print_json(as_json(arguments.engine, outcome, arguments.dry_run))
     else:
-        _print(outcome, arguments.dry_run)
-    return _complain(outcome)
+        show(outcome, arguments.dry_run)
+    return complain(outcome)
 
 
 def again(name: str, record_path: str, settings: str, prefix: str) -> Outcome:
@@ -109,10 +88,10 @@ def _undo_all(arguments: argparse.Namespace, settings: Config) -> int:
             sys.stderr.write(f"vcuda: {error}\n")
             failed = True
             continue
-        outcomes.append(_as_json(name, outcome, arguments.dry_run))
+        outcomes.append(as_json(name, outcome, arguments.dry_run))
         if not arguments.json:
-            _print(outcome, arguments.dry_run)
-        failed = bool(_complain(outcome)) or failed
+            show(outcome, arguments.dry_run)
+        failed = bool(complain(outcome)) or failed
     if arguments.json:
         table.print_json(outcomes)
     elif not outcomes and not failed:
@@ -127,19 +106,6 @@ def _named(name: str, record: str) -> Any:
     if name not in _ENGINES:
         raise VcudaError(f"unknown engine {name}", record, "remove that file")
     return _ENGINES[name]
-
-
-def _as_json(engine: str, outcome: Outcome, dry_run: bool) -> dict[str, Any]:
-    changed = outcome.before != outcome.after
-    return {
-        "engine": engine,
-        "path": outcome.path,
-        "changed": changed and not dry_run,
-        "diff": outcome.diff,
-        "notes": outcome.notes,
-        "left": outcome.left,
-        "then_run": outcome.then_run if changed else "",
-    }
 
 
 def _do(engine: Any, options: Options, record_path: str, dry_run: bool) -> Outcome:
@@ -197,27 +163,6 @@ def _undo(engine: Any, path: str, record_path: str, dry_run: bool) -> Outcome:
                 engine_file.remove_folders(record.folders)
             undo_record.forget(record_path)
     return outcome
-
-
-def _print(outcome: Outcome, dry_run: bool) -> None:
-    sys.stdout.write(outcome.diff)
-    if outcome.before == outcome.after:
-        if not outcome.left:
-            print(outcome.notes[0] if outcome.notes else f"nothing to change in {outcome.path}")
-        return
-    if not dry_run:
-        print(f"{'removed' if outcome.after is None else 'wrote'} {outcome.path}")
-    for note in outcome.notes:
-        print(f"note: {note}")
-    if outcome.then_run and not dry_run:
-        print(f"then run: {outcome.then_run}")
-
-
-def _complain(outcome: Outcome) -> int:
-    """Report what undo left; return the exit code."""
-    for line in outcome.left:
-        sys.stderr.write(f"vcuda: {outcome.path}: {line}\n")
-    return 1 if outcome.left else 0
 
 
 def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:

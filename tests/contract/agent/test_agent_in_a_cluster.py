@@ -17,8 +17,8 @@ import pytest
 from contract.agent.test_device_plugin import CORE
 from support.cluster_api import KubeApi
 from support.fake_api_objects import LEASES, NODES
-from support.fake_kubelet import until
 from support.node_agent import Agent, AgentNode
+from support.waiting import until
 from vcuda_oci.model import names
 from vcuda_plugin.agent.pods import node_metadata
 from vcuda_plugin.kube import agent_lease, node_gpus

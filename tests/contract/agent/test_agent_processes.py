@@ -10,8 +10,8 @@ import pytest
 from contract.agent.test_agent_http import asked, listening
 from contract.agent.test_device_plugin import CORE, offered
 from support.cluster_api import KubeApi
-from support.fake_kubelet import until
 from support.node_agent import Agent, AgentNode
+from support.waiting import until
 
 # What each has that no other has, in MiB. With an interpreter of its own each, and all of the
 # cluster's client, these were 5.5, 8, 15 and 20.

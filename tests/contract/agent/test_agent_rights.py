@@ -15,10 +15,11 @@ import pytest
 
 from contract.agent.test_agent_http import asked, listening
 from support.cluster_api import KubeApi
-from support.fake_kubelet import Kubelet, until
+from support.fake_kubelet import Kubelet
 from support.files import ROOT
 from support.node_agent import Agent, AgentNode, children_of
 from support.samples import record
+from support.waiting import until
 from vcuda_oci.ledger import mps_folder
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare

@@ -18,8 +18,8 @@ from support import clusters, extender
 from support.cluster_api import KubeApi
 from support.clusters import container, gpus_of, pod
 from support.fake_api_server import PODS, FakeApiServer, status
-from support.fake_kubelet import until
 from support.node_agent import Agent, AgentNode
+from support.waiting import until
 from vcuda_oci.ledger import events
 from vcuda_plugin.extender.http import certificates
 

@@ -19,11 +19,11 @@ from support import extender
 from support.clusters import gpus_of
 from support.clusters import node as node_object
 from support.fake_api_server import FakeApiServer
-from support.fake_kubelet import until
 from support.files import ROOT
 from support.node_agent import AgentNode
 from support.samples import GIB
 from support.tenants import Tenants
+from support.waiting import until
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 

@@ -10,8 +10,8 @@ from support.dra_claims import NODE, SPACE, claim, result
 from support.dra_node import DraNode
 from support.fake_api_objects import CLAIMS
 from support.fake_api_server import status
-from support.fake_kubelet import until
 from support.samples import GIB
+from support.waiting import until
 
 
 def test_the_answer_names_request_pool_device_and_cdi_device(dra: DraNode) -> None:

@@ -14,10 +14,10 @@ from support import dra_node
 from support.dra_claims import SPACE, claim, parameters, result
 from support.dra_node import DraNode
 from support.fake_api_objects import CLAIMS
-from support.fake_kubelet import until
 from support.mig_node import H100
 from support.mps_processes import daemons, kill_daemons
 from support.node_agent import AgentNode
+from support.waiting import until
 from vcuda_oci.host.host import load
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.ledger.ledger import Ledger

@@ -8,7 +8,7 @@ import time
 
 from contract.agent.test_device_plugin import CORE, uuids
 from support.dra_node import DraNode
-from support.fake_kubelet import until
+from support.waiting import until
 
 
 def test_a_restarted_agent_writes_no_slice_and_keeps_the_claims(dra: DraNode) -> None:
@@ -96,7 +96,7 @@ def test_gpu_with_a_claim_is_offered_by_the_plugin_once_that_is_unprepared(dra: 
         assert dra.kubelet.unprepare(mine)["a"].error == ""
         until(lambda: len(dra.node.kubelet.healthy(CORE)) == 200)
         assert dra.held() == []
-        until(lambda: dra.kubelet.sockets() == [], 60)
+        until(lambda: dra.kubelet.sockets() == [], seconds=60)
         until(lambda: agent.children("dra_process") == [])
 
 

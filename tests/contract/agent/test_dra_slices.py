@@ -13,8 +13,8 @@ from support.dra_claims import NODE
 from support.dra_node import DraNode
 from support.fake_api_calls import merged
 from support.fake_api_objects import SLICES
-from support.fake_kubelet import until
 from support.node_agent import Agent, AgentNode
+from support.waiting import until
 
 
 def test_the_gpus_are_in_a_slice_and_not_at_the_device_plugin(dra: DraNode) -> None:
@@ -89,7 +89,7 @@ def test_slice_removed_before_its_writers_answer_came_is_written_again(
             (name,) = dra.slices()
             dra.api.set(SLICES, name, merged(dra.slices()[name], {"spec": {"devices": []}}))
         until(lambda: bool(late))
-        until(lambda: len(dra.devices()) == 2, 10)
+        until(lambda: len(dra.devices()) == 2, seconds=10)
 
 
 def test_slices_are_written_once_the_api_is_back(dra: DraNode) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.fake_kubelet import until
+from support.waiting import until
 from support.watched_pods import WatchedPods
 from vcuda_oci.ledger import events
 
@@ -32,7 +32,7 @@ class Pods(WatchedPods):
     def await_counts(self, **expected: int) -> None:
         until(
             lambda: self.event_counts() == expected,
-            context=lambda: f"{self.event_counts()}\n{self.log()}",
+            what=lambda: f"{self.event_counts()}\n{self.log()}",
         )
 
 

@@ -11,8 +11,9 @@ import urllib.request
 import pytest
 
 from contract.agent.test_device_plugin import CORE, MEMORY, offered
-from support.fake_kubelet import Kubelet, until
+from support.fake_kubelet import Kubelet
 from support.node_agent import Agent, AgentNode
+from support.waiting import until
 
 BOTH = {CORE: 30, MEMORY: 20}
 BESIDE = "vcuda-node-agent: registered beside the running agent, which may end now"
@@ -38,7 +39,7 @@ def second(node: AgentNode) -> Agent:
     """The next agent, once the running one may end."""
     command = [node.program, "--config", node.config, "--kubelet-dir", node.kubelet.folder]
     agent = Agent([*command, "--no-door", "--take-over"])
-    until(lambda: BESIDE in agent.log(), context=lambda: "\n".join(agent.log()))
+    until(lambda: BESIDE in agent.log(), what=lambda: "\n".join(agent.log()))
     return agent
 
 

@@ -15,8 +15,9 @@ import pytest
 
 from contract.agent.test_device_plugin import CORE, MEMORY, allocate, offered, uuids
 from support.cluster_api import KubeApi
-from support.fake_kubelet import Kubelet, api, services, until
+from support.fake_kubelet import Kubelet, api, services
 from support.node_agent import AgentNode
+from support.waiting import until
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.pages.limits_in_place import Turn

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 import pytest
 
 from contract.runtime.test_page_keeper import page_can_be_leased
-from support.fake_kubelet import until
 from support.installed_wrapper import Installed
 from support.node_agent import Agent
 from support.samples import shares_of
 from support.softgpu_host import BUILT, SoftGpu
+from support.waiting import until
 from support.wrapper_node import Node, asking
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from support.fake_kubelet import until
+from support.waiting import until
 from support.watched_pods import CORE, MEMORY, NODE, WatchedPods, decision_annotations
 from vcuda_oci.ledger import events
 

@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 from support.cluster_api import TOKEN
-from support.fake_kubelet import until
 from support.needed import skip_or_fail
+from support.waiting import until
 from support.watched_pods import CORE, NODE, WatchedPods
 
 ASKS = {"main": {CORE: 30}}

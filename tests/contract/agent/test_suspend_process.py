@@ -8,7 +8,8 @@ import sys
 import time
 
 from support.softgpu_host import REPOSITORY
-from support.suspended import Node, node, until
+from support.suspended import Node, node
+from support.waiting import until
 from vcuda_hook.suspend import steps
 from vcuda_hook.suspend.operation import Operation
 from vcuda_hook.suspend.places import library_of
@@ -52,7 +53,7 @@ def test_container_that_was_left_locked_is_at_work_again_and_the_process_ends(no
         text=True,
     )
     try:
-        assert until(20, lambda: node.record("box").suspension is None)
+        until(lambda: node.record("box").suspension is None)
         assert node.step("box") is None
         assert box.all_work()
         out, _ = program.communicate(timeout=10)

@@ -16,12 +16,12 @@ import pytest
 from support.files import write
 from support.needed import skip_or_fail
 from vcuda_hook.cli import completion, main
-from vcuda_plugin.agent import main as agent
+from vcuda_plugin.agent import command_line
 from vcuda_plugin.extender import main as extender
 
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "vcuda": main.build_parser,
-    "vcuda-node-agent": agent._parser,
+    "vcuda-node-agent": command_line.parser,
     "vcuda-scheduler-extender": extender._parser,
 }
 

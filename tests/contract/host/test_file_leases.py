@@ -23,12 +23,12 @@ import pytest
 
 from contract.host.test_page_file import FLAGS, flags_of
 from support.agent_http import Served
-from support.fake_kubelet import until
 from support.fake_runtime import FakeRuntime
 from support.files import ROOT, write
 from support.lease_holder import holding
 from support.needed import skip_or_fail
 from support.samples import GIB, gpus, record
+from support.waiting import until
 from vcuda_hook.live import usage
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from support.waiting import until
 from vcuda_oci.ledger import liveness
 from vcuda_oci.pages import layout
 from vcuda_plugin.agent.bypass import guest_slots
@@ -69,22 +69,20 @@ def test_in_a_time_namespace_of_its_own_the_start_does_not_count() -> None:
 
 def test_a_process_that_ends_is_not_reported() -> None:
     with subprocess.Popen(["true"]) as process:
-        deadline = time.monotonic() + 10
-        while liveness.start_time(process.pid) and time.monotonic() < deadline:
-            time.sleep(0.005)
+        until(lambda: not liveness.start_time(process.pid))
         assert guest_slots.inside(process.pid) is None
     assert guest_slots.inside(process.pid) is None
 
 
 def _child_of(pid: int) -> int:
     """Once it runs what it was started for."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
+
+    def found() -> int:
         with open(f"/proc/{pid}/task/{pid}/children") as line:
             children = line.read().split()
-        if children:
-            with open(f"/proc/{children[0]}/comm") as comm:
-                if comm.read() == "sleep\n":
-                    return int(children[0])
-        time.sleep(0.005)
-    raise AssertionError("it never came")
+        if not children:
+            return 0
+        with open(f"/proc/{children[0]}/comm") as comm:
+            return int(children[0]) if comm.read() == "sleep\n" else 0
+
+    return until(found)

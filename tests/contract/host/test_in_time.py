@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from support.files import ROOT
+from support.waiting import until
 from vcuda_hook.live import in_time
 
 
@@ -56,10 +57,7 @@ def test_what_a_question_has_started_ends_with_it(tmp_path: Any) -> None:
     with open(pid_file) as file:
         pid = int(file.read())
     # A signal was sent; the process dies when it is next scheduled.
-    deadline = time.monotonic() + 30
-    while is_running(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not is_running(pid)
+    until(lambda: not is_running(pid))
 
 
 def test_remaining_process_holds_no_output_open(tmp_path: Any) -> None:

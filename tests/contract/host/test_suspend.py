@@ -10,7 +10,8 @@ from pathlib import Path
 from support.samples import GIB
 from support.softgpu_host import PRELUDE
 from support.suspend_kills import by_user, states_of
-from support.suspended import MIB, Node, answer_of, node, until
+from support.suspended import MIB, Node, answer_of, node
+from support.waiting import until
 from vcuda_hook.suspend import steps
 from vcuda_oci.pages import layout
 
@@ -85,7 +86,7 @@ def test_resume_waits_for_room_and_gets_it_when_another_is_suspended(node: Node)
     )
     assert node.step("box") == "suspended"
     waits = node.start_vcuda("resume", "box", "--timeout", "60")
-    assert until(20, lambda: node.step("box") == "waiting")
+    until(lambda: node.step("box") == "waiting")
     assert node.vcuda("suspend", "other").returncode == 0
     assert waits.wait(30) == 0
     waits.communicate()
@@ -195,7 +196,7 @@ def test_containers_come_back_in_the_order_in_which_they_began_to_wait(node: Nod
         assert node.vcuda("suspend", id).returncode == 0
     node.box("other", 1, core=60)
     first = node.start_vcuda("resume", "large")
-    assert until(20, lambda: node.step("large") == "waiting")
+    until(lambda: node.step("large") == "waiting")
     # There is room for the small one, but it came second.
     second = node.vcuda("resume", "small", "--timeout", "1")
     assert second.returncode == 1
@@ -240,7 +241,7 @@ def test_a_container_without_processes_on_the_gpu_only_gives_up_its_share(node: 
     sleeper = box.start_idle()
     node.runtime.set_state("box", "running", pid=sleeper.pid)
     try:
-        assert until(10, lambda: node.vcuda("suspend", "box").returncode == 0)
+        until(lambda: node.vcuda("suspend", "box").returncode == 0)
         assert node.record("box").resident == []
         assert node.vcuda("resume", "box").returncode == 0
         assert node.step("box") is None

@@ -20,7 +20,8 @@ import pytest
 from support.samples import GIB
 from support.softgpu_host import BUILT, PRELUDE
 from support.suspend_kills import states_of
-from support.suspended import Node, answer_of, node, until
+from support.suspended import Node, answer_of, node
+from support.waiting import until
 from vcuda_hook.suspend import control, drive, places, repairs, steps, worker
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
@@ -260,7 +261,7 @@ def test_driver_that_does_not_answer_is_left_and_completed_after(
             control.suspend(node.ledger, node.facts, "box", seconds=2)
     assert "no answer of the driver" in str(hung.value)
     order(node, "heal")
-    assert until(20, lambda: settled(node))
+    until(lambda: settled(node))
     if node.step("box"):
         assert node.vcuda("resume", "box").returncode == 0
     assert node.step("box") is None
@@ -291,7 +292,7 @@ def test_interrupted_verb_leaves_its_container_at_work_without_an_agent(
     order(node, "fail", "--call", "cuCheckpointProcessCheckpoint", "--hang")
     pids = [each.pid for each in box.processes]
     verb = node.start_vcuda(*words)
-    assert until(20, lambda: set(states_of(box, pids).values()) == {steps.LOCKED})
+    until(lambda: set(states_of(box, pids).values()) == {steps.LOCKED})
     verb.send_signal(signal.SIGINT)
     order(node, "heal")  # the call ends first
     verb.communicate()
@@ -321,7 +322,7 @@ def test_a_call_of_an_ended_program_ends_before_another_program_calls(
         held = node.record("box").suspension
         return bool(held and held.asked)
 
-    assert until(20, is_asked)
+    until(is_asked)
     time.sleep(0.3)  # the calls follow
     os.kill(pid, end)
     os.waitpid(pid, 0)
@@ -332,7 +333,7 @@ def test_a_call_of_an_ended_program_ends_before_another_program_calls(
     )
     if ends:
         order(node, "heal")
-    assert until(20, lambda: repairs.repair(node.ledger, node.facts, "box"))
+    until(lambda: repairs.repair(node.ledger, node.facts, "box"))
     order(node, "heal")
     assert node.step("box") is None
     assert box.all_work()

@@ -10,7 +10,6 @@ import socket
 import stat
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +21,7 @@ from support.files import write
 from support.installed_wrapper import Installed
 from support.lease_holder import holding
 from support.samples import left_in, shares_of
+from support.waiting import until
 from support.wrapper_node import ENV, HALF_SHARE, Node, asking
 from vcuda_oci.ledger import liveness
 from vcuda_oci.model import names
@@ -62,20 +62,13 @@ def children(pid: int) -> set[int]:
     return {pid for pid in pids if liveness.start_time(pid)}
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_the_claim_socket_of_a_killed_server_is_closed(node: Node) -> None:
     with node.installed.claim_server() as server:
         workers = children(server.pid)
         server.kill()
         server.wait()
         # A worker may answer once more before it sees that it is alone.
-        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers))
+        until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers))
         assert node.create(asking()) == (0, "")
         assert shared_once(node)
         assert python_starts(node) == 1
@@ -86,7 +79,7 @@ def test_a_worker_that_was_killed_is_replaced(node: Node) -> None:
         killed = children(server.pid)
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: len(children(server.pid) - killed) == len(killed))
+        until(lambda: len(children(server.pid) - killed) == len(killed))
         assert node.create(asking()) == (0, "")
         assert (shared_once(node), python_starts(node)) == (True, 0)
 

@@ -17,10 +17,12 @@ from support.files import ROOT
 
 THIS = "{}.{}".format(*sys.version_info[:2])
 OTHERS = [version for version in (pythons.VERSIONS[0], pythons.VERSIONS[-1]) if version != THIS]
-# Their answer depends on no Python: the first reads the sources, the second races two claims for a
-# lock a thousand times, the third starts each supported Python itself.
+# Their answer depends on no Python: the first reads the sources, the second compares thousands of
+# placements with the best ones, the third races two claims for a lock a thousand times, the fourth
+# starts each supported Python itself.
 NOT_AGAIN = (
     "tests/unit/test_guest_access.py",
+    "tests/unit/test_placement_mig_places.py",
     "tests/contract/host/test_claim_races.py",
     "tests/contract/runtime/test_start_path.py",
 )

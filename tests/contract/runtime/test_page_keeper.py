@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from contract.runtime.test_claim_socket import children, wait_until
+from contract.runtime.test_claim_socket import children
 from support.driver_root import VERSION, DriverRoot
 from support.files import write
 from support.installed_wrapper import Installed
+from support.waiting import until
 from support.wrapper_node import Node, asking
 from vcuda_oci.start import claim_socket
 
@@ -60,21 +61,21 @@ def test_no_page_of_a_container_can_be_leased(node: Node) -> None:
     assert node.create(asking(), id="before") == (0, "")
     assert page_can_be_leased(node, "before")
     with node.installed.claim_server():
-        wait_until(lambda: not page_can_be_leased(node, "before"))
+        until(lambda: not page_can_be_leased(node, "before"))
         assert node.create(asking(), id="after") == (0, "")
-        wait_until(lambda: not page_can_be_leased(node, "after"))
+        until(lambda: not page_can_be_leased(node, "after"))
 
 
 def test_an_ended_container_leaves_nothing(node: Node) -> None:
     with node.installed.claim_server() as server:
         assert node.create(asking()) == (0, "")
-        wait_until(lambda: not page_can_be_leased(node, "box"))
+        until(lambda: not page_can_be_leased(node, "box"))
         (keeper,) = keepers(server.pid)
         assert held_pages(node, keeper)
         with node.ledger:
             node.ledger.remove("box")
-        wait_until(lambda: os.listdir(node.ledger.ended) == [])
-        wait_until(lambda: held_pages(node, keeper) == [])
+        until(lambda: os.listdir(node.ledger.ended) == [])
+        until(lambda: held_pages(node, keeper) == [])
 
 
 def test_no_file_of_the_driver_can_be_leased_nor_one_that_replaces_it(node: Node) -> None:
@@ -83,22 +84,22 @@ def test_no_file_of_the_driver_can_be_leased_nor_one_that_replaces_it(node: Node
     with node.installed.claim_server():
         assert node.create(asking()) == (0, "")
         for path in libraries:
-            wait_until(lambda path=path: not can_be_leased(path))
+            until(lambda path=path: not can_be_leased(path))
         os.rename(write(libraries[0] + ".new", "newer"), libraries[0])
         assert node.create(asking(), id="second") == (0, "")
-        wait_until(lambda: not can_be_leased(libraries[0]))
+        until(lambda: not can_be_leased(libraries[0]))
 
 
 def test_settings_cannot_be_leased_nor_the_file_that_replaces_them(node: Node) -> None:
     settings, target = node.installed.settings, node.installed.settings + ".target"
     with node.installed.claim_server():
-        wait_until(lambda: not can_be_leased(settings))
+        until(lambda: not can_be_leased(settings))
         os.rename(write(settings + ".new", Path(settings).read_text()), settings)
-        wait_until(lambda: not can_be_leased(settings))
+        until(lambda: not can_be_leased(settings))
         os.rename(settings, target)
         os.symlink(target, settings)
         try:
-            wait_until(lambda: not can_be_leased(settings))
+            until(lambda: not can_be_leased(settings))
             assert not can_be_leased(target)
         finally:
             os.rename(target, settings)
@@ -107,19 +108,19 @@ def test_settings_cannot_be_leased_nor_the_file_that_replaces_them(node: Node) -
 def test_keeper_without_free_descriptors_retains_its_pages(node: Node) -> None:
     assert node.create(asking()) == (0, "")
     with node.installed.claim_server("prlimit", "--nofile=120:120") as server:
-        wait_until(lambda: not page_can_be_leased(node, "box"))
+        until(lambda: not page_can_be_leased(node, "box"))
         (keeper,) = keepers(server.pid)
         folders = [f"{node.ledger.containers}/many{number}" for number in range(100)]
         for folder in folders:
             os.mkdir(folder)
             write(folder + "/limits", "")
             write(folder + "/usage", "")
-        wait_until(lambda: any(not page_can_be_leased(node, f"many{n}") for n in range(100)))
+        until(lambda: any(not page_can_be_leased(node, f"many{n}") for n in range(100)))
         assert node.create(asking(), id="beyond") == (0, "")  # the keeper looks again
         assert page_can_be_leased(node, "beyond")
         for folder in folders:
             shutil.rmtree(folder)
-        wait_until(lambda: not page_can_be_leased(node, "beyond"))
+        until(lambda: not page_can_be_leased(node, "beyond"))
         assert not page_can_be_leased(node, "box")
         assert keepers(server.pid) == [keeper]
 
@@ -168,7 +169,7 @@ def test_a_page_that_is_opened_while_it_loses_its_name_takes_no_room(node: Node,
     try:
         with node.installed.claim_server():
             assert node.create(asking()) == (0, "")
-            wait_until(lambda: not page_can_be_leased(node, "box"))
+            until(lambda: not page_can_be_leased(node, "box"))
             page, before = node.ledger.containers + "/box/usage", used(state)
             words = [sys.executable, "-ISc", OPEN_LATE, page]
             with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -182,7 +183,7 @@ def test_a_page_that_is_opened_while_it_loses_its_name_takes_no_room(node: Node,
                 room_comes_back(state, before)
                 assert len(os.listdir(node.ledger.ended)) == 1
                 process.kill()
-            wait_until(lambda: os.listdir(node.ledger.ended) == [])
+            until(lambda: os.listdir(node.ledger.ended) == [])
     finally:
         subprocess.run(["umount", "-l", state], check=True)
 
@@ -190,21 +191,21 @@ def test_a_page_that_is_opened_while_it_loses_its_name_takes_no_room(node: Node,
 def test_a_page_that_a_process_opens_after_its_end_can_be_leased_no_more(node: Node) -> None:
     with node.installed.claim_server():
         assert node.create(asking()) == (0, "")
-        wait_until(lambda: not page_can_be_leased(node, "box"))
+        until(lambda: not page_can_be_leased(node, "box"))
         path = os.open(node.ledger.containers + "/box/usage", os.O_PATH)
         with node.ledger:
             node.ledger.remove("box")
         try:
             name = f"/proc/self/fd/{path}"
-            wait_until(lambda: not can_be_leased(name, os.O_RDWR))
+            until(lambda: not can_be_leased(name, os.O_RDWR))
             assert len(os.listdir(node.ledger.ended)) == 1
         finally:
             os.close(path)
-        wait_until(lambda: os.listdir(node.ledger.ended) == [])
+        until(lambda: os.listdir(node.ledger.ended) == [])
 
 
 def room_comes_back(folder: str, before: int) -> None:
-    wait_until(lambda: used(folder) < before + (1 << 19))
+    until(lambda: used(folder) < before + (1 << 19))
 
 
 def used(folder: str) -> int:
@@ -216,9 +217,9 @@ def used(folder: str) -> int:
 def test_a_keeper_that_was_killed_is_replaced(node: Node) -> None:
     with node.installed.claim_server() as server:
         assert node.create(asking()) == (0, "")
-        wait_until(lambda: not page_can_be_leased(node, "box"))
+        until(lambda: not page_can_be_leased(node, "box"))
         for pid in children(server.pid):
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not page_can_be_leased(node, "box"))
+        until(lambda: not page_can_be_leased(node, "box"))
         assert node.create(asking(), id="second") == (0, "")
-        wait_until(lambda: not page_can_be_leased(node, "second"))
+        until(lambda: not page_can_be_leased(node, "second"))

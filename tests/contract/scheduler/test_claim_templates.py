@@ -13,7 +13,7 @@ from support import extender
 from support.extender import log
 from support.fake_api_objects import CLAIMS, PODS, SLICES, TEMPLATES
 from support.fake_api_server import FakeApiServer, status
-from support.fake_kubelet import until
+from support.waiting import until
 from vcuda_plugin.extender.claims.maker import LABEL
 
 NAME = "vcuda.core-30.memory-4"
@@ -91,7 +91,10 @@ def test_template_removed_before_its_makers_answer_came_is_created_again(tmp_pat
     with api.running():
         api.put(pod("first"))
         with maker(api, tmp_path):
-            until(lambda: bool(removed) and list(api.objects[TEMPLATES]) == [f"team/{NAME}"], 10)
+            until(
+                lambda: bool(removed) and list(api.objects[TEMPLATES]) == [f"team/{NAME}"],
+                seconds=10,
+            )
 
 
 def test_maker_killed_at_its_call_creates_nothing_twice(tmp_path: Any) -> None:

@@ -20,7 +20,7 @@ from support.extender import Extender
 from support.fake_api_calls import ACCESS_REVIEWS, TOKEN_REVIEWS
 from support.fake_api_objects import CLAIMS, SLICES
 from support.fake_api_server import FakeApiServer
-from support.fake_kubelet import until
+from support.waiting import until
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.extender.http import certificates
 

@@ -9,12 +9,13 @@ import itertools
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from support import cgroups, own_run
 from support.namespaces import Namespaces
 from support.needed import skip_or_fail
-from support.private_host import PATH, Result, wait_until
+from support.private_host import PATH, Result
+from support.waiting import until
 
 REPOSITORY = os.path.abspath(__file__).rsplit("/", 4)[0]
 INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "machine_init.py")
@@ -30,10 +31,10 @@ class Machine:
     """shared: a folder of this host that the machine sees as /mnt/shared.
 
     boots: systemd runs on it; without, nothing does. size: of what can be written to its disk.
-    tree: what is on it.
+    tree: what is on it. layer: a folder that keeps what it writes; "": it ends with the machine.
     """
 
-    def __init__(self, boots: bool, size: str, tree: str) -> None:
+    def __init__(self, boots: bool, size: str, tree: str, layer: str = "") -> None:
         if os.geteuid() != 0:
             skip_or_fail("a machine takes root")
         if tree == DEBIAN and not os.path.exists(DEBIAN + ".made"):
@@ -45,14 +46,14 @@ class Machine:
         self.boots, cgroup = boots, [self.name] if boots else []
         try:
             self._world = Namespaces(
-                INIT, self.folder, tree, size, *cgroup, log=self.folder + "/init.log"
+                INIT, self.folder, tree, size, layer, *cgroup, log=self.folder + "/init.log"
             )
         except RuntimeError:
             shutil.rmtree(self.folder)
             raise
         self.pid = self._world.pid
         if boots:
-            wait_until(self._is_up, "systemd")
+            until(self._is_up, "systemd")
 
     def _is_up(self) -> bool:
         scope = "/sys/fs/cgroup/init.scope"
@@ -122,7 +123,7 @@ class Machine:
         return set(found.splitlines())
 
     def wait_for(self, inside: str) -> None:
-        wait_until(lambda: self.exists(inside), inside)
+        until(lambda: self.exists(inside), inside)
 
     def sha256(self, inside: str) -> str:
         with open(self.path(inside), "rb") as file:
@@ -147,3 +148,22 @@ def machine(boots: bool = False, size: str = "512M", tree: str = DEBIAN) -> Iter
         yield made
     finally:
         made.close()
+
+
+@contextlib.contextmanager
+def tree_of(prepare: Callable[[Machine], None]) -> Iterator[str]:
+    """What `prepare` makes of a machine's disk, as the `tree` of others."""
+    folder = own_run.scratch_folder()
+    layer = folder + "/layer"
+    os.mkdir(layer)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512M", "vcuda-tests", layer], check=True)
+    try:
+        made = Machine(False, "", DEBIAN, layer)
+        try:
+            prepare(made)
+        finally:
+            made.close()
+        yield f"{layer}/upper:{DEBIAN}"
+    finally:
+        subprocess.run(["umount", "--lazy", layer], check=True)
+        shutil.rmtree(folder)

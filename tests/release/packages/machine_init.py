@@ -1,8 +1,9 @@
 """Process 1 of the machine of machine.py.
 
-Run as a script: `python -I -S machine_init.py FOLDER TREE SIZE [CGROUP]`. The root is TREE with a
-layer over it that holds SIZE and is gone with the namespaces. With CGROUP systemd is started in a
-cgroup v2 of this name; without one, nothing but this process runs.
+Run as a script: `python -I -S machine_init.py FOLDER TREE SIZE LAYER [CGROUP]`. The root is TREE
+with a layer over it: in the folder LAYER, or, where that is empty, one of SIZE that ends with
+the namespaces. With CGROUP systemd is started in a cgroup v2 of this name; without one, nothing but
+this process runs.
 """
 
 import ctypes
@@ -16,11 +17,13 @@ from support import first_process
 from support.first_process import libc, mount
 
 
-def enter_root(folder: str, tree: str, size: str) -> None:
-    layer, root = f"{folder}/layer", f"{folder}/root"
-    os.mkdir(layer)
+def enter_root(folder: str, tree: str, size: str, layer: str) -> None:
+    root = f"{folder}/root"
     os.mkdir(root)
-    mount("-t", "tmpfs", "-o", f"mode=755,size={size}", "vcuda-tests", layer)
+    if not layer:
+        layer = f"{folder}/layer"
+        os.mkdir(layer)
+        mount("-t", "tmpfs", "-o", f"mode=755,size={size}", "vcuda-tests", layer)
     os.mkdir(layer + "/upper")
     os.mkdir(layer + "/work")
     options = f"lowerdir={tree},upperdir={layer}/upper,workdir={layer}/work"
@@ -31,7 +34,7 @@ def enter_root(folder: str, tree: str, size: str) -> None:
     # Not the host's: Podman and others keep locks there.
     mount("-t", "tmpfs", "-o", "mode=1777", "vcuda-tests", root + "/dev/shm")
     mount("-t", "tmpfs", "-o", "mode=755", "vcuda-tests", root + "/run")
-    os.mkdir(root + "/mnt/shared")
+    os.makedirs(root + "/mnt/shared", exist_ok=True)
     mount("--bind", folder + "/shared", root + "/mnt/shared")
     os.chdir(root)
     if libc.syscall(155, b".", b".") or libc.umount2(b".", 2):  # pivot_root; MNT_DETACH
@@ -62,9 +65,9 @@ def become_systemd() -> None:
 
 
 def main() -> None:
-    folder, tree, size, *cgroup = sys.argv[1:]
+    folder, tree, size, layer, *cgroup = sys.argv[1:]
     first_process.become()
-    enter_root(folder, tree, size)
+    enter_root(folder, tree, size, layer)
     if cgroup:
         enter_cgroup(*cgroup)
         # As on a host, where systemd does it itself: what it mounts for a service has to reach it.

@@ -236,7 +236,7 @@ def test_zsh_completions_are_in_each_distributions_folder() -> None:
     ("page", "parser"),
     [
         ("vcuda.1", "vcuda_hook.cli.main.build_parser"),
-        ("vcuda-node-agent.8", "vcuda_plugin.agent.main._parser"),
+        ("vcuda-node-agent.8", "vcuda_plugin.agent.command_line.parser"),
         ("vcuda-scheduler-extender.8", "vcuda_plugin.extender.main._parser"),
     ],
 )

@@ -13,7 +13,7 @@ from release.packages.machine import Machine
 from release.packages.test_contents import tree
 from release.packages.test_services import UNITS, main_pid
 from support.needed import skip_or_fail
-from support.private_host import wait_until
+from support.waiting import until
 
 # Of a unit that says nothing else.
 MOST_EXPOSED = 3.0
@@ -61,6 +61,6 @@ def test_services_work_under_the_restrictions_of_their_units(booted: Machine) ->
         assert main_pid(booted, unit) == pid
     # Nothing is kept from the agent's children either: they would be started anew for ever.
     booted.check("systemctl", "restart", "vcuda-node-agent")
-    wait_until(lambda: booted.run("curl", "-sf", "localhost:5678/metrics").rc == 0, "metrics")
+    until(lambda: booted.run("curl", "-sf", "localhost:5678/metrics").rc == 0, "metrics")
     log = booted.check("journalctl", "--no-pager", "-b", "-u", "vcuda*")
     assert "Operation not permitted" not in log and "Permission denied" not in log, log

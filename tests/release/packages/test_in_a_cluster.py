@@ -12,7 +12,7 @@ from support import clusters
 from support.cluster_api import KubeApi
 from support.extender import Extender, client
 from support.fake_api_server import FakeApiServer
-from support.private_host import wait_until
+from support.waiting import until
 from vcuda_oci.model import names
 from vcuda_plugin.kube import node_gpus
 
@@ -55,7 +55,7 @@ def test_the_extender_places_pods_and_has_no_rights_on_its_host(booted: Machine)
             booted.write("/etc/kubernetes/scheduler.conf", file.read(), 0o600)
         booted.check("systemctl", "start", UNIT)
         service = Service(booted)
-        wait_until(service.is_ready, booted.run("journalctl", "-u", UNIT).stdout)
+        until(service.is_ready, booted.run("journalctl", "-u", UNIT).stdout)
         fitting = service.filter(POD, "a", "b")
         assert (fitting["NodeNames"], list(fitting["FailedAndUnresolvableNodes"])) == (["a"], ["b"])
         assert service.bind(POD, "a") == ""
@@ -93,7 +93,7 @@ def test_the_agent_publishes_its_gpus_to_the_cluster_and_serves_its_figures(
         booted.write(drop_in, f"[Service]\nExecStart=\nExecStart={start}\n")
         booted.check("systemctl", "daemon-reload")
         booted.check("systemctl", "start", AGENT)
-        wait_until(lambda: "n1" in api.nodes, "the node's annotation")
+        until(lambda: "n1" in api.nodes, "the node's annotation")
         published = node_gpus.parse(api.nodes["n1"][names.ANNOTATION_NODE_GPUS])
         assert [gpu.index for gpu in published.gpus] == [0, 1]
         with booted.network():

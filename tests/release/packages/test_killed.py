@@ -14,7 +14,8 @@ from release.packages import built, machine, node
 from release.packages.machine import Machine
 from release.packages.ways import PARTS, Way
 from support import compiled
-from support.private_host import Result, wait_until
+from support.private_host import Result
+from support.waiting import until
 
 COUNTED = "/counted"
 WRAPPER = "/usr/bin/vcuda-container-runtime"
@@ -30,13 +31,22 @@ def library(tmp_path: Path, way: Way) -> str:
     return compiled.library(str(tmp_path), "killed_at", *words)
 
 
-@contextlib.contextmanager
-def host(way: Way, library: str) -> Iterator[Machine]:
+@pytest.fixture
+def tree(swept: None, way: Way) -> Iterator[str]:
     """With the packages of this version."""
-    with machine.machine() as made:
-        node.bring(made, [library])
+
+    def install(made: Machine) -> None:
         way.prepare(made)
         assert way.install(made, built.folder()).rc == 0
+
+    with machine.tree_of(install) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def host(tree: str, library: str) -> Iterator[Machine]:
+    with machine.machine(tree=tree) as made:
+        node.bring(made, [library])
         node.make_gpus(made)
         yield made
 
@@ -46,7 +56,7 @@ def killed(made: Machine, line: str, at: int) -> Result:
     ended = made.run("sh", "-c", words)
     # rpm names what it unpacks by the second, and refuses a name that is there.
     second = int(time.time())
-    wait_until(lambda: int(time.time()) > second, "the next second")
+    until(lambda: int(time.time()) > second, "the next second")
     return ended
 
 
@@ -61,13 +71,13 @@ def moments(made: Machine, line: str) -> list[int]:
 
 @pytest.mark.timeout(300)
 def test_an_upgrade_that_is_killed_is_finished_by_the_same_command(
-    swept: None, way: Way, library: str
+    tree: str, way: Way, library: str
 ) -> None:
     later = built.next_version()
-    with host(way, library) as first:
+    with host(tree, library) as first:
         ways = moments(first, way.adding(first, later))
     for at in ways:
-        with host(way, library) as made:
+        with host(tree, library) as made:
             container = node.Container(made)
             container.start()
             assert killed(made, way.adding(made, later), at).rc != 0
@@ -85,12 +95,12 @@ def test_an_upgrade_that_is_killed_is_finished_by_the_same_command(
 
 @pytest.mark.timeout(300)
 def test_a_removal_that_is_killed_is_finished_by_the_same_command(
-    swept: None, way: Way, library: str
+    tree: str, way: Way, library: str
 ) -> None:
-    with host(way, library) as first:
+    with host(tree, library) as first:
         ways = moments(first, way.remove)
     for at in ways:
-        with host(way, library) as made:
+        with host(tree, library) as made:
             made.check("vcuda", "configure", "podman")
             container = node.Container(made)
             container.start()
@@ -106,10 +116,10 @@ def test_a_removal_that_is_killed_is_finished_by_the_same_command(
 
 
 def test_a_runtime_kept_aside_by_a_killed_removal_still_serves_its_containers(
-    swept: None, way: Way, library: str
+    tree: str, way: Way, library: str
 ) -> None:
     """Between its file and the script that puts it back."""
-    with host(way, library) as made:
+    with host(tree, library) as made:
         container = node.Container(made)
         container.start()
         made.check("mv", WRAPPER, "/etc/vcuda/.left-behind")

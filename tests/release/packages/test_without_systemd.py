@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from release.packages import built, node
 from release.packages.machine import Machine
 from release.packages.ways import Way
-from support.private_host import wait_until
+from support.waiting import until
 
 WHY = "since no systemd runs here"
 KUBECONFIG = "/etc/kubernetes/scheduler.conf"
@@ -38,11 +38,11 @@ def running(made: Machine, command: str) -> Iterator[None]:
     made.check("sh", "-c", line)
     pid = made.read("/pid").strip()
     try:
-        wait_until(lambda: "python3" in made.read(f"/proc/{pid}/cmdline"), command)
+        until(lambda: "python3" in made.read(f"/proc/{pid}/cmdline"), command)
         yield
     finally:
         made.run("kill", pid)  # the agent has ended by itself where its files are gone
-        wait_until(lambda: not made.exists(f"/proc/{pid}"), f"{command} ends")
+        until(lambda: not made.exists(f"/proc/{pid}"), f"{command} ends")
 
 
 def test_a_step_that_only_systemd_takes_is_reported_until_it_is_done(

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.node_agent import AgentNode
-from support.private_host import wait_until
 from support.product import install
 from support.softgpu_host import BUILT
+from support.waiting import until
 
 # Name, options of the share, options of the workload.
 CONTAINERS = (
@@ -69,7 +69,7 @@ class Node:
             process.wait()
         self._running.clear()
         listed = [*self.words, "ps", "--quiet"]
-        wait_until(lambda: not subprocess.check_output(listed), "the containers' end")
+        until(lambda: not subprocess.check_output(listed), "the containers' end")
 
     def top(self, columns: int, lines: int) -> str:
         """The screen of `vcuda top` after some samples, with its SGR sequences."""

@@ -21,9 +21,9 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspa
 
 from support import compiled, image, own_run, rootfs
 from support.engines.base import IMAGE, Files
-from support.fake_kubelet import until
 from support.pod_lives import AGENT, Lives, processes
 from support.pod_node import node
+from support.waiting import until
 from vcuda_oci.start import page_keeper
 from vcuda_plugin.agent.ledger import sweep
 
@@ -69,8 +69,8 @@ def soak(lives: Lives, pods: int) -> dict[str, object]:
         faults.append(f"descriptors: {half['descriptors']}, then {last['descriptors']}")
     # A pod that ends keeps its share until its sandbox is gone, so the agent's sweep gives it back.
     with contextlib.suppress(AssertionError):
-        until(lambda: not lives.leftovers(), 3 * sweep.PERIOD_SECONDS)
-        until(lambda: not open_pages(lives), 3 * page_keeper.PERIOD_SECONDS)
+        until(lambda: not lives.leftovers(), seconds=3 * sweep.PERIOD_SECONDS)
+        until(lambda: not open_pages(lives), seconds=3 * page_keeper.PERIOD_SECONDS)
     faults += [f"left: {name}" for name in (*lives.leftovers(), *open_pages(lives))]
     return {"pods": dict(lives.deaths), "agent": sizes, "faults": faults}
 

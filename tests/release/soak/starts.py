@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from release.soak import traces
 from support import spec
 from support.claim_server import ClaimServer, Use
-from support.engines.base import Wanted, wait_until
+from support.engines.base import Wanted
 from support.engines.low_level import LowLevel
 from support.product import MIB, Product
+from support.waiting import until
 from vcuda_oci.start import claim_socket
 
 PLAIN, WITHOUT_SERVER, WITH_SERVER = "plain", "without_server", "with_server"
@@ -57,7 +58,7 @@ class Starts:
     def rest(self) -> None:
         """Wait for the page keeper, which removes the page of an ended container a moment later."""
         folder = f"/proc/{self.engine.host.pid}/root{self.state_dir(WITH_SERVER)}/ended"
-        wait_until(lambda: os.listdir(folder) == [], "the end of every page")
+        until(lambda: os.listdir(folder) == [], "the end of every page")
 
     def close(self) -> None:
         self.server.close()
@@ -86,7 +87,7 @@ class Starts:
         seconds = time.perf_counter() - begin
         with open(pid_file) as pid:
             process = f"/proc/{self.engine.host.pid}/root/proc/{pid.read()}"
-        wait_until(lambda: not os.path.exists(process), f"the end of {id}")
+        until(lambda: not os.path.exists(process), f"the end of {id}")
         self._call(way, "delete", id)
         return seconds
 

@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from support.private_host import PATH, PrivateHost, Result, wait_until
+from support.private_host import PATH, PrivateHost, Result
 
-__all__ = ["Engine", "Files", "PrivateHost", "Result", "wait_until"]
+__all__ = ["Engine", "Files", "PrivateHost", "Result"]
 
 # The name that users configure. Podman also derives the runtime's features from this name.
 RUNTIME_NAME = "vcuda-container-runtime"

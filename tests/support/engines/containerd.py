@@ -7,7 +7,8 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
-from support.engines.base import IMAGE, Engine, Result, Wanted, wait_until
+from support.engines.base import IMAGE, Engine, Result, Wanted
+from support.waiting import until
 
 CONFIG = """version = 2
 root = "{folder}/root"
@@ -87,7 +88,7 @@ class Containerd(Engine):
 
     def _start_daemon(self) -> None:
         self._daemon = self.host.daemon(self.daemon_command(), "containerd.log")
-        wait_until(lambda: self.ctr("version").rc == 0, "containerd, see containerd.log")
+        until(lambda: self.ctr("version").rc == 0, "containerd, see containerd.log")
 
     def restart(self, meanwhile: Callable[[], object] = bool) -> None:
         """Kill the daemon and start it again; its containers continue to run. meanwhile: called
@@ -159,7 +160,7 @@ class Ctr(Containerd):
         self.ctr("task", "kill", f"--signal={signal}", container_id)
 
     def wait(self, container_id: str) -> int:
-        wait_until(lambda: self._status(container_id) != "RUNNING", f"the end of {container_id}")
+        until(lambda: self._status(container_id) != "RUNNING", f"the end of {container_id}")
         # Deleting the task warns of an exit code other than 0; the container itself stays.
         warning = self.ctr("task", "delete", container_id).stderr
         code = re.search(r"non-zero exit code (\d+)", warning)

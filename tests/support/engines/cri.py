@@ -13,7 +13,8 @@ import grpc  # type: ignore[import-untyped]
 from cri_api.v1 import api_pb2 as cri
 from cri_api.v1.api_pb2_grpc import RuntimeServiceStub
 
-from support.engines.base import IMAGE, Engine, Result, Wanted, wait_until
+from support.engines.base import IMAGE, Engine, Result, Wanted
+from support.waiting import until
 
 NAMESPACE = "default"
 CONTAINER = "main"
@@ -52,7 +53,7 @@ class Cri(Engine):
         while there is none."""
 
     def await_ready(self) -> None:
-        wait_until(self._is_ready, f"{self.name}, see its log")
+        until(self._is_ready, f"{self.name}, see its log")
 
     def close(self) -> None:
         if hasattr(self, "_channel"):
@@ -158,7 +159,7 @@ class Cri(Engine):
         return self.runtime_service.ContainerStatus(request, timeout=SECONDS).status
 
     def wait_for(self, container_id: str) -> int:
-        wait_until(
+        until(
             lambda: self.status(container_id).state == cri.CONTAINER_EXITED,
             f"the end of {container_id}",
         )

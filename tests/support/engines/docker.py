@@ -6,7 +6,8 @@ import json
 import os
 from collections.abc import Sequence
 
-from support.engines.base import IMAGE, Engine, Result, Wanted, wait_until
+from support.engines.base import IMAGE, Engine, Result, Wanted
+from support.waiting import until
 
 
 class Docker(Engine):
@@ -49,7 +50,7 @@ class Docker(Engine):
 
     def begin(self) -> None:
         """Wait for dockerd, then load the image."""
-        wait_until(lambda: self.docker("version").rc == 0, "dockerd, see dockerd.log")
+        until(lambda: self.docker("version").rc == 0, "dockerd, see dockerd.log")
         self.host.check(self.command("import", self.files.layer, IMAGE))
 
     def command(self, *arguments: str) -> list[str]:

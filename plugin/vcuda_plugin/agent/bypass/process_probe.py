@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from vcuda_oci.host.nvml import Library
 from vcuda_oci.host.nvml_processes import MOST_PROCESSES, NOT_AVAILABLE, Process
-from vcuda_oci.model.errors import VcudaError
 
 NO_LIMIT = (1 << 64) - 1  # NVML_DEVICE_MEMORY_LIMIT_MAX
 _COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
@@ -64,14 +64,9 @@ class ProcessProbe:
         self._uuids, self._seen_us = uuids, dict.fromkeys(uuids, 0)
         self._processes = (Process * MOST_PROCESSES)()
         self._utilisations = (_Utilisation * MOST_PROCESSES)()
-        try:
-            self._nvml = ctypes.CDLL(library)
-        except OSError as error:
-            raise VcudaError(f"does not load: {error}", library, "reinstall the driver") from error
-        self._nvml.nvmlErrorString.restype = ctypes.c_char_p
-        status = self._nvml.nvmlInit_v2()
-        if status:
-            raise VcudaError(self._reason(status), library, "check the driver with nvidia-smi")
+        opened = Library(library)
+        opened.ask("nvmlInit_v2")
+        self._nvml, self._reason = opened.calls, opened.reason
 
     def poll(self) -> list[OnGpu]:
         """Return every process on every GPU that answers."""
@@ -149,10 +144,6 @@ class ProcessProbe:
     def _function(self, name: str) -> Callable[..., int] | None:
         function: Callable[..., int] | None = getattr(self._nvml, name, None)
         return function
-
-    def _reason(self, status: int) -> str:
-        text: bytes = self._nvml.nvmlErrorString(status)
-        return text.decode("utf-8", "replace")
 
 
 def _bytes(path: str) -> bytes:

@@ -18,6 +18,7 @@ from vcuda_hook.claims.dra_names import DRIVER
 from vcuda_oci.model.errors import VcudaError
 
 from ...kube.api import ApiError
+from ..kubelet.grpc_calls import unary
 from . import dra_api as api
 from .claim_request import ClaimRequest, Object
 from .prepared import PreparedClaims
@@ -52,8 +53,10 @@ class DraPlugin:
         return grpc.method_handlers_generic_handler(
             api.REGISTRATION,
             {
-                "GetInfo": _unary(self._info, "InfoRequest"),
-                "NotifyRegistrationStatus": _unary(self._registered, "RegistrationStatus"),
+                "GetInfo": unary(self._info, api.message("InfoRequest")),
+                "NotifyRegistrationStatus": unary(
+                    self._registered, api.message("RegistrationStatus")
+                ),
             },
         )
 
@@ -62,8 +65,12 @@ class DraPlugin:
         return grpc.method_handlers_generic_handler(
             api.SERVICE,
             {
-                "NodePrepareResources": _unary(self._prepare, "NodePrepareResourcesRequest"),
-                "NodeUnprepareResources": _unary(self._unprepare, "NodeUnprepareResourcesRequest"),
+                "NodePrepareResources": unary(
+                    self._prepare, api.message("NodePrepareResourcesRequest")
+                ),
+                "NodeUnprepareResources": unary(
+                    self._unprepare, api.message("NodeUnprepareResourcesRequest")
+                ),
             },
         )
 
@@ -137,11 +144,3 @@ def _text(error: Exception, asked: Any) -> str:
         text = str(VcudaError(f"cannot be prepared: {error!r}", where, "see the node agent's log"))
     _log.warning("%s", text)
     return text
-
-
-def _unary(call: Any, request: str) -> Any:
-    return grpc.unary_unary_rpc_method_handler(
-        call,
-        request_deserializer=api.message(request).FromString,
-        response_serializer=lambda answer: answer.SerializeToString(),
-    )

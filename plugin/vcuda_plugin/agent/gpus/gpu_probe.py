@@ -32,7 +32,7 @@ from typing import Any
 
 from vcuda_oci.host import host, nvml
 from vcuda_oci.host.mig import Mig
-from vcuda_oci.host.nvml import HANGS
+from vcuda_oci.host.nvml import HANGS, Library
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.mig import Layout
 from vcuda_oci.system import files
@@ -86,14 +86,9 @@ class Probe:
         self._numa = {uuid: node for uuid, node in nodes.items() if node >= 0}
         self._layouts = _layouts(library, facts)
         self._first = True
-        try:
-            self._nvml = ctypes.CDLL(library)
-        except OSError as error:
-            raise VcudaError(f"does not load: {error}", library, "reinstall the driver") from error
-        self._nvml.nvmlErrorString.restype = ctypes.c_char_p
-        status = self._nvml.nvmlInit_v2()
-        if status:
-            raise VcudaError(self._reason(status), library, "check the driver with nvidia-smi")
+        opened = Library(library)
+        opened.ask("nvmlInit_v2")
+        self._nvml, self._reason = opened.calls, opened.reason
         self._events = ctypes.c_void_p()
         self._nvml.nvmlEventSetCreate(ctypes.byref(self._events))
         self._handles: dict[str, int] = {}
@@ -177,10 +172,6 @@ class Probe:
             for gpu in self._facts.gpus
             if gpu.mig and gpu.parent in uuids and gpu.mig[1] == instance
         ]
-
-    def _reason(self, status: int) -> str:
-        text: bytes = self._nvml.nvmlErrorString(status)
-        return text.decode("utf-8", "replace")
 
 
 class _Query:

@@ -21,6 +21,7 @@ from vcuda_oci.system.settings_file import Config
 
 from . import device_plugin_api as api
 from . import resources
+from .grpc_calls import unary
 from .resources import Device
 
 _log = logging.getLogger(__name__)
@@ -75,25 +76,21 @@ class DevicePlugin:
 
     def service(self) -> Any:
         """The gRPC handler of the calls."""
-
-        def unary(call: Any, request: str) -> Any:
-            return grpc.unary_unary_rpc_method_handler(
-                call,
-                request_deserializer=api.message(request).FromString,
-                response_serializer=lambda answer: answer.SerializeToString(),
-            )
-
         watch = grpc.unary_stream_rpc_method_handler(
             self._list_and_watch, request_deserializer=api.message("Empty").FromString
         )
         return grpc.method_handlers_generic_handler(
             api.DEVICE_PLUGIN,
             {
-                "GetDevicePluginOptions": unary(self._get_options, "Empty"),
+                "GetDevicePluginOptions": unary(self._get_options, api.message("Empty")),
                 "ListAndWatch": watch,
-                "GetPreferredAllocation": unary(self._prefer, "PreferredAllocationRequest"),
-                "Allocate": unary(self._allocate, "AllocateRequest"),
-                "PreStartContainer": unary(self._pre_start, "PreStartContainerRequest"),
+                "GetPreferredAllocation": unary(
+                    self._prefer, api.message("PreferredAllocationRequest")
+                ),
+                "Allocate": unary(self._allocate, api.message("AllocateRequest")),
+                "PreStartContainer": unary(
+                    self._pre_start, api.message("PreStartContainerRequest")
+                ),
             },
         )
 
