@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 
@@ -11,11 +12,13 @@ from cluster import deployments
 from cluster.chart import NAMESPACE
 from cluster.control_plane import NODE
 from cluster.node import CORE, EXTENDER, Node
+from vcuda_plugin.extender.follow import agents
 
 # From the agent's end to the report of its pod, and to the extender.
 NOTICED_SECONDS = 4.0
 AWAY_SECONDS = 8.0
 AGAIN_SECONDS = 60.0
+HUNG_SECONDS = 30.0
 MOST_REJECTED = 40
 LEASE = """{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-2"},
 "spec": {"holderIdentity": "node-2", "leaseDurationSeconds": 40}}"""
@@ -27,6 +30,10 @@ def slowly_reporting(node: Node) -> Node:
     node.restart_kubelet(nodeStatusUpdateFrequency="10s")
     node.wait(lambda: node.allocatable(CORE) == 200, "the GPUs of the restarted kubelet")
     return node
+
+
+def extender_log(node: Node) -> str:
+    return node.kubectl("logs", "--namespace", NAMESPACE, EXTENDER, "--container=extender")
 
 
 def test_pods_wait_soon_after_the_agent_is_killed(slowly_reporting: Node) -> None:
@@ -47,8 +54,7 @@ def test_pods_wait_soon_after_the_agent_is_killed(slowly_reporting: Node) -> Non
     later = [name for name, since in created.items() if since > NOTICED_SECONDS]
     assert node.phases(later) == dict.fromkeys(later, "Pending")
     # What comes first, the extender's reason or the kubelet's report, is on the pods.
-    log = node.kubectl("logs", "--namespace", NAMESPACE, EXTENDER, "--container=extender")
-    assert f"node {NODE}: the node agent is away: its pod is not ready" in log
+    assert f"node {NODE}: {agents.NOT_READY}" in extender_log(node)
     node.wait_ended(list(created))
     phases = node.phases(list(created))
     rejected = {name: since for name, since in created.items() if phases[name] == "Failed"}
@@ -77,6 +83,24 @@ def test_deployment_runs_again_after_pods_of_it_were_rejected(slowly_reporting: 
         node.wait(lambda: len(node.held()) == 1, "the end of the former pod's share")
         assert before not in node.held()
     node.wait_agent_ready()
+
+
+def test_refused_pod_runs_soon_after_a_hung_agent_goes_on(node: Node) -> None:
+    node.wait_agent_ready()
+    node.wait(lambda: bool(node.get("lease", NODE, "--namespace", NAMESPACE)), "the Lease")
+    pid = node.signal_agent(signal.SIGSTOP)
+    try:
+        # Before the probes of the agent's pod fail, too.
+        node.wait(lambda: agents.OLD in extender_log(node), "the extender's notice")
+        node.run("waits", 30, 4)
+        node.wait(lambda: node.events("waits", "FailedScheduling") != [], "the refusal")
+        assert agents.OLD in str(node.events("waits", "FailedScheduling"))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    went_on = time.monotonic()
+    node.wait_running("waits")
+    assert time.monotonic() - went_on < HUNG_SECONDS
+    assert node.agent_pids() == [pid]
 
 
 def test_agents_lease_is_renewed_by_its_own_node_alone(node: Node) -> None:

@@ -1,7 +1,8 @@
 """The GPU probe: a process that samples the GPUs through NVML and prints a line every two seconds.
 
 A broken GPU can make an NVML call hang forever. Each GPU is therefore queried in its own thread, so
-that the others still answer; and if NVML hangs for all GPUs, only this process hangs.
+that the others still answer; and if NVML hangs for all GPUs, only this process hangs. A thread also
+destroys the GPU instances of released shares: no process with a claim socket may run beside it.
 
 Each line is a JSON object:
   gpus        list of placement.Gpu's fields
@@ -10,6 +11,7 @@ Each line is a JSON object:
   distances   see vcuda_oci.model.topology
   numa        NUMA node by UUID
   profiles    by UUID, of GPUs in MIG mode: the fields of each model.mig.Profile
+  own         UUIDs in gpus of MIG devices that were made for one container each
   failing     reason by UUID, of GPUs that do not answer
   xids        [UUID, number] of each Xid event since the last line
   silent      reason by index, of GPUs that did not answer at first and are not in gpus
@@ -32,10 +34,11 @@ from typing import Any
 from vcuda_oci.host import facts_cache, host, nvml
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.host.nvml import HANGS
+from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
 
-from . import sensors
+from . import own_instances, sensors
 
 PERIOD_MS = 2000
 # A GPU that does not answer within this time hangs. This and the period together must be less than
@@ -62,11 +65,16 @@ def main(driver_root: str, cache: str) -> None:
     try:
         facts = host.load(driver_root, cache)
         library = facts.libraries.get("libnvidia-ml.so.1", "")
-        probe, key = Probe(library, facts), facts_cache.gpus_key(facts.root, library)
+        state_dir = os.path.dirname(cache)
+        own = own_instances.uuids(state_dir, facts)
+        where = facts.root, library, f"{state_dir}/{names.INSTANCES}"
+        key, probe = facts_cache.gpus_key(*where), Probe(library, facts)
+        left_over = _Query(lambda folder: own_instances.end_left_over(folder, library), state_dir)
         # An open NVML does not see a new driver or new GPUs. End: the next process sees them.
-        while facts_cache.gpus_key(facts.root, library) == key:
-            _print(probe.sample())
-            if probe.one_is_back:
+        while not probe.one_is_back:
+            left_over.begin()
+            _print({**probe.sample(), "own": own})
+            if facts_cache.gpus_key(*where) != key:
                 break
     except VcudaError as error:
         _print({"cannot": str(error)})

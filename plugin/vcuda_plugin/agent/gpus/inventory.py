@@ -144,6 +144,8 @@ class _Watch:
         closed = unhealthy.with_drained(sick, self._settings.state_dir)
         seen = Inventory(gpus, sample["numa"], closed, sample["distances"], *versions)
         own = self._instances(gpus)
+        if own is not None:  # the record may be gone with its instance since the sample
+            own.update(sample.get("own", ()))
         if own is not None and self._settings.isolation in (policies.AUTO, policies.MIG):
             seen.profiles = sample.get("profiles", {})
         seen = _shared(seen, {gpu.uuid for gpu in gpus if gpu.mig} if own is None else own)
