@@ -12,6 +12,7 @@ from cluster import deployments
 from cluster.chart import NAMESPACE
 from cluster.control_plane import NODE
 from cluster.node import CORE, EXTENDER, Node
+from support.claim_server import name_of
 from vcuda_plugin.extender.follow import agents
 
 # From the agent's end to the report of its pod, and to the extender.
@@ -34,6 +35,17 @@ def slowly_reporting(node: Node) -> Node:
 
 def extender_log(node: Node) -> str:
     return node.kubectl("logs", "--namespace", NAMESPACE, EXTENDER, "--container=extender")
+
+
+def child_of(agent: int, name: str) -> int:
+    """The pid of the agent's process of this name, in the agent's own pid namespace."""
+    world = os.readlink(f"/proc/{agent}/ns/pid")
+    (pid,) = (
+        pid
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+        if name_of(pid) == name and os.readlink(f"/proc/{pid}/ns/pid") == world
+    )
+    return pid
 
 
 def test_pods_wait_soon_after_the_agent_is_killed(slowly_reporting: Node) -> None:
@@ -85,10 +97,15 @@ def test_deployment_runs_again_after_pods_of_it_were_rejected(slowly_reporting: 
     node.wait_agent_ready()
 
 
-def test_refused_pod_runs_soon_after_a_hung_agent_goes_on(node: Node) -> None:
+@pytest.mark.parametrize("hangs", ["", "pod_watch"])
+def test_refused_pod_runs_soon_after_a_hung_agent_goes_on(node: Node, hangs: str) -> None:
+    """hangs: the agent itself, or its process that renews the Lease, with which nothing else of the
+    node changes."""
     node.wait_agent_ready()
     node.wait(lambda: bool(node.get("lease", NODE, "--namespace", NAMESPACE)), "the Lease")
-    pid = node.signal_agent(signal.SIGSTOP)
+    (agent,) = node.agent_pids()
+    pid = child_of(agent, hangs) if hangs else agent
+    os.kill(pid, signal.SIGSTOP)
     try:
         # Before the probes of the agent's pod fail, too.
         node.wait(lambda: agents.OLD in extender_log(node), "the extender's notice")
@@ -100,7 +117,8 @@ def test_refused_pod_runs_soon_after_a_hung_agent_goes_on(node: Node) -> None:
     went_on = time.monotonic()
     node.wait_running("waits")
     assert time.monotonic() - went_on < HUNG_SECONDS
-    assert node.agent_pids() == [pid]
+    assert node.agent_pids() == [agent]
+    assert "NVML hangs" not in node.agent_log()
 
 
 def test_agents_lease_is_renewed_by_its_own_node_alone(node: Node) -> None:

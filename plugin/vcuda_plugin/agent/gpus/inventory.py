@@ -25,6 +25,7 @@ from .health import Health
 LIMIT_SECONDS = 8
 # Opening NVML may wake each GPU from sleep, which takes a second or two per GPU.
 START_SECONDS = 60
+_LATE_SECONDS = 1.0
 MODULE = "vcuda_plugin.agent.gpus.gpu_probe"
 # Pause before the next probe; it doubles up to the longest while NVML cannot be used.
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1, 16
@@ -80,6 +81,7 @@ async def follow(
         async with probe as (_, lines):
             trouble, limit = "", START_SECONDS
             while not trouble:
+                began = time.monotonic()
                 try:
                     line = await asyncio.wait_for(lines.readline(), limit)
                     limit = LIMIT_SECONDS
@@ -94,6 +96,8 @@ async def follow(
                         if known:  # else `missing` reports it
                             _log.warning("%s", cannot)
                 except asyncio.TimeoutError:
+                    if time.monotonic() - began > limit + _LATE_SECONDS:
+                        continue  # this process was stopped: the probe's lines may be waiting
                     trouble = HANGS
                     _log.warning("NVML: no answer for %d s; asking anew", limit)
                 before, why = why, _missing_reason(known, cannot or trouble)
