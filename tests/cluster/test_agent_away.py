@@ -105,10 +105,11 @@ def test_refused_pod_runs_soon_after_a_hung_agent_goes_on(node: Node, hangs: str
     node.wait(lambda: bool(node.get("lease", NODE, "--namespace", NAMESPACE)), "the Lease")
     (agent,) = node.agent_pids()
     pid = child_of(agent, hangs) if hangs else agent
+    before = extender_log(node).count(agents.OLD)
     os.kill(pid, signal.SIGSTOP)
     try:
         # Before the probes of the agent's pod fail, too.
-        node.wait(lambda: agents.OLD in extender_log(node), "the extender's notice")
+        node.wait(lambda: extender_log(node).count(agents.OLD) > before, "the extender's notice")
         node.run("waits", 30, 4)
         node.wait(lambda: node.events("waits", "FailedScheduling") != [], "the refusal")
         assert agents.OLD in str(node.events("waits", "FailedScheduling"))
