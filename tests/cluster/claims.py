@@ -12,10 +12,13 @@ DRIVER = "gpu.vcuda.io"
 API = "resource.k8s.io/v1"
 
 
-def template(name: str, cores: int, memory: str, cel: str = "", **share: Any) -> dict[str, Any]:
-    """cel: a selector of devices. share: fields of a ShareConfig."""
+def template(
+    name: str, cores: int, memory: str, cel: str = "", fence: str = "", **share: Any
+) -> dict[str, Any]:
+    """cel: a selector of devices. fence: "mig" or "mps"; "": turns. share: of a ShareConfig."""
     requests = {"cores": str(cores), "memory": memory}
-    exactly: dict[str, Any] = {"deviceClassName": DRIVER, "capacity": {"requests": requests}}
+    kind = f"{fence}.{DRIVER}" if fence else DRIVER
+    exactly: dict[str, Any] = {"deviceClassName": kind, "capacity": {"requests": requests}}
     if cel:
         exactly["selectors"] = [{"cel": {"expression": cel}}]
     devices: dict[str, Any] = {"requests": [{"name": "gpu", "exactly": exactly}]}
@@ -57,11 +60,12 @@ def run(
     memory: str,
     command: list[str] | None = None,
     restart: str = "Always",
+    fence: str = "",
 ) -> None:
     """Create a pod with a claim: percent of a GPU, and memory as Kubernetes writes it."""
-    of_template = f"share-{cores}-{memory.lower()}"
+    of_template = f"{fence or 'share'}-{cores}-{memory.lower()}"
     if node.get("resourceclaimtemplate", of_template) is None:
-        node.apply(template(of_template, cores, memory))
+        node.apply(template(of_template, cores, memory, fence=fence))
     node.apply(pod(name, of_template, command or ["sleep", "10000"], restart))
 
 

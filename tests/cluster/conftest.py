@@ -15,7 +15,13 @@ from support.engines.base import Files
 from support.needed import skip_or_fail
 from support.product import missing
 
-OF_CLAIMS = ("test_claims.py", "test_claims_shown.py", "test_gangs.py", "test_old_manifests.py")
+OF_CLAIMS = (
+    "test_claims.py",
+    "test_claims_shown.py",
+    "test_fences.py",
+    "test_gangs.py",
+    "test_old_manifests.py",
+)
 # A folder with the Prometheus operator's own definitions, such as
 # example/prometheus-operator-crd of its repository.
 DEFINITIONS = "PROMETHEUS_CRDS"

@@ -25,6 +25,8 @@ SCHEDULER = "vcuda-scheduler"
 LABEL = "app.kubernetes.io/name=vcuda-node-agent"
 AGENT, EXTENDER = "daemonset/vcuda-node-agent", "deployment/vcuda-scheduler-extender"
 SECONDS = 120
+# The third has no MIG device until a test divides it, so it is not offered.
+GPUS = (3, "--mig", "2=")
 
 KUBELET = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -63,8 +65,7 @@ class Node:
         self.engine = NodeEngine(files)
         self.host = self.engine.host
         try:
-            # The third has no MIG device until a test divides it, so it is not offered.
-            self.product = Product(folder + "/product", 3, "--mig", "2=")
+            self.product = Product(folder + "/product", *GPUS)
             self._prepare_host()
             self.cluster = ControlPlane(self.host, programs)
             self.kubelet = Service(

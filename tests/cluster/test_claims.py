@@ -77,7 +77,8 @@ def test_rollout_of_the_agent_loses_no_pod_with_a_claim(claiming: Node) -> None:
     ]
     late = re.compile(f'User "system:node:{NODE}" cannot get .*: no relationship found')
     assert [each for each in messages if not late.search(each)] == []
-    assert claiming.held() == {"before": (30, 1024 * MIB)}
+    left = {"before": (30, 1024 * MIB)}
+    claiming.wait(lambda: claiming.held() == left, "the end of the claims")
 
 
 def test_pod_with_a_claim_is_suspended_when_idle_and_by_order(claiming: Node) -> None:

@@ -41,7 +41,11 @@ class Product:
         self.runtime = os.path.join(self.prefix, "bin/vcuda-container-runtime")
         self.driver_root = os.path.join(folder, "driver")
         install(self.prefix, sysconf)
-        _run(SOFTGPU, "create", self.driver_root, "--gpus", str(gpus), *options)
+        self.create(gpus, *options)
+
+    def create(self, gpus: int, *options: str) -> None:
+        """Create the GPUs, or other ones in their place, which nothing may use then."""
+        _run(SOFTGPU, "create", self.driver_root, "--force", "--gpus", str(gpus), *options)
 
     def order(self, command: str, *words: str) -> None:
         """Run `softgpu mig`, `fail` or `heal`."""

@@ -33,7 +33,7 @@ def claim_instance(
             held = claim.reclaim(ledger, host, wanted, rules)
         if held:
             return held, False
-        instances.sweep(ledger)
+        instances.sweep(ledger, host.library)
         if any(one.id == wanted.owner.key for one in instance_records.stale(ledger)):
             raise VcudaError(
                 "the GPU instance that it had is still in use",
@@ -44,7 +44,7 @@ def claim_instance(
         if isinstance(made, Refused):
             with ledger:
                 ledger.sweep(liveness.is_alive)
-            if instances.sweep(ledger):
+            if instances.sweep(ledger, host.library):
                 made = _create(ledger, host, wanted, place)
         if isinstance(made, Refused) and wanted.decided:
             where = f"decision for pod {wanted.owner.namespace}/{wanted.owner.pod_name}"
@@ -54,7 +54,7 @@ def claim_instance(
         try:
             return claim.claim(ledger, host, wanted.replaced(made=made), rules)
         except BaseException:
-            instances.sweep(ledger)  # no allocation names it
+            instances.sweep(ledger, host.library)  # no allocation names it
             raise
 
 

@@ -99,20 +99,21 @@ def make(ledger: Ledger, driver: Mig, held: Held, profile: Profile, folder: str 
     return held.replaced(uuid=made[0].uuid)
 
 
-def sweep(ledger: Ledger) -> list[str]:
+def sweep(ledger: Ledger, library: str = "") -> list[str]:
     """Destroy the instances of released allocations; return their ids. Needs the lock.
 
+    library: path of NVML here, since an agent in a pod may see it elsewhere; "": as records say.
     One in use, or one that the driver refuses to destroy, stays for the next sweep. Raises
     VcudaError: NVML cannot be asked.
     """
     gone: list[str] = []
     by_library: dict[str, list[Held]] = {}
     for held in instance_records.killed(ledger.state_dir):
-        by_library.setdefault(held.library, [])
+        by_library.setdefault(library or held.library, [])
     for held in instance_records.stale(ledger):
-        by_library.setdefault(held.library, []).append(held)
-    for library, stale in by_library.items():
-        with Mig(library) as driver:
+        by_library.setdefault(library or held.library, []).append(held)
+    for path, stale in by_library.items():
+        with Mig(path) as driver:
             settle_static(ledger, driver)
             gone += [held.id for held in stale if destroy(ledger, driver, held)]
     return gone
@@ -129,14 +130,14 @@ def settle_static(ledger: Ledger, driver: Mig) -> None:
             destroy(ledger, driver, held, STATIC)
 
 
-def release(ledger: Ledger) -> None:
+def release(ledger: Ledger, library: str = "") -> None:
     """After a release of allocations, without the ledger's lock: destroy what belonged to them.
 
-    Raises VcudaError: NVML cannot be asked, or the lock is not free.
+    library: as for `sweep`. Raises VcudaError: NVML cannot be asked, or the lock is not free.
     """
     if instance_records.stale(ledger) or instance_records.killed(ledger.state_dir):
         with lock(ledger):
-            sweep(ledger)
+            sweep(ledger, library)
         _refresh(f"{ledger.state_dir}/host.json")
 
 

@@ -1,7 +1,8 @@
 """The GPU probe: a process that samples the GPUs through NVML and prints a line every two seconds.
 
 A broken GPU can make an NVML call hang forever. Each GPU is therefore queried in its own thread, so
-that the others still answer; and if NVML hangs for all GPUs, only this process hangs.
+that the others still answer; and if NVML hangs for all GPUs, only this process hangs. A thread also
+destroys the GPU instances of released shares: no process with a claim socket may run beside it.
 
 Each line is a JSON object:
   gpus        list of placement.Gpu's fields
@@ -11,6 +12,7 @@ Each line is a JSON object:
   numa        NUMA node by UUID
   profiles    by UUID, of GPUs in MIG mode: the fields of each model.mig.Profile
   places      by UUID, of these: the places of their instances, as model.mig.Layout has them
+  own         UUIDs in gpus of MIG devices that were made for one container each
   failing     reason by UUID, of GPUs that do not answer
   xids        [UUID, number] of each Xid event since the last line
   silent      reason by index, of GPUs that did not answer at first and are not in gpus
@@ -37,7 +39,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.mig import Layout
 from vcuda_oci.system import files
 
-from . import sensors
+from . import own_instances, sensors
 
 PERIOD_MS = 2000
 # A GPU that does not answer within this time hangs. This and the period together must be less than
@@ -63,11 +65,14 @@ def main(driver_root: str, cache: str) -> None:
     """Print samples until the reader ends, or until NVML has to be opened again."""
     try:
         facts = host.load(driver_root, cache)
-        probe = Probe(facts.library, facts)
+        library, state_dir = facts.library, os.path.dirname(cache)
+        own, probe = own_instances.uuids(state_dir, facts), Probe(library, facts)
+        left_over = _Query(lambda folder: own_instances.end_left_over(folder, library), state_dir)
         # An open NVML does not see a new driver or new GPUs, and a MIG device that takes the number
         # of another has another UUID. End: the next process sees them.
         while facts.has_these_gpus(cache):
-            _print(probe.sample())
+            left_over.begin()
+            _print({**probe.sample(), "own": own})
             if probe.one_is_back:
                 break
     except VcudaError as error:

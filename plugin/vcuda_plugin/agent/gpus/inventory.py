@@ -25,6 +25,7 @@ from .health import Health
 LIMIT_SECONDS = 8
 # Opening NVML may wake each GPU from sleep, which takes a second or two per GPU.
 START_SECONDS = 60
+_LATE_SECONDS = 1.0
 MODULE = "vcuda_plugin.agent.gpus.gpu_probe"
 # Pause before the next probe; it doubles up to the longest while NVML cannot be used.
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1, 16
@@ -82,6 +83,7 @@ async def follow(
         async with probe as (_, lines):
             trouble, limit = "", START_SECONDS
             while not trouble:
+                began = time.monotonic()
                 try:
                     line = await asyncio.wait_for(lines.readline(), limit)
                     limit = LIMIT_SECONDS
@@ -96,6 +98,8 @@ async def follow(
                         if known:  # else `missing` reports it
                             _log.warning("%s", cannot)
                 except asyncio.TimeoutError:
+                    if time.monotonic() - began > limit + _LATE_SECONDS:
+                        continue  # this process was stopped: the probe's lines may be waiting
                     trouble = HANGS
                     _log.warning("NVML: no answer for %d s; asking anew", limit)
                 before, why = why, _missing_reason(known, cannot or trouble)
@@ -146,6 +150,8 @@ class _Watch:
         closed = unhealthy.with_drained(sick, self._settings.state_dir)
         seen = Inventory(gpus, sample["numa"], closed, sample["distances"], *versions)
         own = self._instances(gpus)
+        if own is not None:  # the record may be gone with its instance since the sample
+            own.update(sample.get("own", ()))
         if own is not None and self._settings.isolation in (policies.AUTO, policies.MIG):
             seen.profiles, seen.places = sample.get("profiles", {}), sample.get("places", {})
         seen = _shared(seen, {gpu.uuid for gpu in gpus if gpu.mig} if own is None else own)

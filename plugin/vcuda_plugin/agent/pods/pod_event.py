@@ -25,6 +25,7 @@ REASONS = {
     events.TURN_OVERRUN: "GpuTurnOverrun",
     events.GPU_UNHEALTHY: "GpuUnhealthy",
     events.UNCLAIMED: "GpuShareMissing",
+    events.MPS_ENDED: "GpuMpsEnded",
     events.NO_GPUS: "NoGpusFound",  # of the agent's own pod
 }
 _MOST_TEXT = 1000  # bytes of a message; the API accepts 1 KiB
