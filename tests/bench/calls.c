@@ -1,6 +1,9 @@
 /* Nanoseconds per driver call, as one JSON object: the same program runs on the bare driver and
    through the shim. Each figure is the median of its batches; a name with "/2" is two threads at
-   once. With an argument: launches once, says so, and waits to be killed.  */
+   once. With "idle": launches once, says so, and waits to be killed. With "pairs DRIVER": what a
+   launch takes more through the shim than by the library DRIVER that the shim has loaded, the
+   median of pairs of batches that take turns in one process: so small a difference is less than
+   what two processes differ by.  */
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -12,11 +15,14 @@
 #include <unistd.h>
 
 #define BATCHES 21
+#define PAIRS 201
+#define LAUNCHES 200
 
 static CUcontext context;
 static CUfunction function;
-static CUresult (*launch) (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                           unsigned, CUstream, void **, void **);
+typedef CUresult launch_type (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                              unsigned, unsigned, CUstream, void **, void **);
+static launch_type *launch, *launch_of_driver;
 static CUresult (*synchronize) (void);
 static CUresult (*alloc) (CUdeviceptr *, size_t);
 static CUresult (*release) (CUdeviceptr);
@@ -166,6 +172,52 @@ measure (const char *name, void (*call) (void), int times)
           (left.ns[BATCHES / 2] + right.ns[BATCHES / 2]) / 2);
 }
 
+static double
+batch_ns (launch_type *way)
+{
+  double begin = now_ns ();
+  for (int i = 0; i < LAUNCHES; i++)
+    must (way (function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), "cuLaunchKernel");
+  double ns = (now_ns () - begin) / LAUNCHES;
+  must (synchronize (), "cuCtxSynchronize");
+  return ns;
+}
+
+static void *
+run_pairs (void *argument)
+{
+  double *added = argument;
+  must (set_current (context), "cuCtxSetCurrent");
+  for (int pair = 0; pair < PAIRS; pair++)
+    {
+      double bare = batch_ns (launch_of_driver);
+      added[pair] = batch_ns (launch) - bare;
+    }
+  qsort (added, PAIRS, sizeof added[0], ascending);
+  return NULL;
+}
+
+static void
+measure_pairs (const char *driver)
+{
+  static double alone[PAIRS], left[PAIRS], right[PAIRS];
+  void *library = dlopen (driver, RTLD_NOW | RTLD_NOLOAD);
+  if (!library)
+    {
+      fprintf (stderr, "calls: %s is not loaded\n", driver);
+      exit (1);
+    }
+  launch_of_driver = find (library, "cuLaunchKernel");
+  run_pairs (alone);
+  pthread_t thread;
+  if (pthread_create (&thread, NULL, run_pairs, left) != 0)
+    exit (1);
+  run_pairs (right);
+  pthread_join (thread, NULL);
+  printf (", \"cuLaunchKernel\": %.2f, \"cuLaunchKernel/2\": %.2f}\n", alone[PAIRS / 2],
+          (left[PAIRS / 2] + right[PAIRS / 2]) / 2);
+}
+
 /* A graph of one empty kernel; where the driver can't make one, any handle serves its launch.  */
 static void
 make_graph (void *library)
@@ -194,7 +246,6 @@ make_graph (void *library)
 int
 main (int argc, char **argv)
 {
-  (void) argv;
   double begin = now_ns ();
   void *library = dlopen ("libcuda.so.1", RTLD_NOW);
   if (!library)
@@ -221,6 +272,11 @@ main (int argc, char **argv)
   must (set_current (context), "cuCtxSetCurrent");
   must (load (&module, module_text), "cuModuleLoadData");
   must (get (&function, module, "nothing"), "cuModuleGetFunction");
+  if (argc == 3 && !strcmp (argv[1], "pairs"))
+    {
+      measure_pairs (argv[2]);
+      return 0;
+    }
   if (argc > 1)
     {
       one_launch ();

@@ -54,8 +54,9 @@ CALLS: dict[str, tuple[float | None, dict[str, float]]] = {
 # On a driver that does nothing, which is what the peers' figures were taken on.
 LAUNCHES = ("cuLaunchKernel", "cuLaunchKernel/2", "cuGraphLaunch", "cuGraphLaunch/2")
 COPIES = ("cuMemcpyDtoDAsync", "cuMemcpyDtoDAsync/2")
-# A launch in a turn, of a container with 50 %.
+# A launch in a turn, of a container with 50 %, beside the driver in the same process.
 IN_A_TURN = {"cuLaunchKernel": 3.0, "cuLaunchKernel/2": 5.0}
+DRIVER = "/usr/local/vcuda/driver/cuda"
 IDLE_SECONDS = 2.0
 
 
@@ -77,16 +78,25 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
         mock_bare, mock_shimmed = _turns(say, "mock driver", client, on_mock)
         metered = guest.Guest(folder + "/metered", mock, [share(MOCK_UUID)], meter_copies=True)
         metered_bare, metered_shimmed = _turns(say, "mock driver, copies metered", client, metered)
-        in_turn = guest.Guest(folder + "/in-turn", mock, [share(MOCK_UUID, 50)])
-        write_turn(in_turn, HELD)
-        turn_bare, turn_shimmed = _turns(say, "mock driver, in a turn", client, in_turn)
+        in_turn = {
+            driver: _pairs(say, driver, client, guest.Guest(f"{folder}/{at}", of, [gpu]))
+            for at, (driver, of, gpu) in enumerate(
+                [
+                    ("mock driver", mock, share(MOCK_UUID, 50)),
+                    ("software GPU", root, _share_of(root, 50)),
+                ]
+            )
+        }
         wakeups, threads = _idle(client, container)
     return [
         *(_added(call, "", bare, shimmed) for call in CALLS if call in bare[0]),
         *(_added(call, " on a mock driver", mock_bare, mock_shimmed) for call in LAUNCHES + COPIES),
         *(_added(call, ", metered", metered_bare, metered_shimmed) for call in COPIES),
         *(
-            _added(call, " in a turn on a mock driver", turn_bare, turn_shimmed, goal)
+            Figure(
+                f"shim.{call} in a turn, {driver}", median_of(rounds, call), "ns added", goal, {}
+            )
+            for driver, rounds in in_turn.items()
             for call, goal in IN_A_TURN.items()
         ),
         Figure(
@@ -122,13 +132,19 @@ def _turns(
     return bare, shimmed
 
 
-def _added(
-    call: str, where: str, bare: Rounds, shimmed: Rounds, goal: float | None = None
-) -> Figure:
-    """goal: in place of the call's own."""
-    usual, peers = CALLS[call]
+def _pairs(say: Callable[[str], None], driver: str, client: str, container: guest.Guest) -> Rounds:
+    write_turn(container, HELD)
+    rounds: Rounds = []
+    for number in range(ROUNDS):
+        say(f"{driver}, in a turn: round {number + 1} of {ROUNDS}")
+        rounds.append(json.loads(container.run(client, "pairs", DRIVER)))
+    return rounds
+
+
+def _added(call: str, where: str, bare: Rounds, shimmed: Rounds) -> Figure:
+    goal, peers = CALLS[call]
     added = median_of(shimmed, call) - median_of(bare, call)
-    return Figure(f"shim.{call}{where}", added, "ns added", usual if goal is None else goal, peers)
+    return Figure(f"shim.{call}{where}", added, "ns added", goal, peers)
 
 
 def _idle(client: str, container: guest.Guest) -> tuple[float, float]:
@@ -166,7 +182,7 @@ def share(uuid: str, core_percent: int = 99) -> guest.Gpu:
     return guest.share(uuid, 8 * guest.GIB, core_percent)
 
 
-def _share_of(root: str) -> guest.Gpu:
+def _share_of(root: str, core_percent: int = 99) -> guest.Gpu:
     listed = subprocess.run(
         [root + "/usr/bin/nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"],
         env={"SOFTGPU_ROOT": root, "LD_LIBRARY_PATH": root + "/usr/lib/x86_64-linux-gnu"},
@@ -174,7 +190,7 @@ def _share_of(root: str) -> guest.Gpu:
         capture_output=True,
         text=True,
     )
-    return share(listed.stdout.strip())
+    return share(listed.stdout.strip(), core_percent)
 
 
 def _headers() -> str:
