@@ -128,6 +128,23 @@ def test_pod_goes_to_the_node_where_the_largest_profiles_keep_their_room() -> No
     assert [share.uuid for share in found.holds] == ["GPU-n-1"]
 
 
+def test_gpus_with_the_same_instances_cost_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kube-scheduler's calls for all pods wait meanwhile."""
+    names, real = [f"n{at}" for at in range(30)], mig.best_on
+    made = with_instances(**{name: [[(SMALL, 0)]] * 8 for name in names})
+    searched = list[Layout]()
+
+    def counted(layout: Layout, *asked: int) -> Any:
+        searched.append(layout)
+        return real(layout, *asked)
+
+    monkeypatch.setattr(mig, "best_on", counted)
+    ask = ask_for(11)  # of no other test: what is found is remembered
+    assert fit(made, ask, names).fitting == names
+    assert len(set(scores(made, ask, names))) == 1
+    assert len(searched) == 1
+
+
 def test_place_of_a_pod_counts_before_and_after_its_node_reports_it() -> None:
     before, after = with_instances(n=[[]]), with_instances(n=[[(9, 4)]])  # 3g.40gb
     for made in (before, after):

@@ -12,6 +12,7 @@ overcommit: how many times the memory is promised; absent for once.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,7 +41,7 @@ class NodeGpus:
     unhealthy: dict[str, str] = field(default_factory=dict)
     distances: list[list[int]] | None = None
     overcommit: float = 1
-    profiles: dict[str, list[Profile]] = field(default_factory=dict)
+    profiles: dict[str, Sequence[Profile]] = field(default_factory=dict)
     instances: dict[str, Sequence[Sequence[int]]] = field(default_factory=dict)
 
     def between(self, gpus: Sequence[Gpu]) -> list[list[int]] | None:
@@ -78,7 +79,8 @@ def parse(text: str) -> NodeGpus:
     """Parse what `dump` writes. Raises ValueError."""
     try:
         tree = json.loads(text)
-        gpus, numa, unhealthy, profiles = [], {}, {}, {}
+        gpus, numa, unhealthy = [], {}, {}
+        profiles: dict[str, Sequence[Profile]] = {}
         instances: dict[str, Sequence[Sequence[int]]] = {}
         for entry in tree["gpus"][:_MOST_GPUS]:
             mig = [int(number) for number in entry.get("mig", ())]
@@ -115,10 +117,10 @@ def parse(text: str) -> NodeGpus:
         raise ValueError(f"not a list of GPUs: {error!r}") from error
 
 
-def _profiles(entry: Any) -> list[Profile]:
-    """[]: their places are unknown. Raises ValueError."""
+def _profiles(entry: Any) -> tuple[Profile, ...]:
+    """(): their places are unknown. Raises ValueError."""
     if "places" not in entry:
-        return []
+        return ()
     sizes, places = entry["profiles"][:_MOST_PROFILES], entry["places"][:_MOST_PROFILES]
     if len(sizes) != len(places):
         raise ValueError("not as many places as profiles")
@@ -128,7 +130,13 @@ def _profiles(entry: Any) -> list[Profile]:
         one = Profile(int(id), str(name), int(slices), int(size), first, int(width), int(most))
         _check(one.width, one.most, one.slices - 1, *one.starts)
         found.append(one)
-    return found
+    return _shared(tuple(found))
+
+
+@functools.lru_cache(maxsize=256)
+def _shared(profiles: tuple[Profile, ...]) -> tuple[Profile, ...]:
+    """The same object for all GPUs of a model: it takes less memory, and is compared at once."""
+    return profiles
 
 
 def _place(fields: Any) -> tuple[int, int, int]:
