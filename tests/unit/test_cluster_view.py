@@ -224,7 +224,9 @@ def test_claims_are_shares_and_waiting_rows_with_amounts(claimed: Any) -> None:
     assert (
         group["reason"] == "largest free share is 20 % and 4.0 GiB on GPU-a; 40 % and 1.0 GiB asked"
     )
-    text = ParsedPage(cluster_page.render(view)).text()
+    page = cluster_page.render(view)
+    assert b'<td class="notes">claims for GPU instances are not judged here' in page
+    text = ParsedPage(page).text()
     assert "team/pod-c claim claim-c 40 % and 1.0 GiB - node-1: largest free share is 20 %" in text
     assert "team/pod-a claim claim-a 30 % 4.0 GiB" in text and "not shown" not in text
 
