@@ -10,9 +10,12 @@ import pytest
 from support.agent_pages import ParsedPage
 from support.clusters import cluster, container, gpus_of, node, pod
 from support.dra_claims import claim, result, slice_of, waiting
+from support.mig_tables import profiles
 from support.samples import GIB
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu
+from vcuda_plugin.agent.dra import devices, partitions
+from vcuda_plugin.agent.gpus.inventory import Inventory
 from vcuda_plugin.extender.cluster.claims import Claims
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.http import cluster_page, cluster_view, waiting_view
@@ -221,7 +224,9 @@ def test_claims_are_shares_and_waiting_rows_with_amounts(claimed: Any) -> None:
     assert (
         group["reason"] == "largest free share is 20 % and 4.0 GiB on GPU-a; 40 % and 1.0 GiB asked"
     )
-    text = ParsedPage(cluster_page.render(view)).text()
+    page = cluster_page.render(view)
+    assert b'<td class="notes">claims for GPU instances are not judged here' in page
+    text = ParsedPage(page).text()
     assert "team/pod-c claim claim-c 40 % and 1.0 GiB - node-1: largest free share is 20 %" in text
     assert "team/pod-a claim claim-a 30 % 4.0 GiB" in text and "not shown" not in text
 
@@ -259,3 +264,22 @@ def test_claim_that_ends_and_an_older_pool_are_not_shown(claimed: Any) -> None:
     claims.drop_slice("newer")
     view = cluster_view.view(made, Sight("", True, True), "", claims)
     assert all(gpu["core_free"] == 100 for node in view["nodes"] for gpu in node["gpus"])
+
+
+def test_instances_of_claims_count_as_their_part_of_the_gpu() -> None:
+    claims, gpu = Claims(), Gpu("GPU-m", 0, -1, 80 * GIB, "H100", divided=True)
+    seen = Inventory([gpu], profiles={"GPU-m": [each.fields() for each in profiles()]})
+    offered, _ = partitions.partitioned(devices.devices(seen), seen)
+    slice = slice_of({"GPU-m": 80})
+    slice["spec"]["devices"] = offered
+    claims.put_slice(slice)
+    for uid, start in ("a", 0), ("b", 1):
+        place = result("GPU-m", None, None, device=f"gpu-m-1g-10gb-{start}")
+        del place["consumedCapacity"]  # of devices that are allocated once there is none
+        claims.put_claim(claim(uid, place))
+    reported = NodeGpus([gpu], profiles={"GPU-m": profiles()})
+    view = cluster_view.view(cluster(node("node-1", reported)), WITH_CLAIMS, "", claims)
+    (shown,) = view["nodes"][0]["gpus"]
+    size = 9984 << 20
+    assert (shown["core_free"], shown["memory_free_bytes"]) == (100 - 28, 80 * GIB - 2 * size)
+    assert shown["unusable"] == ""

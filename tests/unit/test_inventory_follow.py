@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from vcuda_oci.system import settings_file
-from vcuda_plugin.agent.gpus import inventory
+from vcuda_plugin.agent.gpus import health, inventory
 from vcuda_plugin.agent.gpus.inventory import Inventory
 from vcuda_plugin.agent.process import child
 
@@ -75,4 +75,42 @@ def test_an_agent_that_was_stopped_takes_no_probe_for_hanging(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     follow(tmp_path, monkeypatch, stopped=True)
+    assert caplog.text == ""
+
+
+def test_probe_that_ends_for_new_mig_devices_again_and_again_makes_no_gpu_unhealthy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As while a burst of pods gets instances, which each change what NVML has to be asked."""
+    monkeypatch.setattr(inventory, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(health, "DOWN_SECONDS", 0.02)
+    config = tmp_path / "config.toml"
+    config.write_text(f'state-dir = "{tmp_path}"\n')
+    changed = b'{"changed": true}\n'
+    outputs = [json.dumps(SAMPLE).encode() + b"\n" + changed, *[changed] * 9]
+    seen, probes = list[Inventory](), iter(outputs)
+
+    @contextlib.asynccontextmanager
+    async def running(*_: str) -> AsyncIterator[tuple[None, asyncio.StreamReader]]:
+        reader = asyncio.StreamReader()
+        output = next(probes, b"")
+        if output:
+            reader.feed_data(output)
+            reader.feed_eof()
+        else:
+            task.cancel()
+        yield None, reader
+
+    monkeypatch.setattr(child, "running", running)
+
+    async def run() -> None:
+        nonlocal task
+        settings = settings_file.load(str(config))
+        following = inventory.follow(settings, seen.append, lambda _: None, lambda _: None)
+        task = asyncio.ensure_future(following)
+        await asyncio.wait({task})
+
+    task: asyncio.Future[None]
+    asyncio.run(run())
+    assert [each.unhealthy for each in seen] == [{}]
     assert caplog.text == ""

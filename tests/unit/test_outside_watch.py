@@ -178,6 +178,19 @@ def test_the_driver_gets_a_containers_limit_if_the_container_has_a_cgroup(
     assert node.probe.limits == [("GPU-0", str(tmp_path), hard) for hard in asked]
 
 
+def test_watch_goes_on_where_the_drivers_figures_cannot_be_written(
+    node: FakeNode, sleeper: Any, tmp_path: Any
+) -> None:
+    (tmp_path / "driver_limits.json").mkdir()  # as ENOSPC: the file cannot be replaced
+    node.watch.sets_limits = True
+    node.owners[sleeper.pid] = "box"
+    node.findings(1)
+    (held,) = node.containers.follow().values()
+    held.folder = str(tmp_path)
+    node.set_processes((sleeper.pid, "GPU-1", GIB))
+    assert len(node.findings(REPORT_AFTER_POLLS)) == 1
+
+
 def test_forged_slots_of_a_slice_end_no_process_and_blame_no_slice(
     node: FakeNode, sleeper: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,6 +128,23 @@ def test_pod_goes_to_the_node_where_the_largest_profiles_keep_their_room() -> No
     assert [share.uuid for share in found.holds] == ["GPU-n-1"]
 
 
+def test_gpus_with_the_same_instances_cost_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kube-scheduler's calls for all pods wait meanwhile."""
+    names, real = [f"n{at}" for at in range(30)], mig.best_on
+    made = with_instances(**{name: [[(SMALL, 0)]] * 8 for name in names})
+    searched = list[Layout]()
+
+    def counted(layout: Layout, *asked: int) -> Any:
+        searched.append(layout)
+        return real(layout, *asked)
+
+    monkeypatch.setattr(mig, "best_on", counted)
+    ask = ask_for(11)  # of no other test: what is found is remembered
+    assert fit(made, ask, names).fitting == names
+    assert len(set(scores(made, ask, names))) == 1
+    assert len(searched) == 1
+
+
 def test_place_of_a_pod_counts_before_and_after_its_node_reports_it() -> None:
     before, after = with_instances(n=[[]]), with_instances(n=[[(9, 4)]])  # 3g.40gb
     for made in (before, after):
@@ -149,3 +169,46 @@ def test_extender_admits_what_the_node_can_place_and_nothing_else(cores: list[in
             continue
         taken = (found.profile.id, found.start, found.profile.width)
         now = now.replaced(taken=(*now.taken, taken))
+
+
+def published(**changed: Any) -> str:
+    """The annotation of a node with a GPU of 16 GiB and an H100 in MIG mode. changed: None: without
+    this key."""
+    gpus = gpus_of("n", 16)
+    gpus.gpus.append(Gpu(DIVIDED, 1, -1, 80 * GIB, "H100", divided=True))
+    gpus.profiles[DIVIDED], gpus.instances[DIVIDED] = profiles(), [(SMALL, 0, 1)]
+    tree = json.loads(gpus.dump())
+    tree["gpus"][1].update(changed)
+    tree["gpus"][1] = {key: its for key, its in tree["gpus"][1].items() if its is not None}
+    return json.dumps(tree)
+
+
+def test_an_agent_without_places_offers_its_other_gpus_meanwhile() -> None:
+    text = published(places=None, instances=None)
+    # An extender of that version reads two numbers.
+    assert json.loads(text)["gpus"][1]["profiles"][0] == [1, 9984 << 20]
+    about = node("n", annotations={"vcuda.io/node-gpus": text})
+    made = clusters.cluster(about)
+    assert put(made, "turns", "turns", 50) == "GPU-n-0"
+    assert put(made, "a", "auto", 50) == "GPU-n-0"
+    assert "node n: " in put(made, "b", "mig", 10)
+    assert "earlier version" in made.nodes["n"].facts.reported.unhealthy[DIVIDED]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"places": []},
+        {"places": [[SMALL, "1g", 1 << 40, 7, [0]]] * 6},
+        {"places": [[SMALL, "1g", 1, 7, [-1]]] * 6},
+        {"profiles": [[0, 1]] * 6},
+        {"instances": [[SMALL, 0, 1 << 40]]},
+        {"instances": [[SMALL, 1 << 40, 1]]},
+        {"instances": [[SMALL, -1, 1]]},
+        {"instances": [[SMALL, 0]]},
+    ],
+)
+def test_places_that_no_gpu_has_are_refused(changed: dict[str, Any]) -> None:
+    assert node_gpus.parse(published()).instances == {DIVIDED: [(SMALL, 0, 1)]}
+    with pytest.raises(ValueError, match="not"):
+        node_gpus.parse(published(**changed))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.files import write
+from vcuda_oci.ledger import events
 from vcuda_plugin.agent.pods import unclaimed
 from vcuda_plugin.agent.pods.pod_decision import PodDecision
 
@@ -55,6 +56,17 @@ def test_container_that_does_not_run_since_the_boot_is_not_named(
     tmp_path: Any, status: Any
 ) -> None:
     assert found(tmp_path, status) == []
+
+
+@pytest.mark.parametrize(("id", "named"), [("c1", []), ("c2", ["main"])])
+def test_container_that_had_its_share_and_may_have_ended_is_not_named(
+    tmp_path: Any, id: str, named: list[str]
+) -> None:
+    kinds = (events.CLAIMED, events.RELEASED)
+    for kind in kinds:
+        events.record(str(tmp_path), "vcuda", kind, f"pod-{UID}.main", "30 %", container="c1")
+    status = {**running(), "containerID": f"containerd://{id}"}
+    assert found(tmp_path, status) == named
 
 
 def test_pod_being_deleted_is_not_reported(tmp_path: Any) -> None:

@@ -59,18 +59,22 @@ def choose(layouts: Sequence[Layout], core: int, memory_bytes: int) -> Place | R
     Of the smallest profiles that hold both and have room: the place that takes the fewest places
     from the largest profile, then from the next; equal ones by the order of the GPUs.
     """
-    best: tuple[tuple[int, ...], Place] | None = None
+    best: tuple[list[int], Place] | None = None
     for layout in layouts:
-        for profile in holding(layout, core, memory_bytes):
-            places = _free_starts(layout, profile)
-            for start in places:
-                # A larger profile only where the smaller ones have no room on this GPU.
-                key = (profile.width, profile.slices, *_loss(layout, profile, start))
-                if best is None or key < best[0]:
-                    best = key, Place(layout.uuid, profile, start)
-            if places:
-                break
+        found = best_on(layout, core, memory_bytes)
+        if found and (best is None or found[0] < best[0]):
+            best = found[0], Place(layout.uuid, *found[1:])
     return best[1] if best else Refused(_why(layouts, core, memory_bytes), _HINT)
+
+
+def best_on(layout: Layout, core: int, memory_bytes: int) -> tuple[list[int], Profile, int] | None:
+    """What `choose` has for one GPU: cost, profile and start; of all GPUs the least cost counts."""
+    for profile in holding(layout, core, memory_bytes):
+        # A larger profile only where the smaller ones have no room on this GPU.
+        if (start := best_start(layout, profile)) is not None:
+            cost = [profile.width, profile.slices, *_loss(layout, profile, start)]
+            return cost, profile, start
+    return None
 
 
 def at(layouts: Sequence[Layout], place: Place) -> Place | Refused:

@@ -2,9 +2,9 @@
 
 ``{"gpus": [{"uuid", "index", "model", "memory_bytes", "numa", "unhealthy"}], "distances": [[0]]}``.
 parent, mig: only for a MIG device: its GPU's UUID, and its numbers as in vcuda_oci.model.gpu.
-profiles: only for a GPU in MIG mode: each profile of GPU instances, as id, name, compute slices,
-  bytes, memory slices, most at a time, places. instances: the places that are taken, as profile id,
-  start, memory slices.
+profiles: only for a GPU in MIG mode: each profile of GPU instances, as compute slices and bytes.
+places: of each of them: id, name, memory slices, most at a time, first slices. instances: what is
+  taken, as profile id, first slice, memory slices. An agent of an earlier version writes neither.
 numa: -1 if unknown. unhealthy: the reason; absent while the GPU is healthy. distances: between the
 GPUs in the order of "gpus", smaller is nearer (vcuda_oci.model.topology); absent if unknown.
 overcommit: how many times the memory is promised; absent for once.
@@ -12,6 +12,7 @@ overcommit: how many times the memory is promised; absent for once.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from vcuda_oci.model.mig import Profile
 
 _MOST_GPUS, _MOST_PROFILES = 1024, 32
 _MOST_SLICES = 64
-_PLACE = 3  # numbers: profile id, start, width
+_NO_PLACES = "its node agent is of an earlier version, which reports no places of GPU instances"
 
 # First byte of a line to the HTTP process that says why no GPU is listed; others: JSON or empty.
 NO_GPU = b"-"
@@ -40,7 +41,7 @@ class NodeGpus:
     unhealthy: dict[str, str] = field(default_factory=dict)
     distances: list[list[int]] | None = None
     overcommit: float = 1
-    profiles: dict[str, list[Profile]] = field(default_factory=dict)
+    profiles: dict[str, Sequence[Profile]] = field(default_factory=dict)
     instances: dict[str, Sequence[Sequence[int]]] = field(default_factory=dict)
 
     def between(self, gpus: Sequence[Gpu]) -> list[list[int]] | None:
@@ -56,7 +57,12 @@ class NodeGpus:
             if gpu.mig:
                 entry["parent"], entry["mig"] = gpu.parent, gpu.mig
             if gpu.uuid in self.profiles:
-                entry["profiles"] = [_fields(each) for each in self.profiles[gpu.uuid]]
+                profiles = self.profiles[gpu.uuid]
+                entry["profiles"] = [[each.slices, each.memory_bytes] for each in profiles]
+                entry["places"] = [
+                    [each.id, each.name, each.width, each.most, list(each.starts)]
+                    for each in profiles
+                ]
                 entry["instances"] = self.instances.get(gpu.uuid, [])
             if gpu.uuid in self.unhealthy:
                 entry["unhealthy"] = self.unhealthy[gpu.uuid]
@@ -73,7 +79,8 @@ def parse(text: str) -> NodeGpus:
     """Parse what `dump` writes. Raises ValueError."""
     try:
         tree = json.loads(text)
-        gpus, numa, unhealthy, profiles = [], {}, {}, {}
+        gpus, numa, unhealthy = [], {}, {}
+        profiles: dict[str, Sequence[Profile]] = {}
         instances: dict[str, Sequence[Sequence[int]]] = {}
         for entry in tree["gpus"][:_MOST_GPUS]:
             mig = [int(number) for number in entry.get("mig", ())]
@@ -88,11 +95,10 @@ def parse(text: str) -> NodeGpus:
                 mig=mig or None,
             )
             if gpu.divided:
-                profiles[gpu.uuid] = list(map(_profile, entry["profiles"][:_MOST_PROFILES]))
-                places = entry.get("instances", [])[:_MOST_PROFILES]
-                instances[gpu.uuid] = [tuple(map(int, place)) for place in places]
-                if any(len(place) != _PLACE for place in instances[gpu.uuid]):
-                    raise ValueError("not the place of an instance")
+                profiles[gpu.uuid] = _profiles(entry)
+                instances[gpu.uuid] = list(map(_place, entry.get("instances", [])[:_MOST_SLICES]))
+                if "places" not in entry:
+                    unhealthy[gpu.uuid] = _NO_PLACES
             gpus.append(gpu)
             if entry.get("numa", -1) >= 0:
                 numa[gpu.uuid] = int(entry["numa"])
@@ -111,15 +117,35 @@ def parse(text: str) -> NodeGpus:
         raise ValueError(f"not a list of GPUs: {error!r}") from error
 
 
-def _fields(each: Profile) -> list[Any]:
-    sizes = [each.slices, each.memory_bytes, each.width, each.most]
-    return [each.id, each.name, *sizes, list(each.starts)]
+def _profiles(entry: Any) -> tuple[Profile, ...]:
+    """(): their places are unknown. Raises ValueError."""
+    if "places" not in entry:
+        return ()
+    sizes, places = entry["profiles"][:_MOST_PROFILES], entry["places"][:_MOST_PROFILES]
+    if len(sizes) != len(places):
+        raise ValueError("not as many places as profiles")
+    found = []
+    for (slices, size), (id, name, width, most, starts) in zip(sizes, places):
+        first = list(map(int, starts))
+        one = Profile(int(id), str(name), int(slices), int(size), first, int(width), int(most))
+        _check(one.width, one.most, one.slices - 1, *one.starts)
+        found.append(one)
+    return _shared(tuple(found))
 
 
-def _profile(fields: Any) -> Profile:
-    id, name, slices, size, width, most, starts = fields
-    # A width is a shift: bounded, as the text comes from the API.
-    if not all(0 <= int(one) < _MOST_SLICES for one in (width, most, *starts)):
-        raise ValueError("not a profile")
-    places = [int(start) for start in starts]
-    return Profile(int(id), str(name), int(slices), int(size), places, int(width), int(most))
+@functools.lru_cache(maxsize=256)
+def _shared(profiles: tuple[Profile, ...]) -> tuple[Profile, ...]:
+    """The same object for all GPUs of a model: it takes less memory, and is compared at once."""
+    return profiles
+
+
+def _place(fields: Any) -> tuple[int, int, int]:
+    id, start, width = map(int, fields)
+    _check(start, width)
+    return id, start, width
+
+
+def _check(*numbers: int) -> None:
+    """Raises ValueError. Places are shifts: they are bounded, as the text comes from the API."""
+    if not all(0 <= one < _MOST_SLICES for one in numbers):
+        raise ValueError("not the place of a GPU instance")

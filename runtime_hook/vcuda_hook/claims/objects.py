@@ -38,12 +38,17 @@ class Device(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a claim has of a device."""
+    """What a claim has of a device. core_percent, memory_bytes: None: all of the device."""
 
     node: str
     device: str
-    core_percent: int
-    memory_bytes: int
+    core_percent: int | None
+    memory_bytes: int | None
+
+    def amounts(self, device: Device) -> tuple[int, int]:
+        """Its cores and memory. device: that it has."""
+        core = device.core_percent if self.core_percent is None else self.core_percent
+        return core, device.memory_bytes if self.memory_bytes is None else self.memory_bytes
 
 
 class Asked(NamedTuple):
@@ -149,10 +154,8 @@ def _held(devices: _Object) -> Iterator[Held]:
         if each.get("driver") == DRIVER:
             consumed = _mapping(each.get("consumedCapacity"))
             core, memory = (whole(consumed.get(key)) for key in (CORES, MEMORY))
-            # Without amounts the device belongs to this claim alone; `room` knows its size.
-            core = _WHOLE_CORES if core is None else core
-            place = str(each.get("pool")), str(each.get("device"))
-            yield Held(*place, core, -1 if memory is None else memory)
+            # Without amounts the device belongs to this claim alone.
+            yield Held(str(each.get("pool")), str(each.get("device")), core, memory)
 
 
 def _asked(request: _Object) -> tuple[Asked, ...]:

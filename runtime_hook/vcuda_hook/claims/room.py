@@ -79,9 +79,10 @@ class Room:
 
 
 def _left(device: Device, held: Sequence[Held]) -> Free:
-    memory = sum(device.memory_bytes if h.memory_bytes < 0 else h.memory_bytes for h in held)
-    core = device.core_percent - sum(each.core_percent for each in held)
-    return Free(device, max(0, core), max(0, device.memory_bytes - memory))
+    amounts = [each.amounts(device) for each in held]
+    core = device.core_percent - sum(core for core, _ in amounts)
+    memory = device.memory_bytes - sum(memory for _, memory in amounts)
+    return Free(device, max(0, core), max(0, memory))
 
 
 def _without_twins(found: Sequence[Free]) -> list[Free]:

@@ -85,7 +85,8 @@ def _add_driver(entry: dict[str, Any], counted: driver_figures.Counted | None) -
     entry["isolation_holds"] = fence.with_driver(entry["isolation_holds"])
     # A larger limit counts contexts that the share does not count. A suspended one holds nothing.
     if counted.limit_bytes == entry["memory_bytes"] and not entry["suspension"]:
-        entry["memory_used_bytes"] = counted.used_bytes
+        # The driver does not count managed memory.
+        entry["memory_used_bytes"] = max(counted.used_bytes, entry["memory_used_bytes"] or 0)
 
 
 def _folders(state_dir: str) -> list[str]:

@@ -26,12 +26,12 @@ class Sampler:
     def __init__(self, *_: Any) -> None:
         Sampler.polls = 0
 
-    def sample(self) -> list[str]:
+    def sample(self) -> dict[str, str]:
         Sampler.polls += 1
         assert Sampler.polls < _MOST_POLLS
         if Sampler.polls == 2:
             os.makedirs(Sampler.records)
-        return []
+        return {}
 
     poll = sample
 

@@ -6,6 +6,7 @@ poll it prints one line, a JSON list of lines for the agent's log.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -225,7 +226,8 @@ class OutsideWatch:
         counted = self._limits.counted()
         if counted or self._has_figures:
             by_id = {(folders[f].allocation.id, uuid): one for (f, uuid), one in counted.items()}
-            driver_figures.write(self._state_dir, by_id)
+            with contextlib.suppress(OSError):  # no space: readers ignore old figures
+                driver_figures.write(self._state_dir, by_id)
         self._has_figures = bool(counted)
         by_key = {(folders[f].key, uuid): one for (f, uuid), one in counted.items()}
         return [line] if line else [], by_key

@@ -17,7 +17,8 @@ Each line is a JSON object:
   xids        [UUID, number] of each Xid event since the last line
   silent      reason by index, of GPUs that did not answer at first and are not in gpus
   sensors     figures by UUID (see sensors.py), of the period before
-If NVML cannot be used at all, the last line is {"cannot": reason}.
+The last line is {"changed": true} if NVML has to be opened again, or {"cannot": reason} if NVML
+cannot be used at all.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ def main(driver_root: str, cache: str) -> None:
             _print({**probe.sample(), "own": own})
             if probe.one_is_back:
                 break
+        _print({"changed": True})
     except VcudaError as error:
         _print({"cannot": str(error)})
     except BrokenPipeError:

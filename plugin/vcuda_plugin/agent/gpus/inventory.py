@@ -77,6 +77,7 @@ async def follow(
     watch = _Watch(settings, changed)
     known: dict[str, Any] | None = None
     cannot, pause, why = "", _PAUSE_SECONDS, ""
+    sampled = time.monotonic()
     while True:
         cache = settings.state_dir + "/host.json"
         probe = child.running(MODULE, settings.driver_root, cache)
@@ -91,6 +92,10 @@ async def follow(
                     sample = json.loads(line) if line.endswith(b"\n") else {}
                     if "gpus" in sample:
                         known, cannot, pause = sample, "", _PAUSE_SECONDS
+                        sampled = time.monotonic()
+                    elif "changed" in sample and time.monotonic() - sampled < START_SECONDS:
+                        pause = _PAUSE_SECONDS
+                        break  # NVML did answer: the next probe sees what there is now
                     else:
                         trouble = "NVML does not answer"
                     if sample.get("cannot", cannot) != cannot:  # report each reason once

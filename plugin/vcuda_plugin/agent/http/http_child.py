@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+from collections.abc import Sequence
 
 from vcuda_oci.model.mig import Profile
 from vcuda_oci.system import settings_file
@@ -62,7 +63,7 @@ class HttpChild:
         """Send the node's GPUs and their health."""
         overcommit = self._settings.memory_overcommit
         shown = [*seen.gpus, *seen.own]
-        profiles = {
+        profiles: dict[str, Sequence[Profile]] = {
             gpu.uuid: [Profile(**each) for each in seen.profiles.get(gpu.uuid, ())]
             for gpu in shown
             if gpu.divided

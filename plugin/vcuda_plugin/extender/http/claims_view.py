@@ -35,8 +35,7 @@ class ClaimsView:
                 device = gpus.get((held.node, held.device))
                 if device is None:
                     continue
-                memory = device.memory_bytes if held.memory_bytes < 0 else held.memory_bytes
-                share = claim if self._sees(claim) else None, held.core_percent, memory
+                share = claim if self._sees(claim) else None, *held.amounts(device)
                 self._shares.setdefault((held.node, device.uuid), []).append(share)
         self._judged: dict[object, Verdict | None] = {}
 

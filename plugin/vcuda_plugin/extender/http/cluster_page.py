@@ -99,15 +99,16 @@ def _since(created: str) -> str:
 def _why(pod: _Entry) -> str:
     if pod["invalid"]:
         return f'<span class="bad">{escape(pod["invalid"])}</span>'
-    note = f"<br>{escape(pod['note'])}" if pod["note"] else ""
+    notes = [escape(pod["note"])] if pod["note"] else []
     if pod["fits"]:
         what = "1 node has" if pod["fits"] == 1 else f"{pod['fits']} nodes have"
-        return f"{what} room: something else holds it, see kubectl describe pod{note}"
+        found = f"{what} room: something else holds it, see kubectl describe pod"
+        return "<br>".join([found, *notes])
     if not pod["of"]:
         return "no node has a GPU"
     if not pod["judged"]:
         return "not looked for: too many pods wait; choose a namespace"
-    reasons = "<br>".join(map(_reason, pod["why"])) + note
+    reasons = "<br>".join([*map(_reason, pod["why"]), *notes])
     if pod["judged"] < pod["of"]:
         reasons += f"<br>{pod['judged']} of {pod['of']} nodes were looked at"
     return reasons

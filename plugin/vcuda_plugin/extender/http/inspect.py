@@ -40,7 +40,8 @@ def node(cluster: Cluster, name: str) -> dict[str, Any] | None:
 def gpus(entry: Entry) -> list[dict[str, Any]]:
     """Describe the node's GPUs. held: whether a pod has compute of it. unusable: why it gets no
     pod; "": it may."""
-    reported, usable = entry.facts.reported, {gpu.uuid for gpu in entry.facts.usable}
+    reported = entry.facts.reported
+    usable = {gpu.uuid for gpu in (*entry.facts.usable, *entry.facts.divisible)}
     core, memory = dict.fromkeys(usable, 0), dict.fromkeys(usable, 0)
     for share in entry.taken:
         core[share.uuid] = core.get(share.uuid, 0) + share.core_percent

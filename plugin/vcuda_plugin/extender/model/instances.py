@@ -8,6 +8,7 @@ init containers too.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -79,23 +80,40 @@ def decided_holds(
 
 
 def _choose(layouts: Sequence[Layout], part: Part) -> mig.Place | Refused:
-    """By the size of the GPUs: a request may be a part of it."""
+    """As `mig.choose`, by the size of the GPUs: a request may be a part of it."""
     answer: mig.Place | Refused = Refused(_NO_GPU)
     for size in dict.fromkeys([layout.memory_bytes for layout in layouts]):
         alike = [layout for layout in layouts if layout.memory_bytes == size]
-        answer = mig.choose(alike, part.core, _memory(part, size))
-        if isinstance(answer, mig.Place):
-            break
+        asked = part.core, _memory(part, size)
+        best: tuple[list[int], mig.Place] | None = None
+        for each in alike:
+            found = _best_on(each.profiles, each.taken, *asked)
+            if found and (best is None or found[0] < best[0]):
+                best = found[0], mig.Place(each.uuid, *found[1:])
+        if best:
+            return best[1]
+        answer = mig.choose(alike, *asked)
     return answer
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _best_on(
+    profiles: tuple[Profile, ...], taken: tuple[tuple[int, int, int], ...], core: int, memory: int
+) -> tuple[list[int], Profile, int] | None:
+    """Remembered: thousands of GPUs have the same instances."""
+    return mig.best_on(Layout("", 0, profiles, taken), core, memory)
 
 
 def _layout(
     gpu: Gpu, held: Sequence[GpuShare], ended: Sequence[GpuShare], reported: NodeGpus
 ) -> Layout:
     """The GPU as it is when the pods of `held` have their instances and those of `ended` none."""
-    layout = Layout(gpu.uuid, gpu.memory_bytes, reported.profiles[gpu.uuid], ())
+    there = [(id, start, width) for id, start, width in reported.instances.get(gpu.uuid, ())]
+    layout = Layout(gpu.uuid, gpu.memory_bytes, reported.profiles[gpu.uuid], tuple(there))
+    held, ended = ([one for one in each if one.uuid == gpu.uuid] for each in (held, ended))
+    if not held and not ended:
+        return layout
     by_share = {_share(layout, profile): profile for profile in layout.profiles}
-    there = [tuple(place) for place in reported.instances.get(gpu.uuid, ())]
     for profile in filter(None, map(by_share.get, ended)):
         same = [place for place in there if place[0] == profile.id]
         there = [place for place in there if place not in same[-1:]]
