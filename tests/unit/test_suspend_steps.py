@@ -380,5 +380,15 @@ def test_move_takes_no_room_that_a_suspended_container_is_promised() -> None:
     assert room.refusal(mine, [mine, sleeps], gpus(16, 16), 1, ()) is None
 
 
+def test_resume_on_another_gpu_holds_up_none_that_belongs_there() -> None:
+    moves = Suspension(WAITING, "order", 1, {}, 1, moves={"GPU-1": "GPU-0"})
+    comes = record("m", shares=[GpuShare("GPU-1", 12 * GIB, 60)], suspension=moves)
+    mine = waiting("me", 5)
+    assert room.refusal(mine, [mine, comes], gpus(16, 16), 1, {"m"}) is None
+    # A promise that waits there is counted once.
+    small = comes.replaced(shares=[GpuShare("GPU-1", 8 * GIB, 50)])
+    assert room.refusal(small, [waiting("me", 0.5), small], gpus(16, 16), 1, {"me"}) is None
+
+
 def off_by_order() -> Suspension:
     return Suspension(SUSPENDED, "order", 1, {})

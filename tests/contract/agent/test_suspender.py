@@ -200,6 +200,16 @@ def test_nothing_gives_way_to_a_container_that_a_drained_gpu_keeps_off(node: Nod
     assert {call[:2] for call in node.calls} == {("resume", "waits")}
 
 
+def test_nothing_gives_way_to_a_container_that_waits_for_another_gpu(node: Node) -> None:
+    node.add_record("there", shares=ROTATES)
+    node.add_record("leaves", shares=[GpuShare("GPU-0", 12 * GIB, 40)])
+    moves = {"GPU-0": "GPU-1"}
+    node._set("leaves", Suspension(WAITING, BY_ORDER, 1.0, {}, 1.0, moves=moves))
+    node.uses("there")
+    node.pass_time(5)
+    assert node.calls == []
+
+
 def test_container_that_waits_gets_the_room_of_one_whose_quantum_has_ended(node: Node) -> None:
     node.add_record("there", shares=ROTATES)
     node.add_record("waits", shares=ROTATES)

@@ -94,10 +94,11 @@ class Suspender:
         self._look_at_calls(mine, off, now)
         self._look_at_drains(mine, off, now)
         self._note_residence(mine, off, now)
+        # On another GPU than its own a container gets only room that nothing is promised.
         waiting = [
             Waiting(id, _needs(one), held.wanted, one.rotates)
             for id, one in mine.items()
-            if (held := one.suspension) and held.step == WAITING
+            if (held := one.suspension) and held.step == WAITING and not held.moves
         ]
         # While a container waits for the GPU, an idle one has to be found soon.
         if now - self._work_at >= (_WORK_SECONDS if self._asks_since or waiting else SLOW_SECONDS):
