@@ -11,7 +11,7 @@ import functools
 import time
 
 from vcuda_oci.host.host import Host
-from vcuda_oci.ledger import events
+from vcuda_oci.ledger import events, liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
@@ -21,7 +21,9 @@ from vcuda_oci.model.suspension import (
     RESUMING,
     SUSPENDED,
     SUSPENDING,
+    UNTIL_CALL,
     WAITING,
+    Suspension,
 )
 
 from . import drive, elsewhere, relocation, room_wait, steps
@@ -73,7 +75,14 @@ def suspend(
         refuse_unfit(mine.record, facts, by, ledger)
         with Worker(library_of(facts), mine.lock) as worker:
             worker.start()
-            targets = Targets(mine.record, ledger.containers)
+            try:
+                targets = Targets(mine.record, ledger.containers)
+            except VcudaError:
+                if by not in UNTIL_CALL or liveness.container_lives(mine.record):
+                    raise
+                # Its pod keeps the share, and nothing of it is on the GPU.
+                mine.update(Suspension(SUSPENDED, by, time.time(), {}))
+                return Done({})
             worker.await_ready()
             needed = refuse_without_host_room(mine, targets, worker, most_kept)
             mine.update(mine.begun(SUSPENDING, by, needed))
