@@ -260,6 +260,9 @@ def test_room_of_a_suspended_container_is_lent_to_one_that_rotates(claims: Claim
     for id, step in (("c", SUSPENDED), ("d", WAITING)):
         suspended(claims, "a", step)
         assert claims.claim(id) == ([HALF_SHARE[0].replaced(rotates=True)], True)
+        new = claims.ledger.get(id)
+        # What a container waits for is not taken by a later one.
+        assert new and bool(new.suspension) == (step == WAITING)
     with open(f"{claims.ledger.containers}/d/limits", "rb") as page:
         assert page_reader.read_limits(page.read()).calls_ask
     # What is lent once is not lent again; what is promised to nothing else stays firm.

@@ -6,7 +6,7 @@ import time
 
 from ..host.host import Host
 from ..model import suspension
-from ..model.allocation import GpuShare
+from ..model.allocation import Allocation, GpuShare
 from ..model.gpu import Gpu
 from ..model.sizes import gib
 from ..model.suspension import Suspension
@@ -74,7 +74,7 @@ def borrowing(answer: Chosen | Refused, gpus: Sequence[Gpu], refused: Refused) -
 
 def begin(ledger: Ledger, host: Host, shares: list[GpuShare], id: str = "") -> Suspension | None:
     """How a container that may begin off its GPUs does: on them (None), or off them while there is
-    no room. id: of its own record, if it has one.
+    no room, or others that come before it wait for that. id: of its own record, if it has one.
 
     Needs the ledger's lock. Raises VcudaError: a record is broken.
     """
@@ -82,8 +82,21 @@ def begin(ledger: Ledger, host: Host, shares: list[GpuShare], id: str = "") -> S
     if broken:
         raise broken_record(*broken[0])
     others = [allocation for allocation in allocations if allocation.id != id]
-    there = [share for allocation in others for share in allocation.resident]
+    rotates = any(share.rotates for share in shares)
+    there = [
+        share
+        for one in others
+        for share in (one.shares if _comes_before(one, rotates=rotates) else one.resident)
+    ]
     return off() if beside_mps(shares, others) or no_room(shares, host.gpus, there, 1) else None
+
+
+def _comes_before(one: Allocation, *, rotates: bool) -> bool:
+    """Whether `one` waits for its own GPUs, and a new container comes after it. rotates: that one
+    does."""
+    held = one.suspension
+    waits = held is not None and held.step == suspension.WAITING and not held.moves
+    return waits and (rotates or not one.rotates)
 
 
 def off() -> Suspension:
