@@ -292,22 +292,32 @@ def test_container_that_cannot_leave_gets_no_room_of_a_suspended_one(
     assert set(shares_of(claims.ledger)) == {"a"}
 
 
-@pytest.mark.parametrize(
-    ("step", "moves"), [(SUSPENDED, {}), (RESUMING, {"GPU-0": "GPU-1"})], ids=["off", "moving"]
-)
-def test_container_that_ended_off_its_gpu_begins_off_it_while_others_have_the_room(
-    claims: Claims, step: str, moves: dict[str, str]
+def test_container_that_moves_keeps_its_promise_on_the_gpu_that_it_may_return_to(
+    claims: Claims,
 ) -> None:
     claims.runtime.set_state("sandbox1", "running")
     claims.claim(pod_owner("c1"))
-    suspended(claims, "pod-uid1.main", step, moves)
+    suspended(claims, "pod-uid1.main", RESUMING, {"GPU-0": "GPU-1"})
+    claims.runtime.set_state("b", "running")
+    claims.claim("b")
+    assert "0 % and 8.0 GiB on GPU-0" in claims.refusal("c")
+    assert claims.claim(pod_owner("c2")) == (HALF_SHARE, False)
+    back = claims.ledger.get("pod-uid1.main")
+    assert back and back.suspension is None
+
+
+def test_container_that_ended_off_its_gpu_begins_off_it_while_others_have_the_room(
+    claims: Claims,
+) -> None:
+    claims.runtime.set_state("sandbox1", "running")
+    claims.claim(pod_owner("c1"))
+    suspended(claims, "pod-uid1.main")
     for id in ("b", "c"):
         claims.runtime.set_state(id, "running")
         claims.claim(id)
     assert claims.claim(pod_owner("c2")) == (HALF_SHARE, False)
     back = claims.ledger.get("pod-uid1.main")
-    assert back
-    assert back.suspension
+    assert back and back.suspension
     assert (back.suspension.step, back.suspension.by) == (SUSPENDED, BY_ROTATION)
     with open(f"{claims.ledger.containers}/pod-uid1.main/limits", "rb") as file:
         page = page_reader.read_limits(file.read())
