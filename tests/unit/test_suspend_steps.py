@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from support.samples import GIB, gpus, record
 from vcuda_hook.suspend import drive, driver_worker, relocation, room, steps
+from vcuda_hook.suspend.wait_bound import longest_wait
 from vcuda_hook.suspend.steps import (
     CHECKPOINT,
     CHECKPOINTED,
@@ -388,6 +389,18 @@ def test_resume_on_another_gpu_holds_up_none_that_belongs_there() -> None:
     # A promise that waits there is counted once.
     small = comes.replaced(shares=[GpuShare("GPU-1", 8 * GIB, 50)])
     assert room.refusal(small, [waiting("me", 0.5), small], gpus(16, 16), 1, {"me"}) is None
+
+
+def test_wait_has_no_bound_behind_what_never_leaves_the_gpu() -> None:
+    mine, memory = waiting("me", 0), {"GPU-0": 16 * GIB}
+    # Placed there by an earlier version, or since memory-overcommit was raised.
+    stays = record("r", shares=[GpuShare("GPU-0", 9 * GIB, 10, managed=True)])
+    assert longest_wait(mine, [mine, stays], memory) is None
+    first = waiting("a", 1)
+    alone, second = (longest_wait(mine, [mine, *more], memory) for more in ((), (first,)))
+    there = record("t", shares=[GpuShare("GPU-0", 8 * GIB, 50, rotates=True)])
+    behind = longest_wait(mine, [mine, first, there], memory, 30)
+    assert (alone, second, behind) == (3, 2 * 3, 30 + 2 * 10 + 4 + 2 * 3)
 
 
 def off_by_order() -> Suspension:
