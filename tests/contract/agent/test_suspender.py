@@ -257,9 +257,10 @@ def test_unmeasured_quantum_is_that_of_other_containers_by_their_bytes(node: Nod
     assert 94 <= seconds_until_it_gives_way(node) <= 98
 
 
-def test_copy_of_nothing_is_no_measure_of_the_next_one(node: Node) -> None:
+@pytest.mark.parametrize("held", [0, 1 << 20])
+def test_copy_of_next_to_nothing_is_no_measure_of_the_next_one(node: Node, held: int) -> None:
     node.add_record("other", idle_suspend=1)
-    node.held = 0
+    node.held = held
     node.pass_time(4)
     assert node.calls == [("suspend", "other", BY_IDLENESS)]
     # 12 GiB at 2 GiB a second, each way.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from vcuda_hook.suspend import control
 from vcuda_hook.suspend.operation import NotIdle
 from vcuda_hook.suspend.places import Done
+from vcuda_hook.suspend.wait_bound import UNMEASURED_BYTES_PER_SECOND
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.ledger import Ledger
@@ -188,7 +189,9 @@ class Suspender:
         if took:
             return len(_WAYS) * sum(took) / len(took)
         held = sum(share.memory_bytes for share in one.shares)
-        return len(_WAYS) * held * self._seconds_per_byte
+        # What little memory takes says nothing of much, and others' pages may be false.
+        slowest = 1 / UNMEASURED_BYTES_PER_SECOND
+        return len(_WAYS) * held * min(self._seconds_per_byte, slowest)
 
     def _is_left_alone(self, id: str, verb: str, now: float) -> bool:
         return now < self._left_alone.get((id, verb), 0.0)
