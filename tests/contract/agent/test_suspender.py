@@ -25,6 +25,7 @@ from vcuda_oci.model.suspension import (
     BY_ORDER,
     BY_ROTATION,
     SUSPENDED,
+    SUSPENDING,
     WAITING,
     Suspension,
 )
@@ -208,6 +209,20 @@ def test_nothing_gives_way_to_a_container_that_waits_for_another_gpu(node: Node)
     node.uses("there")
     node.pass_time(5)
     assert node.calls == []
+
+
+def test_one_that_leaves_already_is_enough_for_the_room_that_is_missing(node: Node) -> None:
+    half = [GpuShare("GPU-0", 8 * GIB, 40, rotates=True)]
+    for id in ("leaves", "stays", "waits"):
+        node.add_record(id, shares=half)
+    node.uses("stays")
+    node.off("leaves", BY_ROTATION, SUSPENDING)
+    node.off("waits", BY_ORDER, WAITING, wanted=1.0)
+    node.pass_time(3)
+    assert node.calls == []
+    node._set("leaves", None)  # the driver has refused it
+    node.look()
+    assert ("suspend", "stays", BY_ROTATION) in node.calls
 
 
 def test_container_that_waits_gets_the_room_of_one_whose_quantum_has_ended(node: Node) -> None:

@@ -25,6 +25,7 @@ from vcuda_oci.model.suspension import (
     BY_IDLENESS,
     BY_ROTATION,
     SUSPENDED,
+    SUSPENDING,
     UNTIL_CALL,
     WAITING,
 )
@@ -163,15 +164,24 @@ class Suspender:
         waiting = [one for one in waiting if not drained.keys() & one.needs.keys()]
         if not waiting:
             return
-        residents = [self._resident(one, now) for one in self._records.read()[0] if one.resident]
+        residents = [
+            self._resident(one, now)
+            for one in self._records.read()[0]
+            if one.resident and not self._leaves(one)
+        ]
         capacity = {gpu.uuid: Need(100, gpu.memory_bytes) for gpu in self._facts.gpus}
         step = next_step(now, capacity, residents, waiting, self._quantum)
         if step and step.at <= now:
             for id in step.victims:
                 self._start(id, "suspend", functools.partial(self._suspend, id, BY_ROTATION), now)
 
+    def _leaves(self, one: Allocation) -> bool:
+        """Whether it is about to be off the GPU, so that no other one need leave in its place."""
+        held = one.suspension
+        return one.id in self._busy if held is None else held.step == SUSPENDING and not held.moves
+
     def _resident(self, one: Allocation, now: float) -> Resident:
-        is_free = one.id not in self._busy and not self._is_left_alone(one.id, "suspend", now)
+        is_free = not self._is_left_alone(one.id, "suspend", now)
         return Resident(
             one.id,
             _needs(one),
