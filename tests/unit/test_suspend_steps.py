@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from support.samples import GIB, gpus, record
 from vcuda_hook.suspend import drive, driver_worker, relocation, room, steps
-from vcuda_hook.suspend.wait_bound import longest_wait
 from vcuda_hook.suspend.steps import (
     CHECKPOINT,
     CHECKPOINTED,
@@ -29,6 +28,7 @@ from vcuda_hook.suspend.steps import (
     UNLOCK,
     WAIT,
 )
+from vcuda_hook.suspend.wait_bound import longest_wait
 from vcuda_hook.suspend.worker import Answer, Hangs, Memory
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.suspension import SUSPENDED, WAITING, Suspension
