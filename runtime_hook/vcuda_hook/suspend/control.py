@@ -84,7 +84,13 @@ def suspend(
                 mine.update(Suspension(SUSPENDED, by, time.time(), {}))
                 return Done({})
             worker.await_ready()
-            needed = refuse_without_host_room(mine, targets, worker, most_kept)
+            try:
+                needed = refuse_without_host_room(mine, targets, worker, most_kept)
+            except VcudaError as error:
+                if by in UNTIL_CALL:  # no operator reads the answer
+                    text = f"cannot suspend: {error.what}; it works on"
+                    ledger.record_event(events.SUSPEND_FAILED, mine.record, text)
+                raise
             mine.update(mine.begun(SUSPENDING, by, needed))
             begun = time.monotonic()
             try:
