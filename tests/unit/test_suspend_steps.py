@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -330,6 +331,18 @@ def test_a_restore_waits_for_a_neighbour_that_is_ending() -> None:
 
     world.memory = memory  # type: ignore[method-assign]
     assert world.bring(ON, off.held).reason == ""
+
+
+def test_time_until_all_calls_have_ended_is_no_part_of_the_copy() -> None:
+    world = World(1)
+    call = world.call
+
+    def slow(verb: str, *more: Any) -> dict[int, Answer]:
+        time.sleep(0.1 if verb == LOCK else 0.0)
+        return call(verb, *more)
+
+    world.call = slow  # type: ignore[assignment]
+    assert 0.1 <= world.bring(OFF).locking < 1
 
 
 def test_a_process_that_can_never_be_restored_is_lost() -> None:

@@ -105,7 +105,8 @@ def suspend(
             )
             if not outcome.reason:
                 try:
-                    return put_off(mine, begun, outcome.held)
+                    done = put_off(mine, begun, outcome.held)
+                    return done._replace(locking=outcome.locking)
                 except Ended:
                     raise
                 except VcudaError as error:

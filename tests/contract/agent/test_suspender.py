@@ -46,7 +46,7 @@ class Node(Tenants):
         super().__init__(folder)
         self.now, self.calls = 1000.0, list[tuple[str, ...]]()
         self.refuses: set[str] = set()
-        self.held = 12 * GIB
+        self.held, self.locking = 12 * GIB, 0.0
         self.at_work: set[str] = set()
         self.waiting: list[str] = []
         self.lines: list[str] = []
@@ -103,7 +103,7 @@ class Node(Tenants):
         self.off(id, by)
         for first in self.waiting[:1]:
             self._come_back(first)
-        return Done({"GPU-0": self.held}, seconds=2.0)
+        return Done({"GPU-0": self.held}, seconds=self.locking + 2.0, locking=self.locking)
 
     def resume(self, ledger: Any, facts: Any, id: str, *more: Any, waiting: Any) -> Done:
         """As control.resume, but it does not wait itself for room and for its place."""
@@ -280,6 +280,13 @@ def test_copy_of_next_to_nothing_is_no_measure_of_the_next_one(node: Node, held:
     assert node.calls == [("suspend", "other", BY_IDLENESS)]
     # 12 GiB at 2 GiB a second, each way.
     assert 142 <= seconds_until_it_gives_way(node) <= 146
+
+
+def test_last_kernels_of_a_container_give_it_no_longer_quantum(node: Node) -> None:
+    node.locking = 9.0
+    seconds_until_it_gives_way(node)
+    there = node.ledger.get("there")
+    assert there and node.suspender._swap(there) == 2 * 2.0
 
 
 def test_fixed_quantum_of_the_settings_goes_before_the_measured_one(node: Node) -> None:

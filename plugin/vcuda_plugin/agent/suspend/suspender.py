@@ -216,8 +216,9 @@ class Suspender:
                 done = operation()
                 # What holds nothing yet says nothing of its next copy.
                 if done.changed and (held := sum(done.bytes.values())):
-                    self._took[id, verb] = done.seconds
-                    self._seconds_per_byte = done.seconds / held
+                    # Until its last kernels have ended the GPU is not lost to the swap.
+                    took = self._took[id, verb] = done.seconds - done.locking
+                    self._seconds_per_byte = took / held
             except NotIdle:
                 self._idleness.begin_again(id)
             except VcudaError as error:
