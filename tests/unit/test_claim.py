@@ -260,6 +260,9 @@ def test_room_of_a_suspended_container_is_lent_to_one_that_rotates(claims: Claim
     for id, step in (("c", SUSPENDED), ("d", WAITING)):
         suspended(claims, "a", step)
         assert claims.claim(id) == ([HALF_SHARE[0].replaced(rotates=True)], True)
+        new = claims.ledger.get(id)
+        # What a container waits for is not taken by a later one.
+        assert new and bool(new.suspension) == (step == WAITING)
     with open(f"{claims.ledger.containers}/d/limits", "rb") as page:
         assert page_reader.read_limits(page.read()).calls_ask
     # What is lent once is not lent again; what is promised to nothing else stays firm.
@@ -275,6 +278,8 @@ def test_container_that_cannot_leave_gets_no_room_of_a_suspended_one(
     claims.runtime.set_state("a", "running")
     claims.claim("a", Request.of(90, 12 * GIB))
     suspended(claims, "a")
+    claims.runtime.set_state("b", "running")
+    claims.claim("b", Request.of(20, GIB))
     wanted = Claim(
         Owner("c", "c"),
         Request.of(50, 4 * GIB),
@@ -284,27 +289,38 @@ def test_container_that_cannot_leave_gets_no_room_of_a_suspended_one(
         isolation="mps" if kept == "MPS" else "",
     )
     overcommit = 2 if kept == "managed memory" else 1
-    with pytest.raises(VcudaError):
+    with pytest.raises(VcudaError) as refused:
         claim(claims.ledger, host(16), wanted, Rules(overcommit=overcommit))
-    assert set(shares_of(claims.ledger)) == {"a"}
+    assert "-" not in str(refused.value).replace("GPU-0", "")  # no negative core is free
+    assert set(shares_of(claims.ledger)) == {"a", "b"}
 
 
-@pytest.mark.parametrize(
-    ("step", "moves"), [(SUSPENDED, {}), (RESUMING, {"GPU-0": "GPU-1"})], ids=["off", "moving"]
-)
-def test_container_that_ended_off_its_gpu_begins_off_it_while_others_have_the_room(
-    claims: Claims, step: str, moves: dict[str, str]
+def test_container_that_moves_keeps_its_promise_on_the_gpu_that_it_may_return_to(
+    claims: Claims,
 ) -> None:
     claims.runtime.set_state("sandbox1", "running")
     claims.claim(pod_owner("c1"))
-    suspended(claims, "pod-uid1.main", step, moves)
+    suspended(claims, "pod-uid1.main", RESUMING, {"GPU-0": "GPU-1"})
+    claims.runtime.set_state("b", "running")
+    claims.claim("b")
+    assert "0 % and 8.0 GiB on GPU-0" in claims.refusal("c")
+    assert claims.claim(pod_owner("c2")) == (HALF_SHARE, False)
+    back = claims.ledger.get("pod-uid1.main")
+    assert back and back.suspension is None
+
+
+def test_container_that_ended_off_its_gpu_begins_off_it_while_others_have_the_room(
+    claims: Claims,
+) -> None:
+    claims.runtime.set_state("sandbox1", "running")
+    claims.claim(pod_owner("c1"))
+    suspended(claims, "pod-uid1.main")
     for id in ("b", "c"):
         claims.runtime.set_state(id, "running")
         claims.claim(id)
     assert claims.claim(pod_owner("c2")) == (HALF_SHARE, False)
     back = claims.ledger.get("pod-uid1.main")
-    assert back
-    assert back.suspension
+    assert back and back.suspension
     assert (back.suspension.step, back.suspension.by) == (SUSPENDED, BY_ROTATION)
     with open(f"{claims.ledger.containers}/pod-uid1.main/limits", "rb") as file:
         page = page_reader.read_limits(file.read())

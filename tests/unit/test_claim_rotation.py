@@ -10,6 +10,7 @@ import pytest
 from support.claims import Claims
 from support.samples import GIB, host, pod_owner, shares_of
 from vcuda_oci.container.identity import Owner
+from vcuda_oci.ledger import resize
 from vcuda_oci.ledger.claim import Claim, Rules, claim
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
@@ -104,6 +105,11 @@ def test_policy_rotate_takes_turns_where_others_have_managed_memory(claims: Clai
     )
     managed, _ = runs(claims, "c", Request.of(10, 4 * GIB), rotates=False)
     assert (managed[0].managed, managed[0].rotates) == (True, False)
+    for id, grown, left in (("c", "5", "4.0 GiB of GPU-0 can be managed"), ("b", "13", "12.0 GiB")):
+        held = claims.ledger.get(id)
+        assert held
+        with pytest.raises(VcudaError, match=left):
+            resize.wanted(claims.ledger, host(16), held, 0, {"memory": grown + "GiB"}, 2.0)
     # Without overcommit it is a fixed share, and a named slice cannot leave the GPU for one user.
     alone = Request.of(10, GIB, terms=Terms(policy="rotate"))
     assert claims.claim("d", alone, host(16, 16)) == ([GpuShare("GPU-1", GIB, 10)], True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ from vcuda_hook.suspend.steps import (
     UNLOCK,
     WAIT,
 )
+from vcuda_hook.suspend.wait_bound import longest_wait
 from vcuda_hook.suspend.worker import Answer, Hangs, Memory
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.suspension import SUSPENDED, WAITING, Suspension
@@ -331,6 +333,18 @@ def test_a_restore_waits_for_a_neighbour_that_is_ending() -> None:
     assert world.bring(ON, off.held).reason == ""
 
 
+def test_time_until_all_calls_have_ended_is_no_part_of_the_copy() -> None:
+    world = World(1)
+    call = world.call
+
+    def slow(verb: str, *more: Any) -> dict[int, Answer]:
+        time.sleep(0.1 if verb == LOCK else 0.0)
+        return call(verb, *more)
+
+    world.call = slow  # type: ignore[assignment]
+    assert 0.1 <= world.bring(OFF).locking < 1
+
+
 def test_a_process_that_can_never_be_restored_is_lost() -> None:
     world = World(2, ["", "lost"], start=CHECKPOINTED)
     refused = world.bring(ON)
@@ -378,6 +392,28 @@ def test_move_takes_no_room_that_a_suspended_container_is_promised() -> None:
     here = relocation.room(mine, [mine, sleeps], gpus(16, 16), {"GPU-0": "GPU-1"})
     assert here and here.reason == refused.reason
     assert room.refusal(mine, [mine, sleeps], gpus(16, 16), 1, ()) is None
+
+
+def test_resume_on_another_gpu_holds_up_none_that_belongs_there() -> None:
+    moves = Suspension(WAITING, "order", 1, {}, 1, moves={"GPU-1": "GPU-0"})
+    comes = record("m", shares=[GpuShare("GPU-1", 12 * GIB, 60)], suspension=moves)
+    mine = waiting("me", 5)
+    assert room.refusal(mine, [mine, comes], gpus(16, 16), 1, {"m"}) is None
+    # A promise that waits there is counted once.
+    small = comes.replaced(shares=[GpuShare("GPU-1", 8 * GIB, 50)])
+    assert room.refusal(small, [waiting("me", 0.5), small], gpus(16, 16), 1, {"me"}) is None
+
+
+def test_wait_has_no_bound_behind_what_never_leaves_the_gpu() -> None:
+    mine, memory = waiting("me", 0), {"GPU-0": 16 * GIB}
+    # Placed there by an earlier version, or since memory-overcommit was raised.
+    stays = record("r", shares=[GpuShare("GPU-0", 9 * GIB, 10, managed=True)])
+    assert longest_wait(mine, [mine, stays], memory) is None
+    first = waiting("a", 1)
+    alone, second = (longest_wait(mine, [mine, *more], memory) for more in ((), (first,)))
+    there = record("t", shares=[GpuShare("GPU-0", 8 * GIB, 50, rotates=True)])
+    behind = longest_wait(mine, [mine, first, there], memory, 30)
+    assert (alone, second, behind) == (3, 2 * 3, 30 + 2 * 10 + 4 + 2 * 3)
 
 
 def off_by_order() -> Suspension:

@@ -56,7 +56,12 @@ def wanted(
 
     def beside(those: list[Allocation]) -> GpuShare | Refused:
         taken = [its for other in those for its in other.reserved]
-        return resized(share, gpu, taken, core, memory, terms, overcommit)
+        answer = resized(share, gpu, taken, core, memory, terms, overcommit)
+        if isinstance(answer, Refused) or memory <= share.memory_bytes:
+            return answer
+        from . import rotation  # only where shares grow
+
+        return rotation.refusal(answer, host.gpus, taken) or answer
 
     answer = beside(others)
     crowded = isinstance(answer, Refused)

@@ -6,7 +6,7 @@ import time
 
 from ..host.host import Host
 from ..model import suspension
-from ..model.allocation import GpuShare
+from ..model.allocation import Allocation, GpuShare
 from ..model.gpu import Gpu
 from ..model.sizes import gib
 from ..model.suspension import Suspension
@@ -28,15 +28,9 @@ def rotating(chosen: Chosen, gpus: Sequence[Gpu], taken: Sequence[GpuShare]) -> 
     found = []
     for share in chosen.shares:
         if share.managed:
-            whole = next(gpu.memory_bytes for gpu in gpus if gpu.uuid == share.uuid)
-            stays = [one for one in taken if one.uuid == share.uuid and not one.rotates]
-            left = whole - sum([one.memory_bytes for one in stays])
-            if share.memory_bytes > left:
-                what = (
-                    f"{gib(max(left, 0))} of {share.uuid} rotate; {gib(share.memory_bytes)} asked"
-                )
-                return Refused(what)
             share = share.replaced(managed=False, rotates=True)
+            if refused := refusal(share, gpus, taken):
+                return refused
         found.append(share)
     return Chosen(found)
 
@@ -48,15 +42,26 @@ def beside_rotating(
     there would never have room again.
     """
     for share in chosen.shares:
-        here = [one for one in taken if one.uuid == share.uuid]
-        largest = max([one.memory_bytes for one in here if one.rotates], default=0)
-        whole = next(gpu.memory_bytes for gpu in gpus if gpu.uuid == share.uuid)
-        stay = sum([one.memory_bytes for one in here if not one.rotates])
-        if share.managed and largest and stay + share.memory_bytes > whole - largest:
-            left = gib(max(whole - largest - stay, 0))
-            what = f"{left} of {share.uuid} can be managed beside containers that rotate"
-            return Refused(f"{what}; {gib(share.memory_bytes)} asked", "use policy rotate")
+        if refused := refusal(share, gpus, taken):
+            return refused
     return chosen
+
+
+def refusal(share: GpuShare, gpus: Sequence[Gpu], taken: Sequence[GpuShare]) -> Refused | None:
+    """Why a share that rotates, or one of managed memory, would leave one that rotates without room
+    for ever; None: it does not. taken: the shares of others.
+    """
+    whole = next(gpu.memory_bytes for gpu in gpus if gpu.uuid == share.uuid)
+    here = [one for one in taken if one.uuid == share.uuid]
+    left = whole - sum([one.memory_bytes for one in here if not one.rotates])
+    asked = f"{gib(share.memory_bytes)} asked"
+    if share.rotates and share.memory_bytes > left:
+        return Refused(f"{gib(max(left, 0))} of {share.uuid} rotate; {asked}")
+    largest = max([one.memory_bytes for one in here if one.rotates], default=0)
+    if share.managed and largest and share.memory_bytes > left - largest:
+        what = f"{gib(max(left - largest, 0))} of {share.uuid} can be managed beside containers"
+        return Refused(f"{what} that rotate; {asked}", "use policy rotate")
+    return None
 
 
 def borrowing(answer: Chosen | Refused, gpus: Sequence[Gpu], refused: Refused) -> Chosen | Refused:
@@ -74,7 +79,7 @@ def borrowing(answer: Chosen | Refused, gpus: Sequence[Gpu], refused: Refused) -
 
 def begin(ledger: Ledger, host: Host, shares: list[GpuShare], id: str = "") -> Suspension | None:
     """How a container that may begin off its GPUs does: on them (None), or off them while there is
-    no room. id: of its own record, if it has one.
+    no room, or others that come before it wait for that. id: of its own record, if it has one.
 
     Needs the ledger's lock. Raises VcudaError: a record is broken.
     """
@@ -82,8 +87,21 @@ def begin(ledger: Ledger, host: Host, shares: list[GpuShare], id: str = "") -> S
     if broken:
         raise broken_record(*broken[0])
     others = [allocation for allocation in allocations if allocation.id != id]
-    there = [share for allocation in others for share in allocation.resident]
+    rotates = any(share.rotates for share in shares)
+    there = [
+        share
+        for one in others
+        for share in (one.shares if _comes_before(one, rotates=rotates) else one.resident)
+    ]
     return off() if beside_mps(shares, others) or no_room(shares, host.gpus, there, 1) else None
+
+
+def _comes_before(one: Allocation, *, rotates: bool) -> bool:
+    """Whether `one` waits for its own GPUs, and a new container comes after it. rotates: that one
+    does."""
+    held = one.suspension
+    waits = held is not None and held.step == suspension.WAITING and not held.moves
+    return waits and (rotates or not one.rotates)
 
 
 def off() -> Suspension:

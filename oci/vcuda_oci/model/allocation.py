@@ -138,8 +138,14 @@ class Allocation(Record):
 
     @property
     def reserved(self) -> list[GpuShare]:
-        """The shares that placement counts: a suspended container keeps its promise."""
-        return self.shares if self.suspension and self.suspension.is_off else self.resident
+        """The shares that placement counts: a suspended container keeps its promise, and one that
+        is restored on another GPU that on the one that it comes back to if it is refused there.
+        """
+        held = self.suspension
+        if held is None or held.is_off:
+            return self.shares
+        kept = [share for share in self.shares if held.has_left and share.uuid in held.moves]
+        return [*kept, *self.resident]
 
     @property
     def lends(self) -> bool:

@@ -25,9 +25,10 @@ class Free:
     def __init__(self, gpu: Gpu, at: int, core: int, memory: int, overcommit: float) -> None:
         """core, memory: percent and bytes that others hold."""
         self.gpu, self.at = gpu, at
-        self.core = 100 - core
         self.unpromised = int(gpu.memory_bytes * overcommit) - memory
-        # Negative where overcommit was lowered after the promises.
+        # More than all may be promised: suspended containers lend their room, and overcommit may
+        # have been lowered since.
+        self.core = max(0, 100 - core)
         self.memory = max(0, min(self.unpromised, gpu.memory_bytes))
         self.untouched = not core
 
@@ -68,7 +69,7 @@ def no_room(
         (left,) = free_at(gpus, positions, taken, overcommit if share.managed else 1)
         if share.core_percent > left.core or share.memory_bytes > left.memory:
             return Refused(
-                f"{max(left.core, 0)} % and {gib(left.memory)} of {share.uuid} are free; "
+                f"{left.core} % and {gib(left.memory)} of {share.uuid} are free; "
                 f"{share.core_percent} % and {gib(share.memory_bytes)} are needed",
                 "end or suspend another container",
             )

@@ -36,17 +36,18 @@ def gpu_entry(
     overcommit: float,
     sick: str | None,
 ) -> dict[str, Any]:
-    """One GPU and what is free on it. promised: the shares of it. taken: those of them that are not
-    suspended. sick: why it is unhealthy, or "".
+    """One GPU and what is free on it. promised: the shares of it. taken: those of it that placement
+    counts; of lent room more than the GPU has. sick: why it is unhealthy, or "".
     """
     left = 0 if gpu.divided else 1
+    core = max(0, 100 - sum(share.core_percent for share in taken))
     return {
         "index": gpu.index,
         "name": gpu.name,
         "uuid": gpu.uuid,
         "model": gpu.model,
         "memory_bytes": gpu.memory_bytes,
-        "free_core_percent": left * (100 - sum(share.core_percent for share in taken)),
+        "free_core_percent": left * core,
         "free_memory_bytes": left * free.free_memory(gpu, taken, overcommit),
         "promised_memory_bytes": sum(share.memory_bytes for share in promised),
         "memory_overcommit": overcommit,

@@ -109,9 +109,10 @@ def _of_share(settings: Config, allocation: Allocation) -> dict[str, Any]:
     described = container_names.of(list(all_of.values()))[allocation.id]
     name = described.name or views.short_id(allocation.id)
     memory = {uuid: gpu["memory_bytes"] for uuid, gpu in gpus.items()}
+    stays = _of_room(settings, allocation, list(all_of.values())) if allocation.suspension else []
     wait = longest_wait(allocation, all_of.values(), memory, settings.rotation_quantum)
-    state = status.word, allocation.suspension, bool(allocation.becoming), wait
-    found = list(reasons.of_state(*state))
+    state = status.word, allocation.suspension, bool(allocation.becoming)
+    found = [*reasons.of_state(*state, None if stays else wait), *stays]
     if not allocation.suspension and (allocation.idle_suspend or allocation.rotates):
         found += _of_stay(settings, allocation)
     for uuid, entry in entries.items():
@@ -126,14 +127,34 @@ def _of_share(settings: Config, allocation: Allocation) -> dict[str, Any]:
     }
 
 
-def _of_stay(settings: Config, allocation: Allocation) -> list[Reason]:
-    """Why it keeps the GPU although it may be suspended when idle, or for others."""
-    by = BY_IDLENESS if allocation.idle_suspend else BY_ROTATION
+def _of_stay(settings: Config, allocation: Allocation, of: str = "it") -> list[Reason]:
+    """Why it keeps the GPU although it may be suspended when idle, or for others. of: what is named
+    in the reason.
+    """
+    by = BY_ROTATION if allocation.rotates else BY_IDLENESS
     try:
         refuse_unfit(allocation, host_of(settings), by, Ledger(settings.state_dir))
     except VcudaError as error:
-        return [Reason("suspend", f"it cannot be suspended: {error.what}", error.hint)]
+        return [Reason("suspend", f"{of} cannot be suspended: {error.what}", error.hint)]
     return []
+
+
+def _of_room(
+    settings: Config, allocation: Allocation, all_of: Sequence[Allocation]
+) -> list[Reason]:
+    """Which containers cannot leave a suspended one its room, and why."""
+    uuids = {share.uuid for share in allocation.shares}
+    there = [
+        one
+        for one in all_of
+        if one.rotates and one.resident and uuids & {share.uuid for share in one.shares}
+    ]
+    names = container_names.of(all_of) if there else {}
+    found = []
+    for one in there:
+        name = names[one.id].name or views.short_id(one.id)
+        found += _of_stay(settings, one, f"{name} has its room and")
+    return found
 
 
 def _of_absence(

@@ -11,7 +11,7 @@ import functools
 import time
 
 from vcuda_oci.host.host import Host
-from vcuda_oci.ledger import events
+from vcuda_oci.ledger import events, liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
@@ -21,7 +21,9 @@ from vcuda_oci.model.suspension import (
     RESUMING,
     SUSPENDED,
     SUSPENDING,
+    UNTIL_CALL,
     WAITING,
+    Suspension,
 )
 
 from . import drive, elsewhere, relocation, room_wait, steps
@@ -73,9 +75,22 @@ def suspend(
         refuse_unfit(mine.record, facts, by, ledger)
         with Worker(library_of(facts), mine.lock) as worker:
             worker.start()
-            targets = Targets(mine.record, ledger.containers)
+            try:
+                targets = Targets(mine.record, ledger.containers)
+            except VcudaError:
+                if by not in UNTIL_CALL or liveness.container_lives(mine.record):
+                    raise
+                # Its pod keeps the share, and nothing of it is on the GPU.
+                mine.update(Suspension(SUSPENDED, by, time.time(), {}))
+                return Done({})
             worker.await_ready()
-            needed = refuse_without_host_room(mine, targets, worker, most_kept)
+            try:
+                needed = refuse_without_host_room(mine, targets, worker, most_kept)
+            except VcudaError as error:
+                if by in UNTIL_CALL:  # no operator reads the answer
+                    text = f"cannot suspend: {error.what}; it works on"
+                    ledger.record_event(events.SUSPEND_FAILED, mine.record, text)
+                raise
             mine.update(mine.begun(SUSPENDING, by, needed))
             begun = time.monotonic()
             try:
@@ -90,7 +105,8 @@ def suspend(
             )
             if not outcome.reason:
                 try:
-                    return put_off(mine, begun, outcome.held)
+                    done = put_off(mine, begun, outcome.held)
+                    return done._replace(locking=outcome.locking)
                 except Ended:
                     raise
                 except VcudaError as error:

@@ -37,7 +37,8 @@ class Outcome(NamedTuple):
 
     hint: for the error line. lost: pids of processes that the driver gave up, or can never restore.
     states: the last known, by pid. held: what the processes held before the first of them went off
-    the GPU, by UUID in bytes, as NVML reported it.
+    the GPU, by UUID in bytes, as NVML reported it. locking: seconds until the first one went off,
+    in which their last calls ended.
     """
 
     reason: str
@@ -45,6 +46,7 @@ class Outcome(NamedTuple):
     lost: tuple[int, ...]
     states: Mapping[int, int]
     held: Mapping[str, int] = {}
+    locking: float = 0.0
 
 
 def bring(
@@ -70,7 +72,8 @@ def bring(
     VcudaError. trim: called with the UUIDs of GPUs that have too little room for a restore, which
     then waits for some time.
     """
-    end = time.monotonic() + seconds
+    begun, locking = time.monotonic(), 0.0
+    end = begun + seconds
     states: Mapping[int, int] = {}
     tries: dict[tuple[int, str], int] = {}
     held: Mapping[str, int] = {}
@@ -80,7 +83,7 @@ def bring(
 
     def outcome(reason: str = "", hint: str = "try again") -> Outcome:
         lost = sorted({*steps.failed(states), *unrestorable})
-        return Outcome(reason, hint, tuple(lost), states, held)
+        return Outcome(reason, hint, tuple(lost), states, held, locking)
 
     while True:
         try:
@@ -107,6 +110,8 @@ def bring(
                 progress(call, len(pids))
                 time.sleep(_PAUSE_SECONDS)
                 continue
+            if call == steps.CHECKPOINT and not locking:
+                locking = time.monotonic() - begun
             if call == steps.CHECKPOINT and not held:
                 held = worker.memory(list(states), end).held
             if call == steps.RESTORE:

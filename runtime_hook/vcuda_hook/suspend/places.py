@@ -25,12 +25,14 @@ BACK_SECONDS = 600.0
 class Done(NamedTuple):
     """bytes: what the container holds, by GPU. lost: pids of processes that the driver gave up.
     seconds: for which its calls waited beside the wait for room. changed: False: it was so already.
+    locking: as Outcome has it, of these seconds.
     """
 
     bytes: dict[str, int]
     lost: tuple[int, ...] = ()
     seconds: float = 0.0
     changed: bool = True
+    locking: float = 0.0
 
 
 def quiet(call: str, left: int) -> None:

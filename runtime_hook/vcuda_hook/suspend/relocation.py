@@ -81,7 +81,7 @@ def refusal(record: Allocation, facts: Host, to: Gpu) -> tuple[str, str] | None:
     if record.becoming:
         return "its share is being changed", "try again"
     if record.rotates:
-        return "rotates on its GPU", "start it with memory-overcommit 1"
+        return "rotates on its GPU", "start it again where there is room beside all promises"
     if int(facts.version.partition(".")[0]) < LEAST_DRIVER:
         return f"driver {facts.version} cannot move programs", "install driver 580 or newer"
     now = facts.gpu(record.shares[0].uuid)

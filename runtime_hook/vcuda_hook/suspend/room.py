@@ -22,9 +22,9 @@ def refusal(
     """Why `mine` cannot come back now; None: it can. drained: UUIDs of the drained GPUs.
 
     Those that began to wait earlier come first: their shares count as taken; those that rotate come
-    after all that do not. On another GPU than its own it takes no room that is promised. waiters:
-    ids of the records of which a program still waits for room; a killed program's record holds up
-    no other.
+    after all that do not. On another GPU than its own it takes no room that is promised, and is
+    held up, and holds up, only others that leave their own. waiters: ids of the records of which a
+    program still waits for room; a killed program's record holds up no other.
     """
     others = [other for other in records if other.id != mine.id]
     moves = mine.suspension and mine.suspension.moves
@@ -54,6 +54,7 @@ def earlier(mine: Allocation, others: Sequence[Allocation]) -> list[Allocation]:
         for other in others
         if other.suspension
         and other.suspension.step == WAITING
+        and bool(other.suspension.moves) == bool(mine.suspension and mine.suspension.moves)
         and _turn(other) < now
         and any(share.uuid in uuids for share in _wanted(other))
     ]

@@ -32,28 +32,31 @@ def longest_wait(
     fixed: float = 0.0,
 ) -> float | None:
     """Seconds from a call of a suspended container until it is back, if the driver copies at
-    UNMEASURED_BYTES_PER_SECOND or faster; None: no bound, because it rotates, and others that do
-    not may need its room for ever.
+    UNMEASURED_BYTES_PER_SECOND or faster; None: no bound, because others that do not rotate may
+    need its room for ever: it rotates, or they have more than the GPU.
 
     records: of all containers. memory: bytes of each GPU, by UUID. fixed: as `quantum`.
     """
     near = [one for one in records if one.id != mine.id and _meet(one, mine)]
     firm = [one for one in near if not one.rotates]
     rotating = [one for one in near if one.rotates]
-    own = _seconds(_held(mine)) + ROOM_SECONDS
+    if not _fits(mine, firm, memory):
+        return None
     if not mine.rotates:
         there = [one for one in rotating if one.resident]
         before = [one for one in firm if not one.resident]
         leave = max([quantum(_held(one), 0.0, fixed) for one in there], default=0.0)
-        locks = LOCK_SECONDS if there else 0.0
-        return leave + locks + _seconds(sum(_held(one) for one in (*there, *before))) + own
-    if any(not one.resident for one in firm) or not _fits(mine, firm, memory):
+        # Room is made for one after the other.
+        each = ROOM_SECONDS + (LOCK_SECONDS if there else 0.0)
+        copies = _seconds(sum(_held(one) for one in (*there, *before, mine)))
+        return leave + (1 + len(before)) * each + copies
+    if any(not one.resident for one in firm):
         return None
     turn = max(
         [quantum(_held(one), 0.0, fixed) + 2 * _seconds(_held(one)) for one in rotating],
         default=0.0,
     )
-    return len(rotating) * (turn + LOCK_SECONDS) + own
+    return len(rotating) * (turn + LOCK_SECONDS) + _seconds(_held(mine)) + ROOM_SECONDS
 
 
 def _fits(mine: Allocation, others: Sequence[Allocation], memory: Mapping[str, int]) -> bool:

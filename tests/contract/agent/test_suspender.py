@@ -25,6 +25,7 @@ from vcuda_oci.model.suspension import (
     BY_ORDER,
     BY_ROTATION,
     SUSPENDED,
+    SUSPENDING,
     WAITING,
     Suspension,
 )
@@ -45,7 +46,7 @@ class Node(Tenants):
         super().__init__(folder)
         self.now, self.calls = 1000.0, list[tuple[str, ...]]()
         self.refuses: set[str] = set()
-        self.held = 12 * GIB
+        self.held, self.locking = 12 * GIB, 0.0
         self.at_work: set[str] = set()
         self.waiting: list[str] = []
         self.lines: list[str] = []
@@ -102,7 +103,7 @@ class Node(Tenants):
         self.off(id, by)
         for first in self.waiting[:1]:
             self._come_back(first)
-        return Done({"GPU-0": self.held}, seconds=2.0)
+        return Done({"GPU-0": self.held}, seconds=self.locking + 2.0, locking=self.locking)
 
     def resume(self, ledger: Any, facts: Any, id: str, *more: Any, waiting: Any) -> Done:
         """As control.resume, but it does not wait itself for room and for its place."""
@@ -200,6 +201,30 @@ def test_nothing_gives_way_to_a_container_that_a_drained_gpu_keeps_off(node: Nod
     assert {call[:2] for call in node.calls} == {("resume", "waits")}
 
 
+def test_nothing_gives_way_to_a_container_that_waits_for_another_gpu(node: Node) -> None:
+    node.add_record("there", shares=ROTATES)
+    node.add_record("leaves", shares=[GpuShare("GPU-0", 12 * GIB, 40)])
+    moves = {"GPU-0": "GPU-1"}
+    node._set("leaves", Suspension(WAITING, BY_ORDER, 1.0, {}, 1.0, moves=moves))
+    node.uses("there")
+    node.pass_time(5)
+    assert node.calls == []
+
+
+def test_one_that_leaves_already_is_enough_for_the_room_that_is_missing(node: Node) -> None:
+    half = [GpuShare("GPU-0", 8 * GIB, 40, rotates=True)]
+    for id in ("leaves", "stays", "waits"):
+        node.add_record(id, shares=half)
+    node.uses("stays")
+    node.off("leaves", BY_ROTATION, SUSPENDING)
+    node.off("waits", BY_ORDER, WAITING, wanted=1.0)
+    node.pass_time(3)
+    assert node.calls == []
+    node._set("leaves", None)  # the driver has refused it
+    node.look()
+    assert ("suspend", "stays", BY_ROTATION) in node.calls
+
+
 def test_container_that_waits_gets_the_room_of_one_whose_quantum_has_ended(node: Node) -> None:
     node.add_record("there", shares=ROTATES)
     node.add_record("waits", shares=ROTATES)
@@ -247,13 +272,21 @@ def test_unmeasured_quantum_is_that_of_other_containers_by_their_bytes(node: Nod
     assert 94 <= seconds_until_it_gives_way(node) <= 98
 
 
-def test_copy_of_nothing_is_no_measure_of_the_next_one(node: Node) -> None:
+@pytest.mark.parametrize("held", [0, 1 << 20])
+def test_copy_of_next_to_nothing_is_no_measure_of_the_next_one(node: Node, held: int) -> None:
     node.add_record("other", idle_suspend=1)
-    node.held = 0
+    node.held = held
     node.pass_time(4)
     assert node.calls == [("suspend", "other", BY_IDLENESS)]
     # 12 GiB at 2 GiB a second, each way.
     assert 142 <= seconds_until_it_gives_way(node) <= 146
+
+
+def test_last_kernels_of_a_container_give_it_no_longer_quantum(node: Node) -> None:
+    node.locking = 9.0
+    seconds_until_it_gives_way(node)
+    there = node.ledger.get("there")
+    assert there and node.suspender._swap(there) == 2 * 2.0
 
 
 def test_fixed_quantum_of_the_settings_goes_before_the_measured_one(node: Node) -> None:

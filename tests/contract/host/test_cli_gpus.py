@@ -17,6 +17,7 @@ from support.tenants import Tenants
 from vcuda_hook.cli import main as cli
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.suspension import BY_ORDER, SUSPENDED, Suspension
 
 
 @pytest.fixture
@@ -38,6 +39,15 @@ def test_gpus_shows_what_is_free(node: Node, capsys: Any) -> None:
     assert node.vcuda("gpus") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[-1].strip() for line in lines] == ["UNHEALTHY", "-", "Xid 79"]
+
+
+def test_room_that_is_lent_leaves_no_core_free_and_never_less(node: Node, capsys: Any) -> None:
+    off = Suspension(SUSPENDED, BY_ORDER, 1, {})
+    node.add_record(record("sleeps", shares=[GpuShare("GPU-0", 12 * GIB, 80)], suspension=off))
+    node.add_record(record("borrows", shares=[GpuShare("GPU-0", 12 * GIB, 80, rotates=True)]))
+    assert node.vcuda("gpus", "--json") == 0
+    first = json.loads(capsys.readouterr().out)[0]
+    assert (first["free_core_percent"], first["free_memory_bytes"]) == (0, 0)
 
 
 def test_gpus_and_ps_show_what_is_promised_more_than_once(node: Node, capsys: Any) -> None:

@@ -55,7 +55,7 @@ class Node:
 def node_with(tmp_path: Any, monkeypatch: Any) -> Node:
     """With two GPUs, that no process reads for long."""
     facts = Host("", "600.1", "/usr/lib", gpus(16, 8))
-    monkeypatch.setattr(show.host, "load", lambda root, cache: facts)  # type: ignore[attr-defined]
+    monkeypatch.setattr(show.host, "load", lambda *_: facts)  # type: ignore[attr-defined]
     monkeypatch.setattr(usage, "SAMPLE_SECONDS", 0.0)
     return Node(str(tmp_path))
 

@@ -26,7 +26,7 @@ from vcuda_oci.ledger import events, unhealthy
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.model.suspension import SUSPENDED, Suspension
+from vcuda_oci.model.suspension import SUSPENDED, WAITING, Suspension
 
 POD = {"uid": "u", "namespace": "ml", "name": "train-0", "container": "main", "sandbox_id": "s"}
 S = 1_000_000_000
@@ -90,6 +90,19 @@ def test_suspended_container_is_told_how_long_its_next_call_waits(
     (reason,) = node.why(capsys, "sleeps")["reasons"]
     hint = "its next CUDA call resumes it" if bound else "'vcuda resume' resumes it"
     assert reason["hint"] == hint + bound
+
+
+def test_container_that_cannot_leave_is_named_to_the_one_that_waits_for_it(
+    node: Sampled, capsys: Any
+) -> None:
+    off = Suspension(WAITING, "idle", time.time(), {"GPU-0": 8 * GIB}, 1.0)
+    share = GpuShare("GPU-0", 8 * GIB, 60)
+    node.add_record(record("sleeps", shares=[share], suspension=off))
+    stays = share.replaced(rotates=True, managed=True)
+    node.add_record(record("there", shares=[stays]))
+    waits, held = node.why(capsys, "sleeps")["reasons"]
+    assert waits["hint"] == "it gets it as soon as containers that do not rotate leave it the room"
+    assert held["what"].startswith("there has its room and cannot be suspended: its memory of GPU")
 
 
 def test_nothing_that_holds_it_up_is_said(node: Sampled, tenants: Tenants, capsys: Any) -> None:

@@ -7,12 +7,17 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.samples import GIB
 from support.softgpu_host import PRELUDE
 from support.suspend_kills import by_user, states_of
 from support.suspended import MIB, Node, answer_of, node
 from support.waiting import until
-from vcuda_hook.suspend import steps
+from vcuda_hook.suspend import control, steps
+from vcuda_oci.ledger import events
+from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.suspension import BY_ROTATION
 from vcuda_oci.pages import layout
 
 __all__ = ["node"]
@@ -166,7 +171,11 @@ def test_suspended_containers_keep_no_more_than_their_bound(node: Node) -> None:
         "vcuda: second: 0.06 GiB of suspend-memory 0.09 GiB are taken, 0.06 GiB are needed; "
         "resume or end another suspended container\n",
     )
-    assert second.all_work()
+    assert (second.all_work(), node.kinds("second")) == (True, [])
+    # No operator is told of this one.
+    with pytest.raises(VcudaError, match="suspend-memory"):
+        control.suspend(node.ledger, node.facts, "second", BY_ROTATION, most_kept=100 * MIB)
+    assert node.kinds("second") == [events.SUSPEND_FAILED]
     assert node.vcuda("resume", "first").returncode == 0
     assert node.vcuda("suspend", "second").returncode == 0
     assert first.all_work()

@@ -26,6 +26,7 @@ from vcuda_hook.suspend import control, drive, places, repairs, steps, worker
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.suspension import BY_ORDER, BY_ROTATION
 from vcuda_oci.pages import layout
 
 __all__ = ["node"]
@@ -75,6 +76,19 @@ say(pid=os.getpid())
 for line in sys.stdin:
     say(answer=cuda.cuIpcCloseMemHandle(memory)[0].name)
 """
+
+
+def test_ended_container_of_a_living_pod_gives_way_to_others(node: Node) -> None:
+    node.box("box", 1)
+    held = node.record("box")
+    with node.ledger:
+        rotates = [share.replaced(rotates=True) for share in held.shares]
+        node.ledger.record(held.replaced(shares=rotates))
+    node.runtime.set_state("box", "stopped", pid=0)
+    with pytest.raises(VcudaError, match="its container has ended"):
+        control.suspend(node.ledger, node.facts, "box", BY_ORDER)
+    control.suspend(node.ledger, node.facts, "box", BY_ROTATION)
+    assert node.record("box").resident == []
 
 
 def test_what_the_driver_would_refuse_is_refused_before_anything_is_locked(node: Node) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from vcuda_hook.suspend import control
 from vcuda_hook.suspend.operation import NotIdle
 from vcuda_hook.suspend.places import Done
+from vcuda_hook.suspend.wait_bound import UNMEASURED_BYTES_PER_SECOND
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.ledger import Ledger
@@ -24,6 +25,7 @@ from vcuda_oci.model.suspension import (
     BY_IDLENESS,
     BY_ROTATION,
     SUSPENDED,
+    SUSPENDING,
     UNTIL_CALL,
     WAITING,
 )
@@ -94,10 +96,11 @@ class Suspender:
         self._look_at_calls(mine, off, now)
         self._look_at_drains(mine, off, now)
         self._note_residence(mine, off, now)
+        # On another GPU than its own a container gets only room that nothing is promised.
         waiting = [
             Waiting(id, _needs(one), held.wanted, one.rotates)
             for id, one in mine.items()
-            if (held := one.suspension) and held.step == WAITING
+            if (held := one.suspension) and held.step == WAITING and not held.moves
         ]
         # While a container waits for the GPU, an idle one has to be found soon.
         if now - self._work_at >= (_WORK_SECONDS if self._asks_since or waiting else SLOW_SECONDS):
@@ -161,15 +164,24 @@ class Suspender:
         waiting = [one for one in waiting if not drained.keys() & one.needs.keys()]
         if not waiting:
             return
-        residents = [self._resident(one, now) for one in self._records.read()[0] if one.resident]
+        residents = [
+            self._resident(one, now)
+            for one in self._records.read()[0]
+            if one.resident and not self._leaves(one)
+        ]
         capacity = {gpu.uuid: Need(100, gpu.memory_bytes) for gpu in self._facts.gpus}
         step = next_step(now, capacity, residents, waiting, self._quantum)
         if step and step.at <= now:
             for id in step.victims:
                 self._start(id, "suspend", functools.partial(self._suspend, id, BY_ROTATION), now)
 
+    def _leaves(self, one: Allocation) -> bool:
+        """Whether it is about to be off the GPU, so that no other one need leave in its place."""
+        held = one.suspension
+        return one.id in self._busy if held is None else held.step == SUSPENDING and not held.moves
+
     def _resident(self, one: Allocation, now: float) -> Resident:
-        is_free = one.id not in self._busy and not self._is_left_alone(one.id, "suspend", now)
+        is_free = not self._is_left_alone(one.id, "suspend", now)
         return Resident(
             one.id,
             _needs(one),
@@ -187,7 +199,9 @@ class Suspender:
         if took:
             return len(_WAYS) * sum(took) / len(took)
         held = sum(share.memory_bytes for share in one.shares)
-        return len(_WAYS) * held * self._seconds_per_byte
+        # What little memory takes says nothing of much, and others' pages may be false.
+        slowest = 1 / UNMEASURED_BYTES_PER_SECOND
+        return len(_WAYS) * held * min(self._seconds_per_byte, slowest)
 
     def _is_left_alone(self, id: str, verb: str, now: float) -> bool:
         return now < self._left_alone.get((id, verb), 0.0)
@@ -202,8 +216,9 @@ class Suspender:
                 done = operation()
                 # What holds nothing yet says nothing of its next copy.
                 if done.changed and (held := sum(done.bytes.values())):
-                    self._took[id, verb] = done.seconds
-                    self._seconds_per_byte = done.seconds / held
+                    # Until its last kernels have ended the GPU is not lost to the swap.
+                    took = self._took[id, verb] = done.seconds - done.locking
+                    self._seconds_per_byte = took / held
             except NotIdle:
                 self._idleness.begin_again(id)
             except VcudaError as error:
