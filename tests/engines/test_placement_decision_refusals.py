@@ -89,7 +89,7 @@ def test_invalid_pod_annotation_is_refused_in_one_line(
     cut = "fastest?" + "!" * 92
     assert line == (
         f"annotations of the container, annotations of its pod: policy '{cut}' is not offered; "
-        "use fixed, elastic, weighted or best-effort"
+        "use fixed, elastic, weighted, best-effort or rotate"
     )
     assert cluster_node.held() == {}
 

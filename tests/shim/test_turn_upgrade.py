@@ -13,12 +13,12 @@ from support.shares.loads import Load
 pytestmark = pytest.mark.usefixtures("built", "short_windows")
 
 
-def check(model: str, tenants: Sequence[Tenant], away_s: float) -> None:
+def check(model: str, tenants: Sequence[Tenant], away_s: float, window_s: float = 0) -> None:
     """Each container works as much as beside one keeper; a failed call would end its load."""
     script = deaths.upgrade(away_s)
-    outcome = judge(MODELS[model], tenants, scripts=[script], keepers=2)
+    outcome = judge(MODELS[model], tenants, scripts=[script], keepers=2, window_s=window_s)
     assert (outcome.said, outcome.errors, outcome.keeper_survived) == (["true\n"], "", True)
-    undisturbed = judge(MODELS[model], tenants)
+    undisturbed = judge(MODELS[model], tenants, window_s=window_s)
     works, expected = ([100 * got.work for got in one.tenants] for one in (outcome, undisturbed))
     assert works == [pytest.approx(work, abs=2) for work in expected]
     # No wait is much longer than in turns.
@@ -40,4 +40,4 @@ def test_a_new_keeper_leaves_each_container_its_share(model: str, load: Load, ot
 
 @pytest.mark.parametrize("load", [loads.AHEAD, loads.WAITED, loads.MS_5], ids=lambda one: one.name)
 def test_a_second_without_a_keeper_costs_no_container_its_share(load: Load) -> None:
-    check("default", [Tenant(30, load), Tenant(70, load)], 1)
+    check("default", [Tenant(30, load), Tenant(70, load)], 1, window_s=10)

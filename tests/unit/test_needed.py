@@ -62,7 +62,7 @@ def test_what_a_program_names_is_what_its_packages_depend_on(program: str, tmp_p
 # Runs the extender's program where none of these modules can be imported.
 BARE = """
 import sys
-sys.path[:0] = ["oci", "plugin"]
+sys.path[:0] = ["oci", "runtime_hook", "plugin"]
 sys.modules.update(dict.fromkeys({modules!r}))
 from vcuda_plugin.extender.main import main
 sys.exit(main({words!r}))
