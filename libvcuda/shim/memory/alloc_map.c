@@ -106,9 +106,8 @@ insert (struct stripe *stripe, const struct vcuda_allocation *allocation)
 static __attribute__ ((noinline)) bool
 grow (struct stripe *stripe)
 {
-  struct stripe wider = *stripe;
-  wider.capacity = stripe->capacity ? stripe->capacity * 2 : FIRST_CAPACITY;
-  wider.used = 0;
+  /* No copy: others may write `locked` at any time.  */
+  struct stripe wider = { .capacity = stripe->capacity ? stripe->capacity * 2 : FIRST_CAPACITY };
   size_t room = wider.capacity * sizeof *wider.entries;
   wider.entries = aligned_alloc (64, room);
   if (!wider.entries)
