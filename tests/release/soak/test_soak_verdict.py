@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from release.soak import verdict
+from release.soak import pods, verdict
 from release.soak.starts import PLAIN, WITH_SERVER, WITHOUT_SERVER, Soaked
 from support.claim_server import Use
 
@@ -49,3 +49,20 @@ def test_a_changed_entry_point_is_a_fault(after: dict[int, Use]) -> None:
 def test_every_leftover_is_named() -> None:
     left = ["+ mount /x", "- process 7 runc"]
     assert verdict.faults(dataclasses.replace(WELL, left=left)) == left
+
+
+@pytest.mark.parametrize(
+    ("counts", "of_few", "of_many"),
+    [
+        ([73, 73, 73, 73, 73, 73], False, False),
+        ([73, 78, 78, 78, 78, 78], False, True),
+        ([73, 74, 75, 76, 77, 78], True, True),
+        ([78, 73, 74, 75, 76, 77], False, False),
+    ],
+    ids=["steady", "opened once, late", "one more for each pod", "closed since"],
+)
+def test_descriptors_that_grow_with_each_pod_are_a_leak(
+    counts: list[int], of_few: bool, of_many: bool
+) -> None:
+    assert pods.grows(counts, is_whole=False) == of_few
+    assert pods.grows(counts, is_whole=True) == of_many
