@@ -14,6 +14,8 @@ from support.shares.loads import Load
 
 pytestmark = pytest.mark.usefixtures("built", "short_windows")
 UNKIND = ["default", "slice 30 ms", "no preemption"]
+# Of a short window: the keeper counts a turn, which lasts up to 90 ms, at its end.
+A_TURN = 0.02
 
 
 def percent(outcome: Outcome) -> list[float]:
@@ -29,7 +31,7 @@ def check(model: str, cores: Sequence[int], chosen: Sequence[Load], lost: float)
     tenants = [Tenant(core, load) for core, load in zip(cores, chosen, strict=True)]
     outcome = judge(MODELS[model], tenants)
     assert percent(outcome) == near(cores)
-    assert [got.work <= got.held + 0.01 for got in outcome.tenants] == [True] * len(cores)
+    assert [got.work <= got.held + A_TURN for got in outcome.tenants] == [True] * len(cores)
     assert outcome.lost(sum(cores) / 100) <= lost
     assert outcome.errors == ""
 

@@ -21,22 +21,24 @@ extern int vcuda_credit_threads;
 /* The limits page; before it is mapped, a word that is 0.  */
 extern const char *vcuda_turn_base __attribute__ ((visibility ("hidden")));
 
-/* True: the launch is paid for, and goes to the driver.  */
+/* True: the launch of COST is paid for, and goes to the driver.
+
+   A branch for each condition: the processor predicts them, so none waits for another's load before
+   the driver's first atomic, which waits for all that precede it.  */
 static inline bool
-vcuda_launch_at_once_of (struct vcuda_thread *thread, const void *function, CUstream stream)
+vcuda_launch_at_cost (struct vcuda_thread *thread, int64_t cost, CUstream stream)
 {
   struct vcuda_credit *credit = &thread->credit;
-  const char *turn_base = __atomic_load_n (&vcuda_turn_base, __ATOMIC_RELAXED);
-  int64_t cost = vcuda_cost (function);
   int64_t left = credit->ns - cost;
-  uint32_t turn
-      = __atomic_load_n ((const uint32_t *) (turn_base + credit->turn_offset), __ATOMIC_RELAXED);
-  /* One value for all: a comparison takes two instructions more than this.  */
-  uint64_t differs = ((uintptr_t) credit->stream ^ (uintptr_t) stream)
-                     | ((uintptr_t) credit->context ^ (uintptr_t) thread->current.context)
-                     | (turn ^ credit->turn) | (unsigned int) thread->in_driver
-                     | (unsigned int) __atomic_load_n (&vcuda_sampling, __ATOMIC_RELAXED);
-  if (__builtin_expect ((left < 0) | (differs != 0), 0))
+  const char *turn_base = __atomic_load_n (&vcuda_turn_base, __ATOMIC_RELAXED);
+  const void *turn_at = turn_base + credit->turn_offset;
+  if (__builtin_expect (credit->stream != stream, 0)
+      || __builtin_expect (credit->context != thread->current.context, 0)
+      || __builtin_expect (
+          __atomic_load_n ((const uint32_t *) turn_at, __ATOMIC_RELAXED) != credit->turn, 0)
+      || __builtin_expect (thread->in_driver != 0, 0)
+      || __builtin_expect (__atomic_load_n (&vcuda_sampling, __ATOMIC_RELAXED) != 0, 0)
+      || __builtin_expect (left < 0, 0))
     return false;
   credit->ns = left;
   credit->launches++;
@@ -44,9 +46,20 @@ vcuda_launch_at_once_of (struct vcuda_thread *thread, const void *function, CUst
 }
 
 static inline bool
+vcuda_launch_at_once_of (struct vcuda_thread *thread, const void *function, CUstream stream)
+{
+  return vcuda_launch_at_cost (thread, vcuda_cost (function), stream);
+}
+
+/* False also for a function that shares its place in the table: vcuda_launch_at_once_of finds it.
+   The path of most launches, so it has to do without saved registers.  */
+static inline bool
 vcuda_launch_at_once (const void *function, CUstream stream)
 {
-  return vcuda_launch_at_once_of (vcuda_thread (), function, stream);
+  const struct vcuda_cost *cost = vcuda_costs[vcuda_cost_bucket (function)];
+  return __builtin_expect (__atomic_load_n (&cost->function, __ATOMIC_RELAXED) == function, 1)
+         && vcuda_launch_at_cost (vcuda_thread (), __atomic_load_n (&cost->ns, __ATOMIC_RELAXED),
+                                  stream);
 }
 
 /* Switches the thread's credit to STREAM on GPU.  */

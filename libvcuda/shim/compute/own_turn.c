@@ -72,10 +72,9 @@ mean (uint64_t before, uint64_t ns)
 }
 
 void
-vcuda_own_begin (int gpu, CUstream stream)
+vcuda_own_begin (int gpu, CUstream stream, uint64_t now)
 {
   struct vcuda_own_turn *own = &vcuda_own_turn[gpu];
-  uint64_t now = vcuda_now ();
   uint32_t word = vcuda_turn_word (gpu);
   /* A wait for a turn, which follows a launch that found none, is no gap.  */
   if (own->rested_ns > own->began_ns && now > own->rested_ns)

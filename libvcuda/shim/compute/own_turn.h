@@ -66,8 +66,8 @@ bool vcuda_own_is_mixed (int gpu);
 /* MARKS: BUSY or 0; those of waiting threads are added.  */
 void vcuda_own_mark (int gpu, uint32_t marks);
 
-/* The queue was empty, and a launch in STREAM follows.  */
-void vcuda_own_begin (int gpu, CUstream stream);
+/* The queue was empty, and a launch in STREAM follows at NOW.  */
+void vcuda_own_begin (int gpu, CUstream stream, uint64_t now);
 
 /* The queue was found empty; BUSY is not cleared yet.  */
 void vcuda_own_rest (int gpu);

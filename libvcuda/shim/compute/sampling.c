@@ -89,7 +89,8 @@ begin_sample (struct meter *meter, CUstream stream, int64_t cost)
   entry->sampled_ns = sampled;
   entry->uncounted_ns = uncounted;
   entry->estimate_ns = (uint64_t) cost;
-  vcuda_turn_expect (meter->gpu, meter->in_flight_ns + (uint64_t) (sampled + cost + portion));
+  vcuda_turn_expect (meter->gpu,
+                     vcuda_now () + meter->in_flight_ns + (uint64_t) (sampled + cost + portion));
   return entry;
 }
 
@@ -111,7 +112,7 @@ begin_whole (struct meter *meter, CUstream stream, const void *function)
   uint64_t estimate = vcuda_estimate (function);
   vcuda_charge_time (meter->gpu, (int64_t) estimate);
   vcuda_thread ()->credit.waited += (int64_t) estimate;
-  vcuda_turn_expect (meter->gpu, meter->in_flight_ns + estimate);
+  vcuda_turn_expect (meter->gpu, vcuda_now () + meter->in_flight_ns + estimate);
   if (estimate >= LONG_WORK_NS)
     publish_long_work (meter->gpu, meter->in_flight_ns + estimate);
   struct entry *entry = vcuda_meter_open (meter, stream, false, vcuda_turn_overlaps (meter->gpu));
@@ -218,11 +219,12 @@ static void
 take_turn (int gpu, CUcontext context, CUstream stream)
 {
   struct vcuda_credit *credit = &vcuda_thread ()->credit;
-  bool queued = vcuda_turn_mark_busy (gpu, stream);
+  uint64_t now = vcuda_now ();
+  bool queued = vcuda_turn_mark_busy (gpu, stream, now);
   credit->skips_turn = false;
   if (!queued && credit->ns > 0)
-    vcuda_turn_expect (gpu, (uint64_t) credit->ns);
-  if (!vcuda_turn_allows (gpu, 0))
+    vcuda_turn_expect (gpu, now + (uint64_t) credit->ns);
+  if (!vcuda_turn_allows (gpu, 0, now))
     {
       struct meter *meter = vcuda_meter_of (context, gpu, true);
       if (!meter || capturing (stream))
@@ -232,8 +234,9 @@ take_turn (int gpu, CUcontext context, CUstream stream)
         }
       vcuda_credit_in_turn (gpu, true);
       vcuda_turn_wait (meter, stream, queued);
+      now = vcuda_now ();
     }
-  vcuda_credit_in_turn (gpu, vcuda_turn_is_held (gpu));
+  vcuda_credit_in_turn (gpu, vcuda_turn_is_held (gpu, now));
 }
 
 bool

@@ -64,7 +64,9 @@ static bool
 is_marked_still (struct meter *meter, CUstream stream)
 {
   vcuda_unlock (&meter->mutex);
-  bool marked = vcuda_turn_mark_busy (meter->gpu, stream) || vcuda_turn_allows (meter->gpu, 0);
+  uint64_t now = vcuda_now ();
+  bool marked
+      = vcuda_turn_mark_busy (meter->gpu, stream, now) || vcuda_turn_allows (meter->gpu, 0, now);
   vcuda_lock (&meter->mutex);
   return marked;
 }
@@ -82,7 +84,8 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
   for (;;)
     {
       vcuda_meter_reap (meter);
-      if (!vcuda_turn_allows (gpu, meter->in_flight_ns))
+      uint64_t now = vcuda_now ();
+      if (!vcuda_turn_allows (gpu, meter->in_flight_ns, now))
         {
           leave_line (meter, began);
           vcuda_unlock (&meter->mutex);
@@ -91,12 +94,11 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
           vcuda_lock (&meter->mutex);
           continue;
         }
-      bool held = vcuda_turn_is_held (gpu);
+      bool held = vcuda_turn_is_held (gpu, now);
       vcuda_credit_in_turn (gpu, held);
       if (!vcuda_paced (gpu) && !held)
         break;
       int64_t balance = held ? enough : vcuda_balance (gpu, cap);
-      uint64_t now = vcuda_now ();
       bool crowded = is_crowded (meter);
       bool first = held || is_first (meter, began, now);
       if (first && balance >= enough && (!crowded || (began && now - began > PATIENCE_NS)))

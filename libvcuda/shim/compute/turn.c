@@ -43,7 +43,7 @@ vcuda_turn_sleep (int gpu, uint64_t ns)
 }
 
 bool
-vcuda_turn_mark_busy (int gpu, CUstream stream)
+vcuda_turn_mark_busy (int gpu, CUstream stream, uint64_t now)
 {
   struct vcuda_own_turn *turn = &vcuda_own_turn[gpu];
   __atomic_store_n (&vcuda_turn_base, (const char *) vcuda_pages.limits, __ATOMIC_RELAXED);
@@ -53,7 +53,7 @@ vcuda_turn_mark_busy (int gpu, CUstream stream)
   bool before = vcuda_own_busy (gpu);
   __atomic_fetch_add (&turn->launches, 1, __ATOMIC_SEQ_CST);
   if (!before)
-    vcuda_own_begin (gpu, stream);
+    vcuda_own_begin (gpu, stream, now);
   else if (turn->stream != stream)
     {
       turn->several = true;
@@ -78,13 +78,12 @@ has_streams (int gpu)
 }
 
 bool
-vcuda_turn_allows (int gpu, uint64_t in_flight_ns)
+vcuda_turn_allows (int gpu, uint64_t in_flight_ns, uint64_t now)
 {
   uint32_t word = vcuda_turn_word (gpu), state = word & VCUDA_TURN_STATE;
   bool allowed = state == VCUDA_TURN_NONE || state == VCUDA_TURN_OPEN;
   if (!allowed)
     {
-      uint64_t now = vcuda_now ();
       uint64_t until = __atomic_load_n (&vcuda_turn_share (gpu)->turn_until_ns, __ATOMIC_RELAXED);
       if (in_flight_ns > MOST_AHEAD_NS && has_streams (gpu))
         in_flight_ns = MOST_AHEAD_NS;
@@ -148,7 +147,7 @@ sleep_until_allowed (int gpu, bool queued)
   for (;;)
     {
       uint32_t word = vcuda_turn_word (gpu);
-      if (vcuda_turn_allows (gpu, 0))
+      if (vcuda_turn_allows (gpu, 0, vcuda_now ()))
         break;
       if (vcuda_is_suspended ())
         {
@@ -227,9 +226,9 @@ vcuda_turn_wait (struct meter *meter, CUstream stream, bool queued)
       if (vcuda_own_busy (gpu))
         vcuda_own_mark (gpu, VCUDA_TURN_BUSY);
       else
-        vcuda_own_begin (gpu, stream);
+        vcuda_own_begin (gpu, stream, vcuda_now ());
       vcuda_unlock (&turn->mutex);
-      if (vcuda_turn_allows (gpu, 0))
+      if (vcuda_turn_allows (gpu, 0, vcuda_now ()))
         return;
       queued = false;
     }
@@ -256,10 +255,10 @@ vcuda_turn_most_in_flight (int gpu)
 }
 
 bool
-vcuda_turn_is_held (int gpu)
+vcuda_turn_is_held (int gpu, uint64_t now)
 {
   return vcuda_turn_state (gpu) == VCUDA_TURN_HELD
-         && vcuda_now () >= __atomic_load_n (&vcuda_own_turn[gpu].alone_until_ns, __ATOMIC_RELAXED);
+         && now >= __atomic_load_n (&vcuda_own_turn[gpu].alone_until_ns, __ATOMIC_RELAXED);
 }
 
 void
@@ -295,10 +294,9 @@ vcuda_credit_in_turn (int gpu, bool in_turn)
 
 /* If two threads store at once, the earlier moment may stay: the keeper then waits for less.  */
 void
-vcuda_turn_expect (int gpu, uint64_t ns)
+vcuda_turn_expect (int gpu, uint64_t moment)
 {
   uint64_t *until = &vcuda_pages.usage->gpu[gpu].busy_until_ns;
-  uint64_t moment = vcuda_now () + ns;
   if (moment > __atomic_load_n (until, __ATOMIC_RELAXED))
     __atomic_store_n (until, moment, __ATOMIC_RELAXED);
 }

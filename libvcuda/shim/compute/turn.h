@@ -25,13 +25,15 @@
 
 #include "compute/meter.h"
 
-/* Marks GPU as busy for a launch in STREAM, and makes the thread's credit follow GPU's word.
+/* NOW, here and below: a reading of the clock of just now; one serves the whole launch.
+
+   Marks GPU as busy for a launch in STREAM, and makes the thread's credit follow GPU's word.
    Returns whether the queue may have held work before.  */
-bool vcuda_turn_mark_busy (int gpu, CUstream stream);
+bool vcuda_turn_mark_busy (int gpu, CUstream stream, uint64_t now);
 
 /* Whether work that is queued now, behind IN_FLIGHT_NS of other work, may begin on GPU. With true,
    launches on credit may follow until the word changes.  */
-bool vcuda_turn_allows (int gpu, uint64_t in_flight_ns);
+bool vcuda_turn_allows (int gpu, uint64_t in_flight_ns, uint64_t now);
 
 /* Waits for a turn. QUEUED: work may be in the queue, and is drained before. Called without the
    meter's lock, BUSY being marked; it is marked again at the end.  */
@@ -44,7 +46,7 @@ bool vcuda_turn_overlaps (int gpu);
 uint64_t vcuda_turn_most_in_flight (int gpu);
 
 /* Whether the keeper, not the bucket of GPU time, decides now when GPU is used.  */
-bool vcuda_turn_is_held (int gpu);
+bool vcuda_turn_is_held (int gpu, uint64_t now);
 
 /* After turns: the bucket of GPU time takes over what the keeper's queue has for the container.  */
 void vcuda_turn_take_budget (int gpu);
@@ -52,8 +54,8 @@ void vcuda_turn_take_budget (int gpu);
 /* Sleeps for NS, or until the keeper changes GPU's word.  */
 void vcuda_turn_sleep (int gpu, uint64_t ns);
 
-/* The work that is queued on GPU now will end in about NS.  */
-void vcuda_turn_expect (int gpu, uint64_t ns);
+/* The work that is queued on GPU will end at about MOMENT.  */
+void vcuda_turn_expect (int gpu, uint64_t moment);
 
 /* What a call that waits for the GPU has waited for.  */
 enum vcuda_waited
