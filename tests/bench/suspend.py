@@ -12,7 +12,8 @@ from bench import suspend_rows
 from bench.result import Figure
 from support.suspend_kills import HARMS, Kills
 from support.suspended import Node
-from vcuda_hook.suspend import relocation, steps
+from vcuda_hook.checkpoint import steps
+from vcuda_hook.suspend import relocation
 
 ROUNDS = 1000
 _VERBS = ("suspend", "resume", "move", "resume there", "drain", "rebalance")

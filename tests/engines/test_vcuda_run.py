@@ -24,7 +24,7 @@ from support.engines.low_level import LowLevel
 from support.files import write
 from support.product import Product
 from support.waiting import until
-from vcuda_hook.live import table
+from vcuda_hook.text import table
 
 GIB = 1 << 30
 SLEEPS = ["--", "sh", "-c", "trap 'exit 5' TERM; while :; do sleep 0.05; done"]

@@ -22,9 +22,11 @@ from pathlib import Path
 
 from support import compiled
 from support.suspended import Box, Node
-from vcuda_hook.suspend import control, drain, driver_worker, elsewhere, rebalance, repairs, steps
+from vcuda_hook.checkpoint import driver_worker, steps
+from vcuda_hook.checkpoint.worker import Worker
+from vcuda_hook.drain import drain, rebalance
+from vcuda_hook.suspend import control, elsewhere, repairs
 from vcuda_hook.suspend.places import library_of, quiet
-from vcuda_hook.suspend.worker import Worker
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.claim import Rules

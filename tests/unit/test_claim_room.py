@@ -10,7 +10,7 @@ import pytest
 from support.dra_claims import claim, result, slice_of, waiting
 from vcuda_hook.claims import objects
 from vcuda_hook.claims.room import Room
-from vcuda_hook.show import kubectl, pod_claims
+from vcuda_hook.why import kubectl, pod_claims
 from vcuda_plugin.agent.dra import devices
 
 SHARES, WHOLE, MIG = "gpu.vcuda.io", "whole.gpu.vcuda.io", "mig.gpu.vcuda.io"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vcuda_hook.demo import demo
-from vcuda_hook.live import table
+from vcuda_hook.text import table
 
 GIB = 1 << 30
 

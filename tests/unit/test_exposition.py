@@ -27,7 +27,7 @@ from vcuda_hook.advice.demand import Demand, Sample
 from vcuda_hook.advice.workload import Workload
 from vcuda_hook.live import driver_figures
 from vcuda_hook.live.driver_figures import Counted
-from vcuda_hook.live.engine_files import Described
+from vcuda_hook.names.engine_files import Described
 from vcuda_oci.ledger import instance_records, liveness, mps_folder
 from vcuda_oci.ledger.instance_records import Held
 from vcuda_oci.model import policies

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from support.samples import GIB, record
+from vcuda_hook.checkpoint import host_room
+from vcuda_hook.checkpoint.host_room import HOST, Limit
 from vcuda_hook.live import cgroup_folders
-from vcuda_hook.suspend import host_room
-from vcuda_hook.suspend.host_room import HOST, Limit
 from vcuda_oci.model.suspension import SUSPENDED, Suspension
 
 MIB = 1 << 20

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from vcuda_hook.show import reasons, why
-from vcuda_hook.show.pod_scheduling import PodEvent, Scheduling, parse
+from vcuda_hook.why import reasons, why
+from vcuda_hook.why.pod_scheduling import PodEvent, Scheduling, parse
 
 NODES = "0/1 nodes are available: "
 AFTER = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from vcuda_hook.live import sensor_text
 from vcuda_hook.show import agent_client
+from vcuda_hook.text import sensor_text
 from vcuda_plugin.agent.gpus import sensors
 
 NOT_SUPPORTED = 3

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.samples import GIB, gpus, record
-from vcuda_hook.suspend import drive, driver_worker, relocation, room, steps
-from vcuda_hook.suspend.steps import (
+from vcuda_hook.checkpoint import drive, driver_worker, steps
+from vcuda_hook.checkpoint.steps import (
     CHECKPOINT,
     CHECKPOINTED,
     CHECKPOINTING,
@@ -29,8 +29,9 @@ from vcuda_hook.suspend.steps import (
     UNLOCK,
     WAIT,
 )
+from vcuda_hook.checkpoint.worker import Answer, Hangs, Memory
+from vcuda_hook.suspend import relocation, room
 from vcuda_hook.suspend.wait_bound import longest_wait
-from vcuda_hook.suspend.worker import Answer, Hangs, Memory
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.suspension import SUSPENDED, WAITING, Suspension
 

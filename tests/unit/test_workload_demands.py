@@ -19,7 +19,7 @@ from support.tenants import Tenants
 from vcuda_hook.advice import demands, recommend
 from vcuda_hook.advice.demand import DAY_SECONDS, Demand, Sample
 from vcuda_hook.advice.workload import Workload
-from vcuda_hook.live.engine_files import Described
+from vcuda_hook.names.engine_files import Described
 from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.suspension import SUSPENDED, Suspension

@@ -13,7 +13,8 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
-from ..live import slices, table
+from ..live import slices
+from ..text import table
 from . import cdi_kind, cdi_watch, spec_file
 
 STANDARD_OUTPUT = "-"

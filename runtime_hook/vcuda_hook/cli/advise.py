@@ -19,9 +19,11 @@ from ..advice import demands, maximum
 from ..advice.demand import Demand
 from ..advice.maximum import Maximum
 from ..advice.workload import Workload
-from ..live import container_names, table, workloads
+from ..live import workloads
+from ..names import container_names
 from ..show import advised
 from ..show.advised import Advised
+from ..text import table
 from . import limit
 
 _WHERE = "vcuda advise"

@@ -15,13 +15,15 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, table, views
-from ..suspend import drain as drains
-from ..suspend import rebalance as moves
+from ..drain import drain as drains
+from ..drain import rebalance as moves
+from ..drain.drain import Result
+from ..drain.drain_plan import ASLEEP, MOVE, STAY, SUSPEND, Step
+from ..drain.rebalance import Proposal
+from ..live import views
+from ..names import container_names
 from ..suspend import relocation
-from ..suspend.drain import Result
-from ..suspend.drain_plan import ASLEEP, MOVE, STAY, SUSPEND, Step
-from ..suspend.rebalance import Proposal
+from ..text import table
 from .suspend import Progress, opened
 
 _HEADINGS = ("CONTAINER", "PLAN", "HOLDS", "TO", "WHY")

@@ -15,7 +15,9 @@ from vcuda_oci.placement import eligible
 from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, table, usage
+from ..live import usage
+from ..names import container_names
+from ..text import table
 
 WORDS = ("core", "memory", "policy", "core-limit", "weight", "priority", "latency")
 

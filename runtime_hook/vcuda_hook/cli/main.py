@@ -96,7 +96,7 @@ def _main(argv: Sequence[str] | None) -> int:
 def _name_containers(error: VcudaError, settings: settings_file.Config) -> None:
     from vcuda_oci.ledger.ledger import Ledger  # late, as each verb's module
 
-    from ..live import container_names  # as above
+    from ..names import container_names  # late for the same reason
 
     with contextlib.suppress(VcudaError):  # another user than root reads no records
         container_names.name_in(error, Ledger(settings.state_dir).read()[0])

@@ -12,9 +12,9 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
-from ..live import table
 from ..mig import apply
 from ..mig.apply import Change
+from ..text import table
 
 
 def mig_layout(arguments: argparse.Namespace, settings: Config) -> int:

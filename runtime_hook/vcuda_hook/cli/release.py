@@ -12,7 +12,9 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.names import CLAIM_PREFIX
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, slices, table
+from ..live import slices
+from ..names import container_names
+from ..text import table
 
 
 def release(arguments: argparse.Namespace, settings: Config) -> int:

@@ -17,9 +17,10 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, table
+from ..names import container_names
 from ..suspend import control, elsewhere, repairs
 from ..suspend.places import Done
+from ..text import table
 
 _WORDS = {
     "lock": "waiting for calls in flight",

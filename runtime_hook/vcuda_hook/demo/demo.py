@@ -21,9 +21,9 @@ from vcuda_oci.pages import layout, page_reader
 from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
-from ..live import table
 from ..run.command import find_runtime
 from ..show import ps
+from ..text import table
 from . import demo_device
 from .demo_container import START_SECONDS, Container, request
 from .demo_device import Device

@@ -29,8 +29,9 @@ from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system import files, kernel_tables
 from vcuda_oci.system.settings_file import Config
 
-from ..live import in_time, table, turn_figures, usage
+from ..live import in_time, turn_figures, usage
 from ..live.status import statuses
+from ..text import table
 from . import finding, redact
 from .report import SECONDS, examine, settings_or_defaults
 

@@ -13,8 +13,9 @@ from vcuda_oci.start import apply_share
 from vcuda_oci.system import kernel_tables
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, container_processes
+from ..live import container_processes
 from ..live.container_processes import Process
+from ..names import container_names
 from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 
 DEAD, UNSHIMMED, OLDER = "dead-containers", "shim-not-loaded", "older-shim"

@@ -11,8 +11,9 @@ from vcuda_oci.ledger.unhealthy import Drain
 from vcuda_oci.system import own_lock
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, table
-from ..suspend import drain
+from ..drain import drain
+from ..names import container_names
+from ..text import table
 from .finding import INFO, OK, UNKNOWN, WARNING, Finding
 
 DRAINED, NODES_LEFT = "drained-gpus", "nodes-left"

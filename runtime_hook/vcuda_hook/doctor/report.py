@@ -15,7 +15,8 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import settings_file
 from vcuda_oci.system.settings_file import Config
 
-from ..live import in_time, table
+from ..live import in_time
+from ..text import table
 from . import (
     cdi_specs,
     cgroups,

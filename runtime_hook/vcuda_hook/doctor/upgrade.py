@@ -22,7 +22,8 @@ from vcuda_oci.system import files, settings_file
 from vcuda_oci.system.settings_file import Config
 
 from ..engines import configure, undo_record
-from ..live import container_names, shim_mark, usage
+from ..live import shim_mark, usage
+from ..names import container_names
 from . import cdi_specs, containers, finding, state
 from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 

@@ -14,7 +14,7 @@ from vcuda_oci.start import apply_share
 from vcuda_oci.system.own_lock import FolderLock
 from vcuda_oci.system.settings_file import Config
 
-from ..live import table
+from ..text import table
 from . import containerd, crio, docker, engine_file, hooks_d, podman, undo_record
 from .known import EVERY
 from .outcome import Outcome, as_json, complain, show

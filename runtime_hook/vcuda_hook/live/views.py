@@ -17,8 +17,8 @@ from vcuda_oci.model.suspension import SUSPENDED, WAITING
 from vcuda_oci.placement import free
 from vcuda_oci.placement.eligible import DRAINED
 
-from . import table
-from .engine_files import Described
+from ..names.engine_files import Described
+from ..text import table
 from .usage import Use
 
 NOTHING_KNOWN = Described()

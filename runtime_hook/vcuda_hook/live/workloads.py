@@ -11,7 +11,8 @@ from vcuda_oci.system import files
 
 from ..advice import workload
 from ..advice.workload import Workload
-from . import container_names, views
+from ..names import container_names
+from . import views
 
 _MOST_BYTES = 1 << 20
 

@@ -22,7 +22,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system import files
 
-from ..live import container_names
+from ..names import container_names
 from . import parted_file, plan
 from .parted_file import Part
 from .plan import Plan, Taken

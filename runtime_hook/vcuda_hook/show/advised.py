@@ -13,7 +13,7 @@ from ..advice.demand import PEAK_DAYS, Demand
 from ..advice.maximum import Maximum
 from ..advice.recommend import recommend as recommended
 from ..advice.workload import CONTAINER, POD, Workload
-from ..live import table
+from ..text import table
 
 HEADINGS = ("WORKLOAD", "CORE", "ADVISED", "MEMORY", "ADVISED", "DAYS", "NOTE")
 _WIDTH = 80

@@ -12,9 +12,10 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, fence_figures, turn_figures, usage, views
+from ..live import fence_figures, turn_figures, usage, views
 from ..live.turn_figures import GpuTurns
 from ..live.usage import Sample
+from ..names import container_names
 
 
 class LiveView:

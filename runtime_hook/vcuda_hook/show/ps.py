@@ -13,8 +13,10 @@ from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, container_use, fence_figures, table, turn_figures, usage, views
+from ..live import container_use, fence_figures, turn_figures, usage, views
 from ..live.status import statuses
+from ..names import container_names
+from ..text import table
 from . import ps_fields
 from .ps_fields import Field, Template
 from .show import gpus_by_uuid, unknown_figures

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from vcuda_oci.model.errors import VcudaError
 
-from ..live import fence_figures, table, views
+from ..live import fence_figures, views
+from ..text import table
 
 Entry = Mapping[str, Any]
 

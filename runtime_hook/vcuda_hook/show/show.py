@@ -16,8 +16,10 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, fence_figures, table, turn_figures, usage, views
+from ..live import fence_figures, turn_figures, usage, views
 from ..live.status import GONE, Status, statuses
+from ..names import container_names
+from ..text import table
 from . import context_memory, gpu_answers
 
 

@@ -15,7 +15,9 @@ from vcuda_oci.ledger.event_reader import Reader
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, engine_files, table, views
+from ..live import views
+from ..names import container_names, engine_files
+from ..text import table
 
 FOLLOW_SECONDS = 0.2
 _HEADINGS = ("TIME", "EVENT", "CONTAINER", "BY", "WHAT")

@@ -16,7 +16,8 @@ from typing import Any
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ..live import in_time, sensor_text, table, views
+from ..live import in_time, views
+from ..text import sensor_text, table
 from . import agent_client, history, top_screen
 from .history import History
 from .live_view import LiveView

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..live import table, turn_figures, views
+from ..live import turn_figures, views
+from ..text import table
 
 _Entry = Mapping[str, Any]
 

@@ -26,8 +26,11 @@ from vcuda_oci.model.suspension import (
     Suspension,
 )
 
-from . import drive, elsewhere, relocation, room_wait, steps
-from .drive import Progress
+from ..checkpoint import drive, steps
+from ..checkpoint.drive import Progress
+from ..checkpoint.targets import Targets, Unreachable, refuse_unfit
+from ..checkpoint.worker import Worker
+from . import elsewhere, relocation, room_wait
 from .operation import Ended, Operation
 from .places import (
     BACK_SECONDS,
@@ -43,8 +46,6 @@ from .places import (
 )
 from .repairs import settle
 from .room_wait import Waiting
-from .targets import Targets, Unreachable, refuse_unfit
-from .worker import Worker
 
 # How long to wait while another program suspends or resumes the same container.
 TURN_SECONDS = 30.0

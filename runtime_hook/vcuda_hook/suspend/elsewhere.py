@@ -23,11 +23,12 @@ from vcuda_oci.model.sizes import gib
 from vcuda_oci.model.suspension import SUSPENDED, SUSPENDING
 from vcuda_oci.placement import eligible
 
-from . import drive, relocation, steps, trims
-from .drive import Outcome, Progress
+from ..checkpoint import drive, steps
+from ..checkpoint.drive import Outcome, Progress
+from ..checkpoint.worker import Hangs, Worker
+from . import relocation, trims
 from .operation import Operation
 from .places import BACK_SECONDS, Done, failed, put_on, report_lost, targets_of
-from .worker import Hangs, Worker
 
 
 def claim(

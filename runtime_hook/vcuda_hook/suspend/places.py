@@ -12,11 +12,12 @@ from vcuda_oci.ledger import events, liveness
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
 
-from . import drive, host_room, steps, trims
-from .drive import Outcome, Progress
+from ..checkpoint import drive, host_room, steps
+from ..checkpoint.drive import Outcome, Progress
+from ..checkpoint.targets import Targets, Unreachable
+from ..checkpoint.worker import Worker
+from . import trims
 from .operation import Operation
-from .targets import Targets, Unreachable
-from .worker import Worker
 
 # How long the driver may take to go back after a failure, or to complete a resume.
 BACK_SECONDS = 600.0

@@ -10,10 +10,11 @@ from vcuda_oci.ledger import events
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.suspension import RESUMING, SUSPENDED, SUSPENDING, WAITING
 
-from . import elsewhere, steps
+from ..checkpoint import steps
+from ..checkpoint.worker import Worker
+from . import elsewhere
 from .operation import Busy, Ended, Operation
 from .places import bring_either, failed, library_of, quiet, report_lost
-from .worker import Worker
 
 
 def repair(ledger: Ledger, facts: Host, id: str, seconds: float = 0) -> bool:

@@ -14,9 +14,9 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import RESUMING, WAITING, Suspension
 from vcuda_oci.placement.eligible import Refused
 
+from ..checkpoint.worker import Worker
 from . import room
 from .operation import Busy, Operation
-from .worker import Worker
 
 # Between readings of the ledger without any change in it, and between polls for a change.
 _READ_SECONDS, _POLL_SECONDS = 0.2, 0.01

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from vcuda_oci.model.allocation import Allocation
 
-from .drive import LOCK_SECONDS, ROOM_SECONDS
+from ..checkpoint.drive import LOCK_SECONDS, ROOM_SECONDS
 
 # The copies then take 7.7 % of the time. What else a swap takes (the last kernels, the start of the
 # programs, the first launches) has 2.3 % before a tenth of the GPU's time is lost.

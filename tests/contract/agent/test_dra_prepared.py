@@ -23,7 +23,7 @@ from support.mig_node import MigNode
 from support.samples import GIB, left_in
 from vcuda_hook.cli import main
 from vcuda_hook.live import slices
-from vcuda_hook.show import kubectl
+from vcuda_hook.why import kubectl
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.ledger import left_over, liveness
 from vcuda_oci.ledger.ledger import Ledger

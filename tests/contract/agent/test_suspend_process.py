@@ -10,11 +10,11 @@ import time
 from support.softgpu_host import REPOSITORY
 from support.suspended import Node, node
 from support.waiting import until
-from vcuda_hook.suspend import steps
+from vcuda_hook.checkpoint import steps
+from vcuda_hook.checkpoint.targets import Targets
+from vcuda_hook.checkpoint.worker import Worker
 from vcuda_hook.suspend.operation import Operation
 from vcuda_hook.suspend.places import library_of
-from vcuda_hook.suspend.targets import Targets
-from vcuda_hook.suspend.worker import Worker
 from vcuda_oci.model.suspension import BY_ORDER, SUSPENDING
 
 __all__ = ["node"]

@@ -20,7 +20,8 @@ from support.files import write
 from support.needed import skip_or_fail
 from support.samples import GIB, record
 from support.tenants import Tenants
-from vcuda_hook.show import kubectl, live_view, pod_scheduling, why
+from vcuda_hook.show import live_view
+from vcuda_hook.why import kubectl, pod_scheduling, why
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import events, unhealthy
 from vcuda_oci.ledger.ledger import Ledger

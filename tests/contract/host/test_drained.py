@@ -11,9 +11,10 @@ from support.claims import Claims
 from support.samples import GIB, host, record
 from support.tenants import Tenants
 from vcuda_hook.doctor import moves
-from vcuda_hook.suspend import drain, drain_plan, places
-from vcuda_hook.suspend.drain_plan import ASLEEP, MOVE, STAY, SUSPEND
-from vcuda_hook.suspend.survey import Found, Survey
+from vcuda_hook.drain import drain, drain_plan
+from vcuda_hook.drain.drain_plan import ASLEEP, MOVE, STAY, SUSPEND
+from vcuda_hook.drain.survey import Found, Survey
+from vcuda_hook.suspend import places
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.unhealthy import Drain, GpuFault
 from vcuda_oci.model import allocation

@@ -11,9 +11,9 @@ import pytest
 
 from support.suspend_kills import Kills
 from support.suspended import Node
+from vcuda_hook.checkpoint.worker import Worker
 from vcuda_hook.suspend import control, relocation, repairs
 from vcuda_hook.suspend.places import library_of
-from vcuda_hook.suspend.worker import Worker
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.ledger.liveness import start_time

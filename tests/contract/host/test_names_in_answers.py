@@ -10,7 +10,7 @@ from contract.host.test_cli_ledger import Node, node_with
 from support.samples import GIB, gpus, record
 from vcuda_hook.cli import limit, suspend
 from vcuda_hook.doctor import containers, moves
-from vcuda_hook.show import kubectl
+from vcuda_hook.why import kubectl
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare

@@ -14,7 +14,8 @@ from support.softgpu_host import PRELUDE
 from support.suspend_kills import by_user, states_of
 from support.suspended import MIB, Node, answer_of, node
 from support.waiting import until
-from vcuda_hook.suspend import control, steps
+from vcuda_hook.checkpoint import steps
+from vcuda_hook.suspend import control
 from vcuda_oci.ledger import events
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import BY_ROTATION

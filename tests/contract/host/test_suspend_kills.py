@@ -11,7 +11,8 @@ import pytest
 from support.faults import CHANGES, killed_at
 from support.suspend_kills import HARMS, Kills
 from support.suspended import Node
-from vcuda_hook.suspend import relocation, steps
+from vcuda_hook.checkpoint import steps
+from vcuda_hook.suspend import relocation
 
 MOST = 100
 # Without close: each process of the host is looked at, by a file of its own.

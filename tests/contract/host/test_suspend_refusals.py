@@ -22,7 +22,8 @@ from support.softgpu_host import BUILT, PRELUDE
 from support.suspend_kills import states_of
 from support.suspended import Node, answer_of, node
 from support.waiting import until
-from vcuda_hook.suspend import control, drive, places, repairs, steps, worker
+from vcuda_hook.checkpoint import drive, steps, worker
+from vcuda_hook.suspend import control, places, repairs
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError

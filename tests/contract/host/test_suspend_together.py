@@ -11,8 +11,8 @@ import pytest
 
 from support.softgpu_host import PRELUDE
 from support.suspended import CLIENT, MIB, Box, Node, answer_of, node
+from vcuda_hook.checkpoint.targets import refuse_unfit
 from vcuda_hook.suspend import control
-from vcuda_hook.suspend.targets import refuse_unfit
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import kernel_tables
 

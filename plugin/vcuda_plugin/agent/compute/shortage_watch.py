@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from vcuda_hook.live import table
+from vcuda_hook.text import table
 from vcuda_oci.guest import page_file
 from vcuda_oci.ledger import events
 from vcuda_oci.model import names

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vcuda_hook.live import table, views
+from vcuda_hook.live import views
+from vcuda_hook.text import table
 from vcuda_oci.model import topology
 
 from ...web.page_frame import escape

@@ -11,8 +11,8 @@ import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from vcuda_hook.live import container_names
-from vcuda_hook.live.engine_files import Described
+from vcuda_hook.names import container_names
+from vcuda_hook.names.engine_files import Described
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 

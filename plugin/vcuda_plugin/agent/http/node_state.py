@@ -8,10 +8,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vcuda_hook.live import container_names, fence_figures, turn_figures, usage, views
-from vcuda_hook.live.engine_files import Described
+from vcuda_hook.live import fence_figures, turn_figures, usage, views
 from vcuda_hook.live.turn_figures import GpuTurns
 from vcuda_hook.live.usage import Sample
+from vcuda_hook.names import container_names
+from vcuda_hook.names.engine_files import Described
 from vcuda_oci.model.allocation import Allocation
 
 from ...kube.node_gpus import NodeGpus

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from vcuda_hook.live import sensor_text, table, turn_figures, views
+from vcuda_hook.live import turn_figures, views
+from vcuda_hook.text import sensor_text, table
 
 from ...web.page_frame import COLOURS, escape
 from . import history

@@ -17,15 +17,17 @@ from vcuda_oci.model.suspension import BY_IDLENESS, BY_ROTATION
 from vcuda_oci.start.apply_share import host_of
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_names, table, views
+from ..checkpoint.targets import refuse_unfit
+from ..live import views
 from ..live.status import statuses
-from ..suspend.targets import refuse_unfit
+from ..names import container_names
+from ..show.live_view import LiveView
+from ..show.show_events import Concerned
 from ..suspend.wait_bound import longest_wait
+from ..text import table
 from . import pod_claims, pod_scheduling, reasons
-from .live_view import LiveView
 from .pod_scheduling import Scheduling
 from .reasons import Reason
-from .show_events import Concerned
 
 # Turns are counted over this time.
 SECONDS = 1.0

@@ -26,10 +26,12 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import BY_DRAIN, SUSPENDED
 from vcuda_oci.system import own_lock
 
-from . import control, drain_plan, elsewhere, host_room, relocation, repairs, survey
+from ..checkpoint import host_room
+from ..checkpoint.drive import Progress
+from ..suspend import control, elsewhere, relocation, repairs
+from ..suspend.places import Done
+from . import drain_plan, survey
 from .drain_plan import ASLEEP, MOVE, STAY, SUSPEND, Step
-from .drive import Progress
-from .places import Done
 from .survey import Why
 
 LOCK = "drain.lock"

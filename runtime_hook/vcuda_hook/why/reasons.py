@@ -19,8 +19,9 @@ from vcuda_oci.model.suspension import (
     Suspension,
 )
 
-from ..live import table, turn_figures, views
+from ..live import turn_figures, views
 from ..live.status import CLAIMING, GONE, UNKNOWN
+from ..text import table
 from .pod_scheduling import PodEvent
 
 Entry = Mapping[str, Any]

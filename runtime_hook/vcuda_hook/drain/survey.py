@@ -14,8 +14,9 @@ from vcuda_oci.model.suspension import BY_DRAIN
 from vcuda_oci.placement import eligible
 from vcuda_oci.placement.moves import Tenant
 
+from ..checkpoint import targets
 from ..live import status, usage
-from . import relocation, targets
+from ..suspend import relocation
 
 Why = tuple[str, str]  # a reason and a hint
 _STATES = {

@@ -19,7 +19,8 @@ from vcuda_oci.placement.choose import Refused
 from vcuda_oci.placement.moves import Move
 from vcuda_oci.placement.rearrange import making_room, needs
 
-from . import drain, relocation, survey
+from ..suspend import relocation
+from . import drain, survey
 from .drain import Begin, Result
 from .drain_plan import MOVE, Step
 from .survey import Found

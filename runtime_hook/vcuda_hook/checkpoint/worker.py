@@ -25,7 +25,7 @@ from . import driver_worker, steps
 _START = """
 import sys
 sys.path[:0] = sys.argv.pop(1).split(":")
-from vcuda_hook.suspend.driver_worker import main
+from vcuda_hook.checkpoint.driver_worker import main
 main(sys.argv[1], float(sys.argv[2]))
 """
 MEMORY_SECONDS = 30.0

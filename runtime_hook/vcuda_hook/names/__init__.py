@@ -1,0 +1,1 @@
+"""Names of containers: their engines', their pods', their workloads'."""

@@ -1,0 +1,1 @@
+"""Figures as text for people: columns, sizes, ages, sensors. Pure."""

@@ -1,0 +1,1 @@
+"""`vcuda why`: why a container or a pod waits, was refused or is slow."""
