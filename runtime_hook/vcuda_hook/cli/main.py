@@ -32,7 +32,7 @@ _VERBS = {
     "mig-layout": "cli.mig_layout:mig_layout",
     "top": "show.top:top",
     "events": "show.show_events:show_events",
-    "why": "show.why:why",
+    "why": "why.why:why",
     "configure": "engines.configure:configure",
     "cdi": "cdi.command:run",
     "ps": "show.ps:ps",
