@@ -64,7 +64,8 @@ def edits_of(container: Container, settings: Config, facts: Host) -> tuple[Edits
     gpus = gpus_of(container, facts)
     requirements.check(container.environment, facts, gpus)
     more = Edits()
-    limits = mounts_of(container).get(names.GUEST_LIMITS)
+    given = mounts_of(container)
+    limits = given.get(names.GUEST_LIMITS)
     if limits is not None:
         if container.sees_every_device:
             raise VcudaError(
@@ -72,11 +73,13 @@ def edits_of(container: Container, settings: Config, facts: Host) -> tuple[Edits
                 "CDI devices",
                 "start it without --privileged",
             )
-        _refuse_more_than_the_slice(limits, mounts_of(container), gpus, facts)
+        _refuse_more_than_the_slice(limits, given, gpus, facts)
         own = image_libraries.find(container, facts.libraries)
         shim = os.path.realpath(apply_share.SHIM)
         for path, source in edits.over_image_libraries(own, facts, shim).items():
-            more.mounts.append((source, path, edits.READ_ONLY))
+            # The runtime has made an empty file below each mount of the spec: no library.
+            if os.path.realpath(given.get(path, "/")) != os.path.realpath(source):
+                more.mounts.append((source, path, edits.READ_ONLY))
         more.denied = _opened_by_a_wide_rule(container, facts, gpus)
     writable = _writable_again(container, settings, facts)
     more.mounts += writable

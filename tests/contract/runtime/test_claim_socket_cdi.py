@@ -110,17 +110,26 @@ def test_refused_image_is_reported_once_by_python(created: Created) -> None:
     assert [each["kind"] for each in events.read(created.ledger.state_dir)] == ["refused"]
 
 
-@pytest.mark.parametrize("has_own", [True, False])
-def test_only_an_image_with_its_own_libcuda_needs_python(created: Created, has_own: bool) -> None:
-    if has_own:
-        write(created.folder + "/bundle/rootfs/usr/lib64/libcuda.so.1", "")
+@pytest.mark.parametrize(
+    ("files", "starts"),
+    [([], 0), (["lib64/libcuda.so.1"], 0), (["lib/libcuda.so.1"], 1)],
+    ids=["none", "mount point", "own"],
+)
+def test_only_an_image_with_its_own_libcuda_needs_python(
+    created: Created, files: list[str], starts: int
+) -> None:
+    for file in files:
+        write(f"{created.folder}/bundle/rootfs/usr/{file}", "")
     allocation = record(names.CLAIM_PREFIX + "uid")
     with created.ledger:
         created.ledger.write(allocation, limits.page_of(allocation))
     page = f"{created.ledger.containers}/{allocation.id}/limits"
+    shim = created.installed.prefix + "/lib/vcuda/libvcuda.so.1"
+    mounts = {names.GUEST_LIMITS: page, "/usr/lib64/libcuda.so.1": shim}
+    listed = [{"destination": place, "source": source} for place, source in mounts.items()]
     with created.installed.claim_server():
-        created.start(mounts=[{"destination": names.GUEST_LIMITS, "source": page}])
-    assert created.installed.python_starts() == has_own
+        created.start(mounts=listed)
+    assert (len(created.mounted()) // 2, created.installed.python_starts()) == (1 - starts, starts)
 
 
 @pytest.mark.parametrize(("verb", "option"), [("run", "--keep"), ("delete", "box")])
