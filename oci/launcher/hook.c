@@ -86,8 +86,8 @@ release_by_socket (const char *config, const char *allocation)
   return reply != SOCKET_CLOSED;
 }
 
-/* Makes the edits of a container with our CDI devices by the command that the claim socket answers.
-   False: Python has to make them.  */
+/* Makes the edits of a container with our CDI devices by the command that the claim socket answers,
+   or has the socket clean up after one that has stopped. False: Python has to do it.  */
 static bool
 edit_by_socket (const char *config)
 {

@@ -39,7 +39,7 @@ def hook_without_mounts(config: str, state: State, pid: int) -> list[str] | None
     hook's own process reports it to the engine. pid: of the process that the runtime called as its
     hook.
     """
-    if state.status == "stopped" or state.bundle == "/":
+    if state.bundle == "/":
         return None
     try:
         _, _, command = calling_runtime.find(pid)

@@ -5,8 +5,8 @@ arguments, each ended by NUL. The reply is one packet: "+" the bundle is ready; 
 line; "?" (or no reply): the launcher starts Python. After "+" and the line come NUL and the
 allocation's id, for the log. The launcher at a delete, and the poststop hook, send "" as the
 runtime, then "delete" and the id, or "poststop", the id and the container's state, or "cdi" and the
-state. The reply to "cdi" has more after the id: the command that the hook runs, each word after a
-NUL; none if there is nothing to do.
+state. The reply to "cdi" has more after the id: the command that the hook runs for a container that
+is being created, each word after a NUL; none if there is nothing to do.
 
 Several worker processes accept connections, so that a slow claim delays no other; a fork for each
 connection would cost twice as much as a claim. Two more processes run while the socket is open: the
@@ -36,7 +36,7 @@ from ..ledger.ledger import LOCK_SECONDS, Ledger
 from ..model import names
 from ..model.errors import NotKnownYetError, VcudaError
 from ..system import files, own_lock, settings_file
-from . import after_delete, apply_share, cdi_edits, main, poststop
+from . import after_delete, apply_share, cdi_edits, cdi_stopped, main, poststop
 
 NAME = names.CLAIM_SOCKET
 MOST_BYTES = 65536
@@ -286,7 +286,10 @@ def _answer(connection: socket.socket) -> bytes:
             allocation = words[3]
             after_delete.release(words[0], allocation)
         elif words[2:3] == ["cdi"] and len(words) == 4:
-            return _of_cdi_hook(words[0], hook_state.parse_state(os.fsencode(words[3])), pid)
+            state = hook_state.parse_state(os.fsencode(words[3]))
+            if state.status != "stopped":
+                return _of_cdi_hook(words[0], state, pid)
+            cdi_stopped.clean_up(words[0], state)
         else:
             return CLOSED
     except NotKnownYetError:

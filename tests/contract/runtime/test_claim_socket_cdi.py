@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,10 @@ class Created:
         self, *env: str, mounts: Any = (), verb: str = "create", option: str = ""
     ) -> tuple[int, str]:
         """Exit status and stderr of the hook."""
+        self.write_config(env, mounts)
+        return self.call(verb, option)
+
+    def write_config(self, env: Iterable[str], mounts: Any) -> None:
         spec = {
             "ociVersion": "1.0.2",
             "process": {"args": ["true"], "env": ["PATH=/bin", *env]},
@@ -51,6 +55,8 @@ class Created:
             "linux": {"devices": [{"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}]},
         }
         write(self.folder + "/bundle/config.json", json.dumps(spec))
+
+    def call(self, verb: str = "create", option: str = "") -> tuple[int, str]:
         write(self.folder + "/" + verb, RUNTIME)
         state = write(self.folder + "/state.json", json.dumps(self.state))
         words = ["/bin/sh", verb, option or "box", self.installed.hook, state]
@@ -141,8 +147,27 @@ def test_kept_containers_and_unknown_callers_are_pythons(
     assert created.installed.python_starts() == 1
 
 
-def test_ended_container_is_cleaned_up_by_python(created: Created) -> None:
+@pytest.fixture
+def overlay(created: Created) -> Iterator[str]:
+    """The container's root on an overlay of its own, as engines have it."""
+    root, folders = created.folder + "/bundle/rootfs", []
+    for name in ("lowerdir", "upperdir", "workdir"):
+        os.mkdir(f"{created.folder}/{name}")
+        folders.append(f"{name}={created.folder}/{name}")
+    words = ["mount", "-t", "overlay", "overlay", "-o", ",".join(folders), root]
+    subprocess.run(words, check=True)
+    yield root
+    subprocess.run(["umount", root], check=True)
+
+
+def test_mount_points_of_an_ended_container_are_removed_without_python(
+    created: Created, overlay: str
+) -> None:
+    own = write(overlay + "/usr/own", "")
+    created.write_config([], [{"destination": names.GUEST_LIMITS, "source": "/x"}])
+    place = write(overlay + names.GUEST_LIMITS, "")
     created.state["status"] = "stopped"
     with created.installed.claim_server():
-        assert created.start() == (0, "")
-    assert (created.mounted(), created.installed.python_starts()) == ([], 1)
+        assert created.call() == (0, "")
+    assert (os.path.exists(place), os.path.exists(own)) == (False, True)
+    assert (created.mounted(), created.installed.python_starts()) == ([], 0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci.container import hook_state
-from vcuda_oci.container.container import container_of
-from vcuda_oci.container.hook_state import State
-from vcuda_oci.guest import mount_points
-from vcuda_oci.model import names
-from vcuda_oci.start import apply_share, cdi_edits
-from vcuda_oci.system import settings_file
+from ..container import hook_state
+from ..container.container import container_of
+from ..container.hook_state import State
+from ..guest import mount_points
+from ..model import names
+from ..system import settings_file
+from . import apply_share, cdi_edits
 
 
 def clean_up(config_path: str, state: State) -> None:
