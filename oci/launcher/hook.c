@@ -2,8 +2,8 @@
 
    runc passes the image's environment variables to a hook that has no env of its own. So this
    program is linked statically, which keeps the image's LD_PRELOAD out, and gives Python a fixed
-   environment. Each container with a share ends with the poststop hook: where the claim socket
-   answers, that hook starts no Python.  */
+   environment. Where the claim socket answers, two hooks start no Python: poststop, with which each
+   container with a share ends, and that of our CDI devices, unless it has to mount something.  */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "claim_socket.h"
+#include "exec.h"
 #include "mount_points.h"
 #include "settings.h"
 #include "streams.h"
@@ -53,24 +54,58 @@ buffer_input (void)
   return -1;
 }
 
-/* Asks the claim socket to release the container's share. False: Python has to do it.  */
-static bool
-release_by_socket (const char *config, const char *allocation)
+/* Sends the claim socket `verb`, `allocation` unless it is NULL, and the container's state from
+   standard input, which stays readable from its start.  */
+static enum socket_answer
+ask (const char *config, const char *verb, const char *allocation, char answer[PATH_MAX])
 {
-  static char state[PACKET_BYTES], answer[PATH_MAX], folder[PATH_MAX];
+  static char state[PACKET_BYTES], folder[PATH_MAX];
   static struct distrust why;
   const struct file_text *settings = settings_at (config, &why);
   ssize_t size = settings ? buffer_input () : -1; /* Python reports bad settings */
   if (size <= 0 || (size_t) size >= sizeof state || pread (0, state, (size_t) size, 0) != size
       || memchr (state, 0, (size_t) size))
-    return false;
+    return SOCKET_CLOSED;
   /* An empty runtime: this is a hook's request.  */
-  const char *const words[] = { config, "", "poststop", allocation, state, NULL };
+  const char *words[6] = { config, "", verb }, **next = words + 3;
+  if (allocation)
+    *next++ = allocation;
+  *next = state;
   const char *state_dir = setting (settings, "state-dir", DEFAULT_STATE_DIR, folder);
-  enum socket_answer reply = ask_claim_socket (state_dir, words, answer);
+  return ask_claim_socket (state_dir, words, answer);
+}
+
+/* Asks the claim socket to release the container's share. False: Python has to do it.  */
+static bool
+release_by_socket (const char *config, const char *allocation)
+{
+  static char answer[PATH_MAX];
+  enum socket_answer reply = ask (config, "poststop", allocation, answer);
   if (reply == SOCKET_REFUSED)
     print_refusal ("vcuda-container-hook", answer);
   return reply != SOCKET_CLOSED;
+}
+
+/* Makes the edits of a container with our CDI devices by the command that the claim socket answers,
+   or has the socket clean up after one that has stopped. False: Python has to do it.  */
+static bool
+edit_by_socket (const char *config)
+{
+  static char answer[PATH_MAX], *command[8];
+  if (ask (config, "cdi", NULL, answer) != SOCKET_DONE)
+    return false;
+  size_t count = 0;
+  const char *id = answer + strlen (answer) + 1;
+  for (char *word = (char *) id + strlen (id) + 1; *word && count < 7; word += strlen (word) + 1)
+    command[count++] = word;
+  if (count == 0)
+    return true;
+  static char *none[] = { NULL };
+  environ = none;
+  if (run_to_end (command[0], command) == 0)
+    return true;
+  lseek (0, 0, SEEK_SET); /* Python repeats it and reports the failure to the engine */
+  return false;
 }
 
 static int
@@ -122,6 +157,8 @@ main (int argc, char **argv)
     }
   bool releases = words[0] && strcmp (words[0], "poststop") == 0 && (!words[1] || !words[2]);
   if (releases && release_by_socket (config, words[1] ? words[1] : ""))
+    return 0;
+  if (words[0] && strcmp (words[0], "cdi") == 0 && !words[1] && edit_by_socket (config))
     return 0;
   return start_python (config, words);
 }

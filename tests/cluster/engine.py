@@ -83,6 +83,10 @@ class NodeEngine(ContainerdCri):
         self.host.check(["mkdir", "-p", "/etc/cni/net.d"])
         network = self.host.write("10-pods.conflist", json.dumps(NETWORK))
         self.host.check(["cp", network, "/etc/cni/net.d/"])
+        # A node has bundles in /run, which is a tmpfs too: the wrapper waits until they are stored.
+        state = self.host.path("state")
+        self.host.check(["mkdir", state])
+        self.host.check(["mount", "-t", "tmpfs", "tmpfs", state])
         super().open()
 
     def config(self) -> str:

@@ -2,6 +2,7 @@
 
     make cluster-starts KUBEBUILDER_ASSETS=DIR CONTAINERD=DIR2 PAIRS=40
 
+The node's host runs `vcuda serve`, as docs/start-kubernetes.md says.
 A pair is a pod without a share, by the cluster's own kube-scheduler and runc, and a pod with one,
 in random order, one after the other; the former is deleted before the next is created. By the
 plugin the pod is placed by the chart's scheduler and runs by the RuntimeClass; by DRA it has a
@@ -27,6 +28,7 @@ from cluster import binaries, claims, inside
 from cluster.node import CORE, SCHEDULER, Node
 from release.soak.pods import files_in
 from support import own_run
+from support.claim_server import ClaimServer
 
 GOAL = 1.15
 WARMING = 3
@@ -47,9 +49,11 @@ def main() -> None:
         os.mkdir(folder + "/cluster")
         node = Node(files_in(folder), folder + "/cluster", binaries.folder())
         try:
+            server = ClaimServer(node.host, node.product, node.product.state_dir(node.engine))
             for way in options.ways:
                 report[way] = measure(node, way, options.pairs)
                 print(f"[starts] {way}: {report[way]}", flush=True)
+            server.close()
         finally:
             node.close()
     finally:

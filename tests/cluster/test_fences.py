@@ -19,7 +19,7 @@ from vcuda_oci.host.host import load
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.ledger import events, instance_records
 
-REFUSAL = {"plugin": "largest free share is", "dra": "cannot allocate all claims"}
+BY_DRA = "cannot allocate all claims"
 # Two GPUs in turns or under MPS, and the places of H100's profiles.
 DEVICES = 2 * 2 + 18
 CREATES = "nvmlGpuInstanceCreateComputeInstance"
@@ -76,9 +76,10 @@ def run(
     node.apply(pod)
 
 
-def wait_refused(node: Node, offered: str, name: str) -> None:
+def wait_refused(node: Node, offered: str, name: str, by_plugin: str) -> None:
+    refusal = by_plugin if offered == "plugin" else BY_DRA
     node.wait(
-        lambda: REFUSAL[offered] in str(node.events(name, "FailedScheduling")),
+        lambda: refusal in str(node.events(name, "FailedScheduling")),
         f"the refusal of {name}",
     )
 
@@ -107,7 +108,7 @@ def test_pods_get_the_smallest_instance_while_a_place_is_left(node: Node, offere
     assert instances(node) == ["1g.10gb", "1g.20gb", "3g.40gb"]
     assert total_bytes(node, "small") == [9984 * MIB]
     run(node, offered, "late", "mig", 30, 4)
-    wait_refused(node, offered, "late")
+    wait_refused(node, offered, "late", "the largest that fits is none")
     node.delete("wide")
     node.wait_running("late")
     assert instances(node) == ["1g.10gb", "1g.20gb", "3g.40gb"]
@@ -161,7 +162,7 @@ def test_pods_under_mps_share_unequally_and_never_beside_turns(
     run(node, offered, "turns", "turns", 90, 4)
     node.wait_running("turns")
     run(node, offered, "late", "turns", 20, 4)
-    wait_refused(node, offered, "late")
+    wait_refused(node, offered, "late", "largest free share is")
     run(node, offered, "third", "mps", 20, 4)
     node.wait_running("third")
     gpus = node.gpus_held()

@@ -4,7 +4,9 @@ The launcher sends one packet: the settings' path, the low-level runtime, and th
 arguments, each ended by NUL. The reply is one packet: "+" the bundle is ready; "-" and the error
 line; "?" (or no reply): the launcher starts Python. After "+" and the line come NUL and the
 allocation's id, for the log. The launcher at a delete, and the poststop hook, send "" as the
-runtime, then "delete" and the id, or "poststop", the id and the container's state.
+runtime, then "delete" and the id, or "poststop", the id and the container's state, or "cdi" and the
+state. The reply to "cdi" has more after the id: the command that the hook runs for a container that
+is being created, each word after a NUL; none if there is nothing to do.
 
 Several worker processes accept connections, so that a slow claim delays no other; a fork for each
 connection would cost twice as much as a claim. Two more processes run while the socket is open: the
@@ -34,10 +36,11 @@ from ..ledger.ledger import LOCK_SECONDS, Ledger
 from ..model import names
 from ..model.errors import NotKnownYetError, VcudaError
 from ..system import files, own_lock, settings_file
-from . import after_delete, apply_share, main, poststop
+from . import after_delete, apply_share, cdi_edits, cdi_stopped, main, poststop
 
 NAME = names.CLAIM_SOCKET
 MOST_BYTES = 65536
+_MOST_REPLY_BYTES = 4096 - 2  # PATH_MAX, with two NULs at the end
 WORKERS = 4
 DONE, REFUSED, CLOSED = b"+", b"-", b"?"
 _BACKLOG = 128
@@ -282,6 +285,11 @@ def _answer(connection: socket.socket) -> bytes:
         elif words[2:3] == ["delete"] and len(words) == 4:
             allocation = words[3]
             after_delete.release(words[0], allocation)
+        elif words[2:3] == ["cdi"] and len(words) == 4:
+            state = hook_state.parse_state(os.fsencode(words[3]))
+            if state.status != "stopped":
+                return _of_cdi_hook(words[0], state, pid)
+            cdi_stopped.clean_up(words[0], state)
         else:
             return CLOSED
     except NotKnownYetError:
@@ -290,6 +298,14 @@ def _answer(connection: socket.socket) -> bytes:
         id = error.allocation or allocation
         return REFUSED + f"{error}\0{id}".encode(errors="replace")
     return DONE + f"\0{allocation}".encode(errors="replace")
+
+
+def _of_cdi_hook(config: str, state: hook_state.State, pid: int) -> bytes:
+    command = cdi_edits.hook_without_mounts(config, state, pid)
+    if command is None:
+        return CLOSED
+    reply = b"\0".join([DONE, b"", *map(os.fsencode, command)])
+    return reply if len(reply) < _MOST_REPLY_BYTES else CLOSED
 
 
 def _has_left(connection: socket.socket) -> bool:

@@ -12,11 +12,10 @@ from vcuda_oci.host.host import Host
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
-from vcuda_oci.start import apply_share
+from vcuda_oci.start import apply_share, cdi_edits
 from vcuda_oci.system import files
 from vcuda_oci.system.settings_file import Config
 
-from ..hooks import cdi_hook
 from ..hooks.main import CDI
 from ..live import slices
 
@@ -39,7 +38,7 @@ def write(
     if not facts.root:
         device_nodes.link_numbers(list(facts.nodes.values()))
     for gpus in _devices(ledger, facts):
-        cdi_hook.write_procfs(settings, gpus)
+        cdi_edits.write_procfs(settings, gpus)
     try:
         if os.path.exists(path) and files.read(path, follow=True) == text.encode():
             return False, devices

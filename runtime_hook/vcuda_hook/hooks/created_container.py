@@ -6,18 +6,16 @@ import os
 import select
 import stat
 
-from vcuda_oci.container import bundle, hook_state
+from vcuda_oci.container import hook_state
 from vcuda_oci.container.hook_state import State
 from vcuda_oci.guest import process
 from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.start import report
-from vcuda_oci.system import files
+from vcuda_oci.start import calling_runtime, report
 
 from ..live import cgroup_folders
 from . import syscalls
 
 CREATE_CONTAINER = "createContainer"
-_MOST_ANCESTORS = 16
 
 
 class Container:
@@ -39,7 +37,7 @@ def report_to_engine(line: str, allocation: str) -> None:
     shows that if the log has more than one error.
     """
     try:
-        pid, _, command = _runtime_above(int(os.readlink("/proc/self")))
+        pid, _, command = calling_runtime.find(int(os.readlink("/proc/self")))
         report.log(command, line, allocation, process.working_folder(pid))
         if _is_null(2):
             _write_to_stderr_of(pid, line)
@@ -73,7 +71,7 @@ def bundle_of(state: State) -> str:
     if state.bundle != "/":
         return state.bundle
     try:
-        _, _, command = _runtime_above(int(os.readlink("/proc/self")))
+        _, _, command = calling_runtime.find(int(os.readlink("/proc/self")))
     except (OSError, ValueError):
         return state.bundle
     is_about_it = command.container_id == state.id and command.bundle.startswith("/")
@@ -83,7 +81,7 @@ def bundle_of(state: State) -> str:
 def is_kept() -> bool:
     """Whether the runtime that called this hook leaves the ended container to its caller."""
     try:
-        _, _, command = _runtime_above(int(os.readlink("/proc/self")))
+        _, _, command = calling_runtime.find(int(os.readlink("/proc/self")))
     except (OSError, ValueError):
         return False
     return command.is_kept
@@ -98,15 +96,15 @@ def find(kind: str, state: State) -> Container:
     """
     try:
         if kind == CREATE_CONTAINER:
-            pid = _parent(int(os.readlink("/proc/self")))
-            host, query, _ = _runtime_above(pid)
+            pid = calling_runtime.parent(int(os.readlink("/proc/self")))
+            host, query, _ = calling_runtime.find(pid)
             for name in ("mnt", "cgroup"):
                 flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
                 syscalls.setns(os.open(f"/proc/{host}/ns/{name}", flags))
             cgroup_folders.join(_proc(host))
         else:
             pid = state.pid
-            _, query, _ = _runtime_above(int(os.readlink("/proc/self")))
+            _, query, _ = calling_runtime.find(int(os.readlink("/proc/self")))
         if pid <= 1:
             raise ProcessLookupError(3, f"no process {pid}")
         return Container(state, pid, query)
@@ -114,35 +112,6 @@ def find(kind: str, state: State) -> Container:
         raise VcudaError(
             f"its process is gone: {error}", hook_state.WHERE, hook_state.HINT
         ) from error
-
-
-def _runtime_above(pid: int) -> tuple[int, list[str], bundle.Command]:
-    """The nearest ancestor that is creating a container.
-
-    Returns its pid, its command line for a query of state up to the verb, and its own command line.
-    """
-    for _ in range(_MOST_ANCESTORS):
-        pid = _parent(pid)
-        if pid <= 0:
-            break
-        words = files.read(f"/proc/{pid}/cmdline").decode(errors="replace").split("\0")[:-1]
-        command = bundle.Command(words[1:])
-        if command.creates:
-            folder = process.working_folder(pid)
-            return pid, command.state_query(_program(pid, words[0]), folder), command
-    raise ProcessLookupError(3, "no runtime called this")
-
-
-def _program(pid: int, called: str) -> str:
-    """The runtime's program. crun may run a copy of itself, which has no path ("/")."""
-    path = os.readlink(f"/proc/{pid}/exe")
-    return path if os.path.isfile(path) else called
-
-
-def _parent(pid: int) -> int:
-    """Source: proc(5), field 4 of /proc/<pid>/stat, counted after the name in parentheses."""
-    stat = files.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    return int(stat[1])
 
 
 def _proc(pid: int) -> int:

@@ -63,11 +63,13 @@ def main() -> None:
         if kind == POSTSTOP:
             poststop.release(settings_file.load(settings), rest[0] if rest else "", state)
         elif kind == CDI_STOPPED:
-            from . import cdi_stopped  # late, as said above
+            from vcuda_oci.start import cdi_stopped  # late, as said above
 
             cdi_stopped.clean_up(settings, state)
         elif kind == CDI:
-            from . import cdi_hook, cdi_stopped, created_container  # late, as said above
+            from vcuda_oci.start import cdi_stopped  # late, as said above
+
+            from . import cdi_hook, created_container
 
             cdi_hook.finish(settings, state)
             if created_container.is_kept():

@@ -9,13 +9,13 @@ import pytest
 
 from support.samples import record
 from support.softgpu_host import SoftGpu
-from vcuda_hook.hooks import cdi_hook
 from vcuda_oci.container.container import container_of
 from vcuda_oci.edits import cdi_spec, config_json, edits
 from vcuda_oci.host import host, procfs
 from vcuda_oci.host.host import Host
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.start import cdi_edits
 
 PATHS = edits.Paths("/lib/libvcuda.so.1", "/pages", ["/hook"], [])
 CONTROL = ["nvidia-uvm", "nvidia-uvm-tools", "nvidiactl"]
@@ -48,7 +48,7 @@ def test_a_share_takes_what_belongs_to_the_others_out_of_a_bundle(facts: Host) -
         devices = [device["path"] for device in spec["linux"]["devices"]]
         assert names(devices) == sorted(["nvidia1", *CONTROL, *own])
         assert len(spec["linux"]["resources"]["devices"]) == len(devices)
-        (given,) = cdi_hook.gpus_of(container_of(spec), facts)
+        (given,) = cdi_edits.gpus_of(container_of(spec), facts)
         assert given.name == ("1:0" if own is SMALL else "1:1")
 
 

@@ -16,7 +16,7 @@ from contract.runtime.test_claim_socket_poststop import (  # noqa: F401
     test_a_state_that_no_packet_holds_is_read_by_python,
     test_an_invalid_state_is_one_line_and_no_failure,
     test_another_instance_of_the_container_retains_its_share,
-    test_only_the_poststop_hook_asks_the_claim_socket,
+    test_hooks_of_other_kinds_start_python,
     test_the_claim_server_releases_the_share_and_twice_is_once,
     test_without_a_claim_server_python_does_it_with_the_same_state,
 )

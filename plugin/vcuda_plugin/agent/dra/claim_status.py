@@ -1,9 +1,10 @@
 """Reports in a claim's status what its containers got: `kubectl describe resourceclaim` shows it.
 
-It is written beside the answer to the kubelet, which does not wait for it. The API server removes
-it with the allocation. An agent may write it for claims of its own node and driver only: the API
-server asks for the verb "associated-node:patch" of resourceclaims/driver. Source: Kubernetes 1.36,
-pkg/registry/resource, AuthorizedForDeviceStatus; resource.k8s.io/v1, "AllocatedDeviceStatus".
+It is written a second after the answer to the kubelet, so that it takes no processor from the
+pod's start. The API server removes it with the allocation. An agent may write it for claims of its
+own node and driver only: the API server asks for the verb "associated-node:patch" of
+resourceclaims/driver. Source: Kubernetes 1.36, pkg/registry/resource, AuthorizedForDeviceStatus;
+resource.k8s.io/v1, "AllocatedDeviceStatus".
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .claim_request import ClaimRequest
 
 _APPLY = "application/apply-patch+yaml"  # merges the devices by name; JSON is YAML
 _MOST_WAITING = 1000
+_REST_SECONDS = 1.0
 _REASON = "Prepared"
 
 Object = dict[str, Any]
@@ -78,20 +80,22 @@ class Reports:
 
     def __init__(self, node: str) -> None:
         self._node = node
-        self._waiting: queue.Queue[tuple[str, Object]] = queue.Queue(_MOST_WAITING)
+        self._waiting: queue.Queue[tuple[float, str, Object]] = queue.Queue(_MOST_WAITING)
 
     def add(self, claim: Object, wanted: ClaimRequest) -> None:
         """Report a prepared claim. Never waits: beyond _MOST_WAITING none is added."""
         report = report_of(claim, wanted, self._node, time.time())
         if report and not self._waiting.full():
-            self._waiting.put((str(claim["metadata"]["namespace"]), report))
+            due = time.monotonic() + _REST_SECONDS
+            self._waiting.put((due, str(claim["metadata"]["namespace"]), report))
 
     def write(self, api: KubeApi) -> None:
         """Write each report once, until the process ends. One that fails is missing only."""
         retry = Retry(_log.warning)
         query = {"fieldManager": DRIVER, "force": "true"}
         while True:
-            namespace, report = self._waiting.get()
+            due, namespace, report = self._waiting.get()
+            time.sleep(max(0.0, due - time.monotonic()))
             path = path_of(namespace, report["metadata"]["name"]) + "/status"
             try:
                 status, answer = api.call("PATCH", path, report, query=query, kind=_APPLY)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 
-from vcuda_oci.container import hook_state
-from vcuda_oci.container.container import container_of
-from vcuda_oci.container.hook_state import State
-from vcuda_oci.guest import mount_points
-from vcuda_oci.model import names
-from vcuda_oci.start import apply_share
-from vcuda_oci.system import settings_file
-
-from . import cdi_hook
+from ..container import hook_state
+from ..container.container import container_of
+from ..container.hook_state import State
+from ..guest import mount_points
+from ..model import names
+from ..system import settings_file
+from . import apply_share, cdi_edits
 
 
 def clean_up(config_path: str, state: State) -> None:
@@ -57,7 +55,7 @@ def _root_and_places(config_path: str, state: State) -> tuple[str, list[str]]:
     }
     places = [
         place
-        for place, source in cdi_hook.mounts_of(container).items()
+        for place, source in cdi_edits.mounts_of(container).items()
         if source in ours or place.startswith(names.GUEST_DIR + "/")
     ]
     return container.rootfs, places
