@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,9 +24,16 @@ HOLD = ["vcuda-workload", "hold", "--bytes", "1048576", "--seconds", "100"]
 LIMIT = 256 * MIB
 
 
+@pytest.fixture(scope="module")
+def installed(session_folder: str) -> Product:
+    return Product(tempfile.mkdtemp(dir=session_folder), 1)
+
+
 @pytest.fixture
-def machine(scratch: str) -> Product:
-    return Product(scratch + "/product", 1)
+def machine(installed: Product) -> Product:
+    """With a GPU that no process has used."""
+    installed.create(1)
+    return installed
 
 
 @pytest.fixture
@@ -165,27 +172,6 @@ def test_killed_daemon_and_server_are_replaced_and_nothing_is_left(
     assert again.rc == 0, again.stderr
     served.delete("one")
     until(lambda: daemons(machine.state_dir(served)) == [])
-
-
-def test_killed_claim_server_leaves_a_daemon_that_one_sweep_ends(
-    start_engine: Callable[[str], Engine], machine: Product
-) -> None:
-    engine = start_engine("runc-v2")
-    with machine.on(engine):
-        server = ClaimServer(engine.host, machine, machine.state_dir(engine))
-        started = engine.start("one", ["sleep", "100"], **mps(engine))
-        assert started.rc == 0, started.stderr
-        server.kill()
-        assert len(daemons(machine.state_dir(engine))) == 2  # the container goes on
-        inside = engine.exec("one", ["vcuda-workload", "info"])
-        assert inside.rc == 0, inside.stderr
-        engine.kill("one")
-        engine.wait("one")
-        program = os.path.join(machine.prefix, "bin/vcuda")
-        sweep = engine.host.run([program, "--config", machine.config, "release", "--all-dead"])
-        assert sweep.rc == 0, sweep.stderr
-        assert daemons(machine.state_dir(engine)) == []
-        engine.delete("one")
 
 
 def test_program_without_its_daemon_fails_and_never_runs_unlimited(

@@ -24,7 +24,8 @@ class ControlDaemon:
             "CUDA_MPS_LOG_DIRECTORY": str(folder / "log"),
         }
         started = self.control("-d", *options)
-        assert (started.returncode, started.stdout) == (0, ""), started
+        # Version 3 says where clients find it.
+        assert started.returncode == 0 and started.stdout.count("\n") == ("-p" in options), started
         self.pid = int((folder / "pipe/nvidia-cuda-mps-control.pid").read_text())
 
     def control(self, *options: str, lines: str = "") -> subprocess.CompletedProcess[str]:
@@ -43,10 +44,18 @@ class ControlDaemon:
         """What the daemon prints when it is told so."""
         return self.control(lines=word + "\n").stdout
 
+    def verb(self, command: str) -> str:
+        """What a command of version 3 prints; without the end of the line."""
+        done = self.control(*command.split())
+        assert done.returncode == 0, done.stdout
+        return done.stdout.strip()
+
     @contextlib.contextmanager
-    def variables(self, percent: str = "", pinned: str = "") -> Iterator[None]:
-        """While the block runs, new processes are clients of the daemon."""
+    def variables(self, percent: str = "", pinned: str = "", below: str = "") -> Iterator[None]:
+        """While the block runs, new processes are clients of the daemon. below: a server of version
+        3, or a namespace "SERVER/NAME"."""
         names = dict(self._places)
+        names["CUDA_MPS_PIPE_DIRECTORY"] += below and f"/{below}"
         if percent:
             names["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percent
         if pinned:

@@ -39,6 +39,17 @@ def test_each_fault_of_mps_is_found_and_named(
     assert (found.severity, words in found.what) == (severity, True)
 
 
+@pytest.mark.parametrize(
+    ("version", "has_v3", "found"), [(2, True, 1), (3, True, 0), (2, False, 0)]
+)
+def test_daemon_of_version_two_is_noted_where_the_driver_has_three(
+    version: int, has_v3: bool, found: int
+) -> None:
+    daemon = Daemon(7, "/x", is_wanted=True, for_all=True, version=version)
+    told = judge("auto", True, [], [daemon], has_v3=has_v3)
+    assert [one.severity for one in told if "version 2" in one.what] == [INFO] * found
+
+
 def test_prohibited_gpu_is_no_exclusive_one() -> None:
     (found,) = judge("mps", True, [], [], ["GPU 0"])
     assert (found.severity, "every program on it fails" in found.what) == (ERROR, True)

@@ -300,7 +300,7 @@ def under_mps(tenants: Tenants, clients: int) -> None:
     """As if a daemon served the first GPU; this process stands for it."""
     folder = mps_folder.folder_of(tenants.state_dir, "GPU-0")
     own = [os.getpid(), liveness.start_time(os.getpid())]
-    mps_folder.want(tenants.state_dir, "GPU-0", "/usr/bin/x", "/usr/lib")
+    mps_folder.want(tenants.state_dir, "GPU-0", "/usr/bin/x", "/usr/lib", "")
     mps_folder.write_ready(folder, mps_folder.Ready(own, own, []))
     mps_folder.write_seen(folder, clients, fault=True)
 

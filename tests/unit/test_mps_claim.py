@@ -75,7 +75,7 @@ def test_line_of_mps_says_what_a_fault_ends() -> None:
 
 def test_state_folder_with_a_path_too_long_for_sockets_is_refused(tmp_path: Path) -> None:
     with pytest.raises(VcudaError, match="at most 107 bytes; set a shorter state-dir"):
-        mps_folder.want(f"{tmp_path}/{'x' * 80}", "GPU-12345678-9", "/usr/bin/x", "/usr/lib")
+        mps_folder.want(f"{tmp_path}/{'x' * 80}", "GPU-12345678-9", "/usr/bin/x", "/usr/lib", "")
 
 
 def test_ready_daemon_counts_only_while_both_processes_live(tmp_path: Path) -> None:

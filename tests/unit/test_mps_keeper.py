@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from support.samples import GIB, record
-from vcuda_oci.ledger import mps_folder
+from vcuda_oci.ledger import mps_control, mps_folder
 from vcuda_oci.ledger.ledger import Ledger
+from vcuda_oci.ledger.mps_folder import Ready
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.pages import limits
-from vcuda_oci.start import mps_keeper
 from vcuda_oci.start.mps_keeper import MpsKeeper
 
 UUID = "GPU-12345678-9"
@@ -27,16 +27,15 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., lis
     held = record(shares=[GpuShare(UUID, GIB, 30)], isolation="mps")
     with ledger:
         ledger.write(held, limits.page_of(held))
-    mps_folder.want(ledger.state_dir, UUID, "/usr/bin/x", "/usr/lib")
+    mps_folder.want(ledger.state_dir, UUID, "/usr/bin/x", "/usr/lib", "610.10")
     folder = mps_folder.folder_of(ledger.state_dir, UUID)
 
-    def start(*_: object) -> int:
+    def start(*_: object) -> Ready:
         found.append(at[0] - 1000)
-        return 1 << 30  # no process has this pid
+        return Ready([1 << 30, 1], [1 << 30, 1], [])  # no process has this pid
 
     monkeypatch.setattr(time, "monotonic", lambda: at[0])
-    monkeypatch.setattr(mps_keeper, "_start_daemon", start)
-    monkeypatch.setattr(mps_keeper, "_start_server", lambda *_: 1 << 30)
+    monkeypatch.setattr(mps_control, "start", start)
     keeper = MpsKeeper(ledger.state_dir)
 
     def run(seconds: int, idle: int = 0) -> list[float]:
@@ -61,7 +60,7 @@ def test_daemon_that_ends_again_and_again_is_replaced_after_longer_pauses(
 def test_server_of_a_daemon_that_has_ended_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mps_keeper, "_START_SECONDS", 3600.0)
-    tree = {"gpu": UUID, "program": "/bin/true", "library": "/usr/lib"}
+    monkeypatch.setattr(mps_control, "_START_SECONDS", 3600.0)
+    tree = {"gpu": UUID, "program": "/bin/true", "library": "/usr/lib", "driver": "615.10"}
     with pytest.raises(VcudaError, match="the MPS server does not start"):
-        mps_keeper._start_server(str(tmp_path), tree, 1 << 30)
+        mps_control._start_server(str(tmp_path), tree, 1 << 30, has_spaces=False)

@@ -1,6 +1,7 @@
 /* A process as a client of MPS. It finds the control daemon by CUDA_MPS_PIPE_DIRECTORY, and may
    lower the server's limits by CUDA_MPS_ACTIVE_THREAD_PERCENTAGE and
-   CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, as NVIDIA's guide to MPS has them.  */
+   CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, as NVIDIA's guide to MPS has them; the percentage of a
+   namespace, of version 3, stands whatever the variable says.  */
 
 #include "driver/mps_client.h"
 
@@ -101,7 +102,7 @@ take (const struct mps_answer *answer)
   softgpu_lock (&driver.tie);
   own->mps_server = answer->server + 1;
   own->mps_generation = answer->generation;
-  own->mps_percent = own_percent (answer->percent);
+  own->mps_percent = answer->holds ? answer->percent : own_percent (answer->percent);
   unsigned seen = 0;
   for (unsigned i = 0; i < driver.tie.gpu_count; i++)
     for (unsigned k = 0; k < answer->gpu_count; k++)

@@ -1,4 +1,5 @@
-/* The control program without -d and -f: sends each line of its input to the daemon.  */
+/* The control program without -d and -f: sends its arguments, or each line of its input, to the
+   daemon.  */
 
 #include <string.h>
 #include <sys/socket.h>
@@ -22,10 +23,25 @@ dial (const char *pipes, const char *name)
   return -1;
 }
 
-int
-mps_ask (const char *pipes)
+/* The exit status; -1: the daemon has gone.  */
+static int
+say (int fd, const char *line)
 {
-  char line[512], answer[65536];
+  static char answer[65536];
+  if (send (fd, line, strlen (line), MSG_NOSIGNAL) < 0)
+    return -1;
+  ssize_t length = recv (fd, answer, sizeof answer, 0);
+  if (length < 2)
+    return -1;
+  fwrite (answer, 1, (size_t) length - 2, stdout); /* a NUL and the status end it */
+  fflush (stdout);
+  return answer[length - 1];
+}
+
+int
+mps_ask (const char *pipes, const char *line)
+{
+  char input[512];
   int fd = dial (pipes, MPS_PRIVILEGED);
   if (fd < 0)
     fd = dial (pipes, MPS_CONTROL);
@@ -34,19 +50,13 @@ mps_ask (const char *pipes)
       puts ("Cannot find MPS control daemon process");
       return 1;
     }
-  while (fgets (line, sizeof line, stdin))
+  int status = line ? say (fd, line) : 0;
+  while (!line && status >= 0 && fgets (input, sizeof input, stdin))
     {
-      line[strcspn (line, "\n")] = 0;
-      if (!*line)
-        continue;
-      if (send (fd, line, strlen (line), MSG_NOSIGNAL) < 0)
-        break;
-      ssize_t length = recv (fd, answer, sizeof answer, 0);
-      if (length <= 0)
-        break;
-      fwrite (answer, 1, (size_t) length - 1, stdout); /* a NUL ends it */
-      fflush (stdout);
+      input[strcspn (input, "\n")] = 0;
+      if (*input)
+        status = say (fd, input);
     }
   close (fd);
-  return 0;
+  return line ? status != 0 : 0;
 }

@@ -1,4 +1,4 @@
-/* The MPS control daemon: one thread that serves two sockets and watches one server.  */
+/* The MPS control daemon: one thread that serves its sockets and watches its servers.  */
 
 #include "mps/daemon.h"
 
@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum
@@ -17,13 +16,29 @@ enum
 };
 
 struct daemon mps = { .limits = { .percent = 100 } };
+
 unsigned
-mps_clients (void)
+mps_clients (const struct server *server, const struct space *space)
 {
   unsigned count = 0;
   for (unsigned i = 0; i < mps.count; i++)
-    count += mps.connection[i].state == MPS_CLIENT;
+    {
+      const struct connection *one = &mps.connection[i];
+      count += one->state == MPS_CLIENT && one->server == server && (!space || one->space == space);
+    }
   return count;
+}
+
+const struct connection *
+mps_client_of (const struct server *server, pid_t pid)
+{
+  for (unsigned i = 0; i < mps.count; i++)
+    {
+      const struct connection *one = &mps.connection[i];
+      if (one->state == MPS_CLIENT && one->pid == pid && (!server || one->server == server))
+        return one;
+    }
+  return NULL;
 }
 
 static void
@@ -32,53 +47,81 @@ answer (struct connection *client, int error)
   struct mps_answer answer = { .magic = MPS_ANSWER, .error = error };
   if (!error)
     {
-      const struct server *server = &mps.server;
+      const struct server *server = client->server;
+      const struct limits *limits = &client->space->limits;
+      double percent = limits->percent > 0 ? limits->percent : 100;
       answer.server = server->slot;
       answer.generation = server->generation;
-      answer.percent = server->limits.percent < 1 ? 1 : (uint32_t) server->limits.percent;
+      answer.percent = percent < 1 ? 1 : (uint32_t) percent;
+      answer.holds = mps.version == MPS_V3 && limits->percent > 0;
       for (unsigned i = 0; i < mps.gpu_count; i++)
         if (mps.tie.state->slot[server->slot].gpu[mps.gpu[i]].contexts)
           {
             answer.gpu[answer.gpu_count] = mps.gpu[i];
-            answer.pinned_bytes[answer.gpu_count++] = server->limits.pinned_bytes[i];
+            answer.pinned_bytes[answer.gpu_count++] = limits->pinned_bytes[i];
           }
       mps_shared_name (answer.shared, server->uid, server->pid);
       client->state = MPS_CLIENT;
     }
+  else if (client->state == MPS_PENDING)
+    client->state = MPS_NEW;
   if (send (client->fd, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
     mps_log ("Client %d has gone", (int) client->pid);
+}
+
+void
+mps_refuse (const struct server *server)
+{
+  for (unsigned i = 0; i < mps.count; i++)
+    if (mps.connection[i].server == server && mps.connection[i].state == MPS_PENDING)
+      answer (&mps.connection[i], SERVER_NOT_READY);
+}
+
+/* Finds the server of a client that came by the daemon's own socket.  */
+static void
+route (struct connection *client)
+{
+  uid_t uid = mps.multiuser ? geteuid () : client->uid;
+  char name[MPS_NAME] = MPS_DEFAULT;
+  if (mps.version == MPS_V3)
+    snprintf (name, sizeof name, "uid_%u", (unsigned) uid);
+  client->server = mps_server_of (name);
+  if (!client->server)
+    client->server = mps_add_server (name, uid);
+  if (client->server && mps.version != MPS_V3 && !client->server->pid)
+    client->server->uid = uid;
+  client->space = client->server ? client->server->space : NULL;
 }
 
 /* Answers a client that waits, where the server is ready for it.  */
 static void
 serve (struct connection *client)
 {
-  struct server *server = &mps.server;
-  if (!server->pid)
-    mps_start_server (mps.multiuser ? geteuid () : client->uid);
-  else if (!mps.multiuser && server->uid != client->uid)
+  if (!client->server || (mps.version != MPS_V3 && !client->server->pid))
+    route (client);
+  struct server *server = client->server;
+  bool is_of_other = server && !mps.multiuser && server->uid != client->uid;
+  if (!server || (is_of_other && mps.version == MPS_V3))
+    answer (client, SERVER_NOT_READY);
+  else if (!server->pid)
+    mps_start_server (server);
+  else if (is_of_other)
     {
       /* Its clients end first: then the next server is of this user.  */
-      if (!mps_clients ())
-        mps_end_server ();
+      if (!mps_clients (server, NULL))
+        mps_end_server (server);
     }
   else if (!server->ready || server->ending)
     return;
-  else if (mps_server_recovers ())
+  else if (mps_server_recovers (server))
     answer (client, SERVER_NOT_READY);
-  else if (mps_clients () >= mps_most_clients ())
+  else if (mps_clients (server, NULL) >= mps_most_clients ())
     answer (client, MAX_CLIENTS_REACHED);
   else
     answer (client, 0);
 }
 
-static void
-say (int fd, const char *text, size_t length)
-{
-  if (send (fd, text, length + 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-    mps_log ("UI closed");
-}
-
+/* Sends what was printed, a NUL and the control program's exit status.  */
 static void
 obey (struct connection *user, char *line)
 {
@@ -86,9 +129,12 @@ obey (struct connection *user, char *line)
   size_t length = 0;
   mps_log ("Cmd:%s", line);
   FILE *out = open_memstream (&text, &length);
-  mps_do (line, user->privileged, out);
+  int status = (mps.version == MPS_V3 ? mps_do_verb : mps_do) (user, line, out);
+  fputc (0, out);
+  fputc (status, out);
   fclose (out);
-  say (user->fd, text, length);
+  if (send (user->fd, text, length, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    mps_log ("UI closed");
   free (text);
 }
 
@@ -107,10 +153,7 @@ hear (struct connection *from)
     {
       from->slot = hello.slot;
       from->state = MPS_PENDING;
-      mps_log ("NEW CLIENT %d from user %u: %s", (int) from->pid, (unsigned) from->uid,
-               mps.server.ready && (mps.multiuser || mps.server.uid == from->uid)
-                   ? "Server already exists"
-                   : "Server is not ready, push client to pending list");
+      mps_log ("NEW CLIENT %d from user %u", (int) from->pid, (unsigned) from->uid);
     }
   else if (from->state == MPS_NEW)
     obey (from, packet);
@@ -118,11 +161,11 @@ hear (struct connection *from)
 }
 
 static void
-accept_one (int listener, bool privileged)
+accept_one (const struct listener *listener)
 {
   struct ucred peer;
   socklen_t length = sizeof peer;
-  int fd = accept4 (listener, NULL, NULL, SOCK_CLOEXEC);
+  int fd = accept4 (listener->fd, NULL, NULL, SOCK_CLOEXEC);
   if (fd < 0)
     return;
   mps_log ("Accepting connection...");
@@ -134,56 +177,25 @@ accept_one (int listener, bool privileged)
       return;
     }
   mps.connection[mps.count++] = (struct connection){
-    .fd = fd, .privileged = privileged || peer.uid == geteuid (), .pid = peer.pid, .uid = peer.uid
+    .fd = fd,
+    .privileged = listener->privileged || peer.uid == geteuid (),
+    .pid = peer.pid,
+    .uid = peer.uid,
+    .server = listener->server,
+    .space = listener->space,
   };
 }
 
 /* Once the clients that a fault has ended are gone, the server takes new ones.  */
 static void
-recover (void)
+recover (struct server *server)
 {
-  if (!mps_server_recovers () || mps_clients ())
+  if (!mps_server_recovers (server) || mps_clients (server, NULL))
     return;
   softgpu_lock (&mps.tie);
-  mps.tie.state->slot[mps.server.slot].fault = 0;
+  mps.tie.state->slot[server->slot].fault = 0;
   softgpu_unlock (&mps.tie);
-  mps_log ("Server %d has recovered", (int) mps.server.pid);
-}
-
-void
-mps_watch_server (void)
-{
-  uint32_t place[2];
-  struct server *server = &mps.server;
-  if (!server->pid)
-    return;
-  if (!server->ready && !server->ending)
-    {
-      struct pollfd look = { .fd = server->fd, .events = POLLIN };
-      if (poll (&look, 1, 0) == 1 && read (server->fd, place, sizeof place) == sizeof place)
-        {
-          server->slot = place[0];
-          server->generation = place[1];
-          server->ready = true;
-          mps_log ("Server %d is ready", (int) server->pid);
-        }
-    }
-  if (waitpid (server->pid, NULL, WNOHANG) != server->pid)
-    return;
-  mps_log ("Server %d exited", (int) server->pid);
-  bool failed = !server->ready;
-  char name[64], path[96];
-  mps_shared_name (name, server->uid, server->pid);
-  snprintf (path, sizeof path, "/dev/shm/%s", name);
-  unlink (path);
-  close (server->fd);
-  *server = (struct server){ 0 };
-  softgpu_lock (&mps.tie);
-  softgpu_reap (&mps.tie);
-  softgpu_unlock (&mps.tie);
-  for (unsigned i = 0; failed && i < mps.count; i++)
-    if (mps.connection[i].state == MPS_PENDING)
-      answer (&mps.connection[i], SERVER_NOT_READY);
+  mps_log ("Server %d has recovered", (int) server->pid);
 }
 
 static void
@@ -193,28 +205,40 @@ drop (unsigned at)
   mps.connection[at] = mps.connection[--mps.count];
 }
 
-void
-mps_loop (const int listener[2])
+/* Commands add and remove listeners: those that wait are found by their descriptors.  */
+static void
+accept_all (const struct pollfd *watch, unsigned count)
 {
-  static struct pollfd watch[MPS_CONNECTIONS + 2];
+  for (unsigned i = 0; i < count; i++)
+    for (unsigned k = 0; watch[i].revents && k < mps.listeners; k++)
+      if (mps.listener[k].fd == watch[i].fd)
+        accept_one (&mps.listener[k]);
+}
+
+void
+mps_loop (void)
+{
+  static struct pollfd watch[MPS_CONNECTIONS + MPS_LISTENERS];
   while (!mps.ended)
     {
-      unsigned count = mps.count;
+      unsigned count = mps.count, listeners = mps.listeners;
       for (unsigned i = 0; i < count; i++)
         watch[i] = (struct pollfd){ .fd = mps.connection[i].fd, .events = POLLIN };
-      for (unsigned i = 0; i < 2; i++)
-        watch[count + i] = (struct pollfd){ .fd = listener[i], .events = POLLIN };
-      poll (watch, count + 2, MPS_LOOK_MS);
+      for (unsigned i = 0; i < listeners; i++)
+        watch[count + i] = (struct pollfd){ .fd = mps.listener[i].fd, .events = POLLIN };
+      poll (watch, count + listeners, MPS_LOOK_MS);
       for (unsigned i = count; i-- > 0;)
         if (watch[i].revents && !hear (&mps.connection[i]))
           drop (i);
-      for (unsigned i = 0; i < 2; i++)
-        if (watch[count + i].revents)
-          accept_one (listener[i], i == 1);
-      mps_watch_server ();
-      recover ();
+      accept_all (watch + count, listeners);
+      mps_watch_servers ();
+      for (unsigned i = 0; i < MPS_SERVERS; i++)
+        recover (&mps.server[i]);
       for (unsigned i = 0; i < mps.count; i++)
         if (mps.connection[i].state == MPS_PENDING)
           serve (&mps.connection[i]);
+      for (unsigned i = mps.count; i-- > 0;)
+        if (mps.connection[i].state == MPS_DROPPED)
+          drop (i);
     }
 }

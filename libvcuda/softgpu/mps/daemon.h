@@ -1,4 +1,8 @@
-/* The MPS control daemon: its server, the connections to it, and what it was told.  */
+/* The MPS control daemon: its servers, the connections to it, and what it was told.
+
+   Version 2 of NVIDIA's interface has one server without a name, version 3 several with names, and
+   namespaces in each. Both keep them in `mps.server`: version 2's is the first one, and its clients
+   are in the namespace "default" of it.  */
 
 #ifndef SOFTGPU_MPS_DAEMON_H
 #define SOFTGPU_MPS_DAEMON_H
@@ -11,12 +15,48 @@
 #include "state/mps_wire.h"
 
 #define MPS_CONNECTIONS 512
+#define MPS_SERVERS 8
+#define MPS_SPACES 64
+#define MPS_NAME 65
+#define MPS_LISTENERS (2 + MPS_SERVERS * (1 + MPS_SPACES))
+#define MPS_DEFAULT "default"
+#define MPS_V3 3 /* the version with servers and namespaces */
+
+/* What clients get. percent: 0: as much as they ask for.  */
+struct limits
+{
+  double percent;
+  unsigned priority;
+  uint64_t pinned_bytes[SOFTGPU_MAX_GPUS]; /* by index in `gpu` of the daemon; 0: no limit */
+};
+
+struct space
+{
+  char name[MPS_NAME]; /* "": there is none */
+  struct limits limits;
+};
+
+struct server
+{
+  char name[MPS_NAME]; /* "": there is none */
+  char gpus[1024];     /* UUIDs that CUDA_VISIBLE_DEVICES names to it; "": the daemon's */
+  bool removed;        /* its name goes with its process */
+  pid_t pid;           /* 0: none runs */
+  int fd;              /* on which it says that it is ready */
+  uid_t uid;
+  bool ready;
+  bool ending; /* told to end */
+  unsigned slot;
+  uint32_t generation;
+  struct space space[MPS_SPACES]; /* the first: "default" */
+};
 
 enum connection_state
 {
   MPS_NEW,
   MPS_PENDING, /* a client that waits for a server */
   MPS_CLIENT,
+  MPS_DROPPED,
 };
 
 struct connection
@@ -27,35 +67,31 @@ struct connection
   pid_t pid;       /* as the daemon sees it; 0: of another pid namespace */
   uid_t uid;
   unsigned slot;
+  struct server *server; /* NULL: it came by the daemon's socket, and is no client yet */
+  struct space *space;
 };
 
-/* What a server's clients get.  */
-struct limits
+/* A socket, and where those go that come by it.  */
+struct listener
 {
-  double percent;
-  uint64_t pinned_bytes[SOFTGPU_MAX_GPUS]; /* by index in `gpu` of the daemon; 0: no limit */
-};
-
-struct server
-{
-  pid_t pid; /* 0: none runs */
-  int fd;    /* on which it says that it is ready */
-  uid_t uid;
-  bool ready;
-  bool ending; /* told to end */
-  unsigned slot;
-  uint32_t generation;
-  struct limits limits;
+  int fd;
+  bool privileged;
+  struct server *server; /* NULL: the daemon's */
+  struct space *space;
 };
 
 struct daemon
 {
   struct attachment tie;
+  const char *pipes;
+  unsigned version;
   bool multiuser;
   unsigned gpu_count;
   unsigned gpu[SOFTGPU_MAX_GPUS]; /* entries of the state that CUDA_VISIBLE_DEVICES leaves */
-  struct limits limits;           /* of the next server */
-  struct server server;
+  struct limits limits;           /* of version 2's next server */
+  struct server server[MPS_SERVERS];
+  unsigned listeners;
+  struct listener listener[MPS_LISTENERS];
   unsigned count;
   struct connection connection[MPS_CONNECTIONS];
   bool ended;
@@ -66,32 +102,65 @@ extern struct daemon mps;
 /* Writes one line to control.log, with the time.  */
 void mps_log (const char *format, ...) __attribute__ ((format (printf, 1, 2)));
 
-/* Does LINE, and writes what is printed to OUT.  */
-void mps_do (char *line, bool privileged, FILE *out);
+/* Does LINE of USER, and writes what is printed to OUT; the control program's exit status. One for
+   each version.  */
+int mps_do (const struct connection *user, char *line, FILE *out);
+int mps_do_verb (const struct connection *user, char *line, FILE *out);
 
-void mps_start_server (uid_t uid);
-void mps_end_server (void);
-bool mps_server_recovers (void);
-unsigned mps_clients (void);
+/* The index in mps.gpu of a GPU, by number or UUID; -1: none.  */
+int mps_device_of (const char *text);
+
+/* The client with this pid of SERVER (NULL: of any); NULL: there is none.  */
+const struct connection *mps_client_of (const struct server *server, pid_t pid);
+
+/* Ends the client's GPU work.  */
+void mps_terminate (const struct connection *client);
+
+/* Answers the clients that wait for a server that did not start.  */
+void mps_refuse (const struct server *server);
+
+void mps_start_server (struct server *server);
+void mps_end_server (struct server *server);
+bool mps_server_recovers (const struct server *server);
+unsigned mps_clients (const struct server *server, const struct space *space);
 unsigned mps_most_clients (void);
 
-/* The name of the file in /dev/shm of the server PID for UID.  */
+/* Servers and namespaces of version 3, by name: NULL, none has it.  */
+struct server *mps_server_of (const char *name);
+struct space *mps_space_of (struct server *server, const char *name);
+
+/* Make them, with their sockets. NULL: no room, a bad name, or the path is too long.  */
+struct server *mps_add_server (const char *name, uid_t uid);
+struct space *mps_add_space (struct server *server, const char *name);
+
+/* End their clients and remove their sockets. A server's name goes when its process has ended.  */
+void mps_remove_space (struct server *server, struct space *space);
+void mps_remove_server (struct server *server);
+
+/* Puts the directory of a server, or of a namespace (NULL: none), into PATH.  */
+void mps_folder_of (char path[4096], const struct server *server, const struct space *space);
+
+/* The name of the file in /dev/shm of a server.  */
 void mps_shared_name (char name[64], uid_t uid, pid_t pid);
 
 /* The server's own program: never returns. FD: where it says that it is ready.  */
 _Noreturn void mps_serve (int fd, uid_t uid, bool multiuser);
 
-/* Serves the sockets `control` and `control_privileged` until the daemon is told to end.  */
+/* Serves the listeners until the daemon is told to end.  */
 #define MPS_LOOK_MS 20
-void mps_loop (const int listener[2]);
+void mps_loop (void);
 
-/* Notices that the server is ready, or has ended.  */
-void mps_watch_server (void);
+/* Notices that servers are ready, or have ended.  */
+void mps_watch_servers (void);
+
+/* Binds a socket FOLDER/NAME for those of SERVER and SPACE; false: it cannot be.  */
+bool mps_listen (const char *folder, const char *name, unsigned mode, struct server *server,
+                 struct space *space);
 
 /* Runs the daemon in the pipe directory PIPES until `quit`; the exit status.  */
-int mps_run (const char *pipes, bool in_background, bool multiuser);
+int mps_run (const char *pipes, bool in_background);
 
-/* Sends the lines of standard input to the daemon; the exit status.  */
-int mps_ask (const char *pipes);
+/* Sends LINE, or where it is NULL the lines of standard input, to the daemon; the exit status.  */
+int mps_ask (const char *pipes, const char *line);
 
 #endif

@@ -1,5 +1,5 @@
 /* nvidia-cuda-mps-control and nvidia-cuda-mps-server of the software GPU: version 2 of NVIDIA's
-   control interface.  */
+   control interface, and version 3 where the driver has it.  */
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,11 +7,85 @@
 
 #include "mps/daemon.h"
 
+enum
+{
+  FIRST_DRIVER_OF_V3 = 615,
+};
+
+struct options
+{
+  bool daemon, in_background, quit;
+  bool multiuser[2]; /* as version 2 has it, and as version 3 does */
+  unsigned version;
+  int words; /* the first of them in argv; argc: none */
+};
+
 static int
 usage (void)
 {
-  fputs ("usage: nvidia-cuda-mps-control [-d | -f] [-multiuser-server]\n", stderr);
+  fputs ("usage: nvidia-cuda-mps-control [-d | -f] [-multiuser-server]\n"
+         "       nvidia-cuda-mps-control [-d | -f] -p 3 [-m]    (from driver 615 on)\n"
+         "       nvidia-cuda-mps-control -q | <module> <verb> [arguments]\n",
+         stderr);
   return 1;
+}
+
+static bool
+has_v3 (void)
+{
+  struct attachment tie;
+  if (softgpu_attach (&tie, SOFTGPU_NVML) != ATTACHED)
+    return false;
+  bool has = atoi (tie.state->driver_version) >= FIRST_DRIVER_OF_V3;
+  softgpu_detach (&tie);
+  return has;
+}
+
+static bool
+is (const char *word, const char *name, const char *longer)
+{
+  return strcmp (word, name) == 0 || strcmp (word, longer) == 0;
+}
+
+static bool
+read_options (int argc, char **argv, struct options *options)
+{
+  bool is_new = false; /* an option of version 3 was given */
+  *options = (struct options){ .version = 2, .words = argc };
+  for (int i = 1; i < argc; i++)
+    if (is (argv[i], "-d", "--daemon") || is (argv[i], "-f", "--foreground"))
+      {
+        options->daemon = true;
+        options->in_background = is (argv[i], "-d", "--daemon");
+      }
+    else if (strcmp (argv[i], "-multiuser-server") == 0)
+      options->multiuser[0] = true;
+    else if (is (argv[i], "-m", "--multiuser"))
+      is_new = options->multiuser[1] = true;
+    else if (is (argv[i], "-q", "--quit"))
+      is_new = options->quit = true;
+    else if (is (argv[i], "-p", "--protocol") && i + 1 < argc)
+      {
+        is_new = true;
+        options->version = (unsigned) atoi (argv[++i]);
+      }
+    else if (argv[i][0] != '-' && i == 1)
+      {
+        is_new = true;
+        options->words = i;
+        break;
+      }
+    else
+      return false;
+  const char *version = getenv ("CUDA_MPS_PROTOCOL_VERSION");
+  if (!is_new && !version)
+    return true;
+  if (!has_v3 ())
+    return !is_new; /* a program before it knows neither the options nor the variable */
+  if (version)
+    options->version = (unsigned) atoi (version);
+  return (options->version == 2 || options->version == MPS_V3)
+         && !options->multiuser[options->version == 2];
 }
 
 int
@@ -24,19 +98,25 @@ main (int argc, char **argv)
         return usage ();
       mps_serve (atoi (argv[1]), (uid_t) strtoul (argv[2], NULL, 10), *argv[3] == 'm');
     }
-  bool daemon = false, in_background = false, multiuser = false;
-  for (int i = 1; i < argc; i++)
-    if (strcmp (argv[i], "-d") == 0 || strcmp (argv[i], "-f") == 0)
-      {
-        daemon = true;
-        in_background = argv[i][1] == 'd';
-      }
-    else if (strcmp (argv[i], "-multiuser-server") == 0)
-      multiuser = true;
-    else
-      return usage ();
+  struct options options;
+  if (!read_options (argc, argv, &options))
+    return usage ();
   const char *pipes = getenv ("CUDA_MPS_PIPE_DIRECTORY");
   if (!pipes || !*pipes)
     pipes = MPS_DEFAULT_PIPES;
-  return daemon ? mps_run (pipes, in_background, multiuser) : mps_ask (pipes);
+  if (options.daemon)
+    {
+      mps.version = options.version;
+      mps.multiuser = options.multiuser[0] || options.multiuser[1];
+      return mps_run (pipes, options.in_background);
+    }
+  if (options.quit)
+    return mps_ask (pipes, "quit");
+  char line[512] = "";
+  for (int i = options.words; i < argc; i++)
+    if (strlen (line) + strlen (argv[i]) + 2 > sizeof line)
+      return usage ();
+    else
+      strcat (strcat (line, *line ? " " : ""), argv[i]);
+  return mps_ask (pipes, *line ? line : NULL);
 }

@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/device_time.h"
@@ -18,6 +20,7 @@ enum
   CUDA_13_1 = 13010,
   CLIENTS = 48,
   CLIENTS_OF_13_1 = 60,
+  CLIENT_TERMINATED = 810, /* CUDA_ERROR_MPS_CLIENT_TERMINATED */
 };
 
 unsigned
@@ -109,7 +112,7 @@ mps_serve (int fd, uid_t uid, bool multiuser)
 
 /* Beside the daemon's own program.  */
 static void
-run_server (int fd, uid_t uid)
+run_server (int fd, const struct server *server)
 {
   char path[4096], where[16], user[16];
   ssize_t length = readlink ("/proc/self/exe", path, sizeof path - 32);
@@ -118,13 +121,15 @@ run_server (int fd, uid_t uid)
   path[length] = 0;
   strcpy (strrchr (path, '/') + 1, "nvidia-cuda-mps-server");
   snprintf (where, sizeof where, "%d", fd);
-  snprintf (user, sizeof user, "%u", (unsigned) uid);
+  snprintf (user, sizeof user, "%u", (unsigned) server->uid);
+  if (*server->gpus)
+    setenv ("CUDA_VISIBLE_DEVICES", server->gpus, 1);
   execl (path, "nvidia-cuda-mps-server", where, user, mps.multiuser ? "multiuser" : "single", NULL);
   _exit (1);
 }
 
 void
-mps_start_server (uid_t uid)
+mps_start_server (struct server *server)
 {
   int ends[2];
   if (pipe (ends) != 0)
@@ -132,23 +137,79 @@ mps_start_server (uid_t uid)
   fcntl (ends[0], F_SETFD, FD_CLOEXEC);
   pid_t pid = fork ();
   if (pid == 0)
-    run_server (ends[1], uid);
+    run_server (ends[1], server);
   close (ends[1]);
-  mps.server = (struct server){ .pid = pid, .fd = ends[0], .uid = uid, .limits = mps.limits };
-  mps_log ("Starting new server %d for user %u", (int) pid, (unsigned) uid);
+  server->pid = pid;
+  server->fd = ends[0];
+  if (mps.version != MPS_V3)
+    server->space[0].limits = mps.limits;
+  mps_log ("Starting new server %d for user %u", (int) pid, (unsigned) server->uid);
 }
 
 void
-mps_end_server (void)
+mps_end_server (struct server *server)
 {
-  if (!mps.server.pid || mps.server.ending)
+  if (!server->pid || server->ending)
     return;
-  mps.server.ending = true;
-  kill (mps.server.pid, SIGTERM);
+  server->ending = true;
+  kill (server->pid, SIGTERM);
+}
+
+void
+mps_terminate (const struct connection *client)
+{
+  softgpu_lock (&mps.tie);
+  softgpu_fault (mps.tie.state, client->slot, CLIENT_TERMINATED);
+  softgpu_unlock (&mps.tie);
 }
 
 bool
-mps_server_recovers (void)
+mps_server_recovers (const struct server *server)
 {
-  return mps.server.ready && mps.tie.state->slot[mps.server.slot].fault;
+  return server->ready && mps.tie.state->slot[server->slot].fault;
+}
+
+static void
+notice_ready (struct server *server)
+{
+  uint32_t place[2];
+  struct pollfd look = { .fd = server->fd, .events = POLLIN };
+  if (poll (&look, 1, 0) != 1 || read (server->fd, place, sizeof place) != sizeof place)
+    return;
+  server->slot = place[0];
+  server->generation = place[1];
+  server->ready = true;
+  mps_log ("Server %d is ready", (int) server->pid);
+}
+
+static void
+watch (struct server *server)
+{
+  if (!server->ready && !server->ending)
+    notice_ready (server);
+  if (waitpid (server->pid, NULL, WNOHANG) != server->pid)
+    return;
+  mps_log ("Server %d exited", (int) server->pid);
+  char name[64], path[96];
+  mps_shared_name (name, server->uid, server->pid);
+  snprintf (path, sizeof path, "/dev/shm/%s", name);
+  unlink (path);
+  close (server->fd);
+  softgpu_lock (&mps.tie);
+  softgpu_reap (&mps.tie);
+  softgpu_unlock (&mps.tie);
+  if (!server->ready)
+    mps_refuse (server);
+  server->pid = 0;
+  server->ready = server->ending = false;
+  if (server->removed)
+    *server = (struct server){ 0 };
+}
+
+void
+mps_watch_servers (void)
+{
+  for (unsigned i = 0; i < MPS_SERVERS; i++)
+    if (mps.server[i].pid)
+      watch (&mps.server[i]);
 }

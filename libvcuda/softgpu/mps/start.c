@@ -35,19 +35,26 @@ mps_log (const char *format, ...)
   fflush (control_log);
 }
 
-static int
-bind_to (const char *pipes, const char *name, unsigned mode)
+bool
+mps_listen (const char *folder, const char *name, unsigned mode, struct server *server,
+            struct space *space)
 {
   struct sockaddr_un address = { .sun_family = AF_UNIX };
-  int length = snprintf (address.sun_path, sizeof address.sun_path, "%s/%s", pipes, name);
-  if (length < 0 || (size_t) length >= sizeof address.sun_path)
-    return -1;
+  int length = snprintf (address.sun_path, sizeof address.sun_path, "%s/%s", folder, name);
+  if (length < 0 || (size_t) length >= sizeof address.sun_path || mps.listeners == MPS_LISTENERS)
+    return false;
   int fd = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   unlink (address.sun_path);
   if (fd < 0 || bind (fd, (const struct sockaddr *) &address, sizeof address) != 0
       || chmod (address.sun_path, mode) != 0 || listen (fd, 64) != 0)
-    return -1;
-  return fd;
+    {
+      close (fd);
+      return false;
+    }
+  bool privileged = strcmp (name, MPS_PRIVILEGED) == 0;
+  mps.listener[mps.listeners++]
+      = (struct listener){ .fd = fd, .privileged = privileged, .server = server, .space = space };
+  return true;
 }
 
 static bool
@@ -114,8 +121,21 @@ leave_terminal (void)
     dup2 (nothing, fd);
 }
 
+static void
+end_servers (void)
+{
+  for (unsigned i = 0; i < MPS_SERVERS; i++)
+    mps_end_server (&mps.server[i]);
+  for (unsigned i = 0; i < MPS_SERVERS; i++)
+    while (mps.server[i].pid)
+      {
+        mps_watch_servers ();
+        usleep (MPS_LOOK_MS * 100);
+      }
+}
+
 int
-mps_run (const char *pipes, bool in_background, bool multiuser)
+mps_run (const char *pipes, bool in_background)
 {
   mkdir (pipes, 0755);
   if (!take_lock (pipes))
@@ -123,9 +143,14 @@ mps_run (const char *pipes, bool in_background, bool multiuser)
       puts ("An instance of this daemon is already running");
       return 1;
     }
-  mps.multiuser = multiuser;
-  int listener[2] = { bind_to (pipes, MPS_CONTROL, 0666), bind_to (pipes, MPS_PRIVILEGED, 0755) };
-  if (listener[0] < 0 || listener[1] < 0)
+  mps.pipes = pipes;
+  if (mps.version != MPS_V3)
+    {
+      strcpy (mps.server[0].name, MPS_DEFAULT);
+      strcpy (mps.server[0].space[0].name, MPS_DEFAULT);
+    }
+  if (!mps_listen (pipes, MPS_CONTROL, 0666, NULL, NULL)
+      || !mps_listen (pipes, MPS_PRIVILEGED, 0755, NULL, NULL))
     return 1;
   int ready[2] = { -1, -1 };
   pid_t pid = 0;
@@ -137,6 +162,9 @@ mps_run (const char *pipes, bool in_background, bool multiuser)
       close (ready[1]);
       return read (ready[0], &byte, 1) != 1;
     }
+  if (mps.version == MPS_V3)
+    printf ("To connect CUDA applications to this daemon, set CUDA_MPS_PIPE_DIRECTORY=%s\n", pipes);
+  fflush (stdout);
   if (in_background)
     leave_terminal ();
   open_logs ();
@@ -153,13 +181,10 @@ mps_run (const char *pipes, bool in_background, bool multiuser)
     return 1;
   close (ready[0]);
   close (ready[1]);
-  mps_loop (listener);
-  mps_end_server ();
-  while (mps.server.pid)
-    {
-      mps_watch_server ();
-      usleep (MPS_LOOK_MS * 100);
-    }
+  mps_loop ();
+  end_servers ();
+  for (unsigned i = 0; mps.version == MPS_V3 && i < MPS_SERVERS; i++)
+    mps_remove_server (&mps.server[i]);
   mps_log ("Exit");
   char path[4096];
   snprintf (path, sizeof path, "%s/nvidia-cuda-mps-control.pid", pipes);

@@ -9,21 +9,22 @@
 enum
 {
   MOST_WORDS = 6,
-  CLIENT_TERMINATED = 810, /* CUDA_ERROR_MPS_CLIENT_TERMINATED */
 };
+
+static struct server *const server = mps.server;
+static struct limits *const of_server = &mps.server[0].space[0].limits;
 
 static bool
 is_server (const char *pid, FILE *out)
 {
-  if (mps.server.ready && pid && atoi (pid) == mps.server.pid)
+  if (server->ready && pid && atoi (pid) == server->pid)
     return true;
   fprintf (out, "Server %s not found\n", pid ? pid : "");
   return false;
 }
 
-/* The index in mps.gpu of a GPU, by number or UUID; -1: none.  */
-static int
-device_of (const char *text)
+int
+mps_device_of (const char *text)
 {
   for (unsigned i = 0; text && i < mps.gpu_count; i++)
     {
@@ -53,7 +54,7 @@ static void
 set_pinned (struct limits *limits, const char *device, const char *text, FILE *out)
 {
   char *end = NULL;
-  int index = device_of (device);
+  int index = mps_device_of (device);
   uint64_t size = text ? strtoull (text, &end, 10) : 0;
   if (index < 0)
     fputs ("Invalid device\n", out);
@@ -66,7 +67,7 @@ set_pinned (struct limits *limits, const char *device, const char *text, FILE *o
 static void
 print_pinned (const struct limits *limits, const char *device, FILE *out)
 {
-  int index = device_of (device);
+  int index = mps_device_of (device);
   if (index < 0)
     fputs ("Invalid device\n", out);
   else if (!limits->pinned_bytes[index])
@@ -88,7 +89,7 @@ print_clients (bool whole, FILE *out)
       const struct softgpu_slot *slot = &mps.tie.state->slot[client->slot];
       for (unsigned g = 0; whole && g < mps.gpu_count; g++)
         fprintf (out, "%-9d %-5d %-9d %-18.18s %-12llu %.15s\n", (int) client->pid, 0,
-                 (int) mps.server.pid, mps.tie.state->gpu[mps.gpu[g]].uuid,
+                 (int) server->pid, mps.tie.state->gpu[mps.gpu[g]].uuid,
                  (unsigned long long) slot->pid_namespace, slot->command);
       if (!whole)
         fprintf (out, "%d\n", (int) client->pid);
@@ -98,15 +99,11 @@ print_clients (bool whole, FILE *out)
 static void
 terminate (const char *pid, FILE *out)
 {
-  for (unsigned i = 0; pid && i < mps.count; i++)
-    if (mps.connection[i].state == MPS_CLIENT && mps.connection[i].pid == atoi (pid))
-      {
-        softgpu_lock (&mps.tie);
-        softgpu_fault (mps.tie.state, mps.connection[i].slot, CLIENT_TERMINATED);
-        softgpu_unlock (&mps.tie);
-        return;
-      }
-  fprintf (out, "Client %s not found\n", pid ? pid : "");
+  const struct connection *client = pid ? mps_client_of (server, atoi (pid)) : NULL;
+  if (client)
+    mps_terminate (client);
+  else
+    fprintf (out, "Client %s not found\n", pid ? pid : "");
 }
 
 static bool
@@ -121,13 +118,13 @@ look (char **word, FILE *out)
 {
   if (is (word[0], "get_server_list"))
     {
-      if (mps.server.ready)
-        fprintf (out, "%d\n", (int) mps.server.pid);
+      if (server->ready)
+        fprintf (out, "%d\n", (int) server->pid);
     }
   else if (is (word[0], "get_server_status"))
     {
       if (is_server (word[1], out))
-        fputs (mps_server_recovers () ? "FAULT\n" : "ACTIVE\n", out);
+        fputs (mps_server_recovers (server) ? "FAULT\n" : "ACTIVE\n", out);
     }
   else if (is (word[0], "get_client_list"))
     {
@@ -141,14 +138,14 @@ look (char **word, FILE *out)
   else if (is (word[0], "get_active_thread_percentage"))
     {
       if (is_server (word[1], out))
-        fprintf (out, "%.1f\n", mps.server.limits.percent);
+        fprintf (out, "%.1f\n", of_server->percent);
     }
   else if (is (word[0], "get_default_device_pinned_mem_limit"))
     print_pinned (&mps.limits, word[1], out);
   else if (is (word[0], "get_device_pinned_mem_limit"))
     {
       if (is_server (word[1], out))
-        print_pinned (&mps.server.limits, word[2], out);
+        print_pinned (of_server, word[2], out);
     }
   else
     return false;
@@ -163,13 +160,16 @@ change (char **word, FILE *out)
     {
       if (!word[1] || !is (word[1], "-uid") || !word[2])
         fputs ("usage: start_server -uid <user id>\n", out);
-      else if (!mps.server.pid)
-        mps_start_server ((uid_t) strtoul (word[2], NULL, 10));
+      else if (!server->pid)
+        {
+          server->uid = (uid_t) strtoul (word[2], NULL, 10);
+          mps_start_server (server);
+        }
     }
   else if (is (word[0], "shutdown_server"))
     {
       if (is_server (word[1], out))
-        mps_end_server ();
+        mps_end_server (server);
     }
   else if (is (word[0], "terminate_client"))
     {
@@ -181,14 +181,14 @@ change (char **word, FILE *out)
   else if (is (word[0], "set_active_thread_percentage"))
     {
       if (is_server (word[1], out))
-        set_percent (&mps.server.limits, word[2], out);
+        set_percent (of_server, word[2], out);
     }
   else if (is (word[0], "set_default_device_pinned_mem_limit"))
     set_pinned (&mps.limits, word[1], word[2], out);
   else if (is (word[0], "set_device_pinned_mem_limit"))
     {
       if (is_server (word[1], out))
-        set_pinned (&mps.server.limits, word[2], word[3], out);
+        set_pinned (of_server, word[2], word[3], out);
     }
   else if (is (word[0], "quit"))
     mps.ended = true;
@@ -197,16 +197,17 @@ change (char **word, FILE *out)
   return true;
 }
 
-void
-mps_do (char *line, bool privileged, FILE *out)
+int
+mps_do (const struct connection *user, char *line, FILE *out)
 {
   char *word[MOST_WORDS] = { NULL }, *rest = line;
   for (int i = 0; i < MOST_WORDS - 1 && (word[i] = strtok_r (rest, " ", &rest)); i++)
     continue;
   if (!word[0] || look (word, out))
-    return;
-  if (!privileged)
+    return 0;
+  if (!user->privileged)
     fputs ("Permission denied\n", out);
   else if (!change (word, out))
     fprintf (out, "Unknown command: %s\n", word[0]);
+  return 0;
 }

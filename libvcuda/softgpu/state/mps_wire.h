@@ -20,7 +20,8 @@ struct mps_hello
   uint32_t slot; /* of the client */
 };
 
-/* pinned_bytes: of each of GPU, the most that a client may hold; 0: no limit.  */
+/* pinned_bytes: of each of GPU, the most that a client may hold; 0: no limit. holds: a namespace's
+   percentage, which the client's own does not lower either.  */
 struct mps_answer
 {
   uint32_t magic;
@@ -28,6 +29,7 @@ struct mps_answer
   uint32_t server;
   uint32_t generation;
   uint32_t percent;
+  uint32_t holds;
   uint32_t gpu_count;
   uint32_t gpu[SOFTGPU_MAX_GPUS];
   uint64_t pinned_bytes[SOFTGPU_MAX_GPUS];

@@ -12,15 +12,15 @@ from .ledger import Ledger
 
 def destroy_released(ledger: Ledger) -> None:
     """After a release, without the ledger's lock: destroy the GPU instances of released shares,
-    and end MPS daemons without a container.
+    end MPS daemons without a container, and remove namespaces of others.
 
-    Raises VcudaError: NVML cannot be asked. The next sweep tries again.
+    Raises VcudaError: NVML or a daemon cannot be asked. The next sweep tries again.
     """
     if instance_records.stale(ledger):
         from . import instances  # late: NVML, only where an instance is left over
 
         instances.release(ledger)
     if os.path.isdir(f"{ledger.state_dir}/{names.MPS_FOLDER}"):
-        from . import mps_folder  # late: only where a container was under MPS
+        from . import mps_spaces  # late: only where a container was under MPS
 
-        mps_folder.sweep(ledger)
+        mps_spaces.sweep(ledger)

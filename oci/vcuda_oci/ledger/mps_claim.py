@@ -37,38 +37,50 @@ def claim_mps(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[
 def wait(
     ledger: Ledger, host: Host, allocation: Allocation, root: str | None = None
 ) -> list[tuple[str, str, list[str]]]:
-    """Wait until the GPU's daemon serves; return the mounts that its clients need.
+    """Wait until the GPU's daemon serves, and has the container's namespace where it has such;
+    return the mounts that its clients need.
 
     root: the driver root as the process with the claim socket sees it; None: as here. Raises
     VcudaError: the daemon does not start; NotKnownYetError: it does not serve now, and other claims
     need this process.
     """
     uuid = allocation.shares[0].uuid
-    if (
-        not decision_file.may_hold
-        and mps_folder.ready(mps_folder.folder_of(ledger.state_dir, uuid)) is None
-    ):
+    folder = mps_folder.folder_of(ledger.state_dir, uuid)
+    if not decision_file.may_hold and _socket(folder, allocation) is None:
         raise NotKnownYetError(f"{mps.WHAT}: no MPS server yet", uuid, "wait for it")
     there = host.root if root is None else root
-    paths = [there + path[len(host.root) :] for path in (host.files[CONTROL], host.folder)]
-    mps_folder.want(ledger.state_dir, uuid, *paths)
-    folder = mps_folder.folder_of(ledger.state_dir, uuid)
+    program = there + host.files[CONTROL][len(host.root) :]
+    library = there + host.folder[len(host.root) :]
+    mps_folder.want(ledger.state_dir, uuid, program, library, host.version)
     until = time.monotonic() + _READY_SECONDS
-    found = mps_folder.ready(folder)
+    found = _socket(folder, allocation)
     while found is None:
         if time.monotonic() > until:
             what = f"{mps.WHAT}: no MPS server after {_READY_SECONDS:.0f} s"
             raise VcudaError(what, folder, f"see {folder}/log and 'vcuda doctor'")
         os.kill(_claim_socket_pid(ledger.state_dir), signal.SIGCHLD)  # ends its pause
         time.sleep(_PAUSE_SECONDS)
-        found = mps_folder.ready(folder)
+        found = _socket(folder, allocation)
     read_only = ["bind", "rprivate", "nosuid", "nodev", "ro", "noexec"]
     read_write = ["bind", "rprivate", "nosuid", "nodev", "noexec"]
-    mounts = [(f"{folder}/pipe/control", f"{names.GUEST_MPS}/control", read_only)]
-    for name in found.shared:
+    socket_path, shared = found
+    mounts = [(socket_path, f"{names.GUEST_MPS}/control", read_only)]
+    for name in shared:
         path = f"{mps_folder.SHARED}/{name}"
         mounts.append((path, path, read_write))
     return mounts
+
+
+def _socket(folder: str, allocation: Allocation) -> tuple[str, list[str]] | None:
+    """The socket with the container's limits, and names below /dev/shm; None: not yet."""
+    found = mps_folder.ready(folder)
+    if found is None:
+        return None
+    if found.spaces is None:
+        return f"{folder}/pipe/control", found.shared
+    space = mps.space_of(allocation)
+    path = f"{folder}/pipe/{mps_folder.SERVER}/{space}/control"
+    return (path, found.shared) if space in found.spaces else None
 
 
 def _claim_socket_pid(state_dir: str) -> int:

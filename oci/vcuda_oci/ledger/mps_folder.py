@@ -11,25 +11,23 @@ A claim writes its allocation first, then `wanted.json`, and waits for `ready.js
 no allocation under MPS is on its GPU; that is decided with the ledger's lock held, under which
 `wanted.json` and `ready.json` are removed before the daemon is ended. So a claim that finds
 `ready.json` has written its allocation in time, and a kill at any moment leaves at worst a folder,
-a daemon or a server that the next sweep finds: daemons and servers by their environment.
+a daemon or a server that the next sweep finds: daemons and servers by their environment. Namespaces
+of a daemon that goes on: mps_spaces.py.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import signal
 import stat
-import time
 
 from ..model import jsontree, names
 from ..model.allocation import Allocation
 from ..model.errors import VcudaError
 from ..model.policies import MPS
 from ..model.record import Record
-from ..system import files, kernel_tables
+from ..system import files
 from ..system.own_lock import FolderLock
-from . import liveness
+from . import mps_processes
 from .ledger import Ledger, broken_record
 
 TYPE_CHECKING = False
@@ -37,30 +35,32 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MOST_BYTES = 1 << 16
-_LONGEST, _MOST_PATH_BYTES = "/pipe/control_privileged", 107
+SERVER = "vcuda"  # of version 3
+_LONGEST, _MOST_PATH_BYTES = f"/pipe/{SERVER}/n0123456789/control", 107
 SHARED = "/dev/shm"  # noqa: S108 - where MPS has its files
-_END_SECONDS = 3.0
 _LOCK_SECONDS = 10.0
 
 
 class Ready(Record):
     """A daemon that serves. daemon, server: pid and start time. shared: names below /dev/shm of the
-    server's files, which each client needs.
+    server's files, which each client needs. spaces: namespaces with their limits (mps_spaces.py);
+    None: the daemon runs as version 2, which has none.
     """
 
-    __slots__ = ("daemon", "server", "shared")
+    __slots__ = ("daemon", "server", "shared", "spaces")
 
-    def __init__(self, daemon: list[int], server: list[int], shared: list[str]) -> None:
-        self.daemon, self.server, self.shared = daemon, server, shared
+    def __init__(
+        self,
+        daemon: list[int],
+        server: list[int],
+        shared: list[str],
+        spaces: list[str] | None = None,
+    ) -> None:
+        self.daemon, self.server, self.shared, self.spaces = daemon, server, shared, spaces
 
     @property
     def lives(self) -> bool:
-        return is_same(self.daemon) and is_same(self.server)
-
-
-def is_same(process: list[int]) -> bool:
-    """Whether the process of this pid and start time runs."""
-    return liveness.start_time(process[0]) == process[1] != 0
+        return mps_processes.is_same(self.daemon) and mps_processes.is_same(self.server)
 
 
 def folder_of(state_dir: str, uuid: str) -> str:
@@ -76,14 +76,14 @@ def folders(state_dir: str) -> list[str]:
         return []
 
 
-def want(state_dir: str, uuid: str, program: str, library: str) -> None:
-    """Ask for a daemon of the GPU. program: on the host. library: libcuda's folder. Raises
-    VcudaError: the state folder cannot be written, or has too long a path."""
+def want(state_dir: str, uuid: str, program: str, library: str, driver: str) -> None:
+    """Ask for a daemon of the GPU. program: on the host. library: libcuda's folder. driver: its
+    version. Raises VcudaError: the state folder cannot be written, or has too long a path."""
     folder = folder_of(state_dir, uuid)
     if len(os.fsencode(folder + _LONGEST)) > _MOST_PATH_BYTES:
         what = f"is too long for MPS: a socket's path has at most {_MOST_PATH_BYTES} bytes"
         raise VcudaError(what, state_dir, "set a shorter state-dir")
-    tree = {"gpu": uuid, "program": program, "library": library}
+    tree = {"gpu": uuid, "program": program, "library": library, "driver": driver}
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
         if wanted(folder) != tree:
@@ -94,8 +94,9 @@ def want(state_dir: str, uuid: str, program: str, library: str) -> None:
 
 
 def wanted(folder: str) -> dict[str, str] | None:
-    tree = _read(folder + "/wanted.json")
-    return tree if tree and set(tree) == {"gpu", "program", "library"} else None
+    """As `want` has it. An earlier version wrote no driver."""
+    tree = {"driver": "", **(_read(folder + "/wanted.json") or {})}
+    return tree if set(tree) == {"gpu", "program", "library", "driver"} else None
 
 
 def is_wanted(ledger: Ledger, folder: str) -> bool:
@@ -147,48 +148,10 @@ def containers(ledger: Ledger, uuid: str) -> list[Allocation]:
     return [one for one in found if one.isolation == MPS and one.shares[0].uuid == uuid]
 
 
-def processes(folder: str) -> list[int]:
-    """Pids of daemons and servers with this folder's pipe directory, also of killed keepers."""
-    variable = f"CUDA_MPS_PIPE_DIRECTORY={folder}/pipe".encode()
-    return [pid for pid in all_processes() if variable in words_of(pid, "environ")]
-
-
-def all_processes() -> list[int]:
-    """Pids of MPS programs. Only of this pid namespace: a container's process could keep a read of
-    its words waiting."""
-    here, found = os.readlink("/proc/self/ns/pid"), []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            is_one = kernel_tables.command(f"/proc/{name}").startswith("nvidia-cuda-mps")
-            if is_one and os.readlink(f"/proc/{name}/ns/pid") == here:
-                found.append(int(name))
-        except OSError:
-            continue  # it has ended
-    return found
-
-
-def words_of(pid: int, part: str) -> list[bytes]:
-    """The words of a process. part: "cmdline" or "environ". []: it has ended."""
-    try:
-        return files.read(f"/proc/{pid}/{part}", 1 << 20).split(b"\0")
-    except OSError:
-        return []
-
-
 def end_all(folder: str) -> None:
-    """End the folder's daemon and servers, by force after _END_SECONDS."""
-    started = {pid: liveness.start_time(pid) for pid in processes(folder)}
-    until = time.monotonic() + _END_SECONDS
-    number = signal.SIGTERM
-    while started:
-        for pid in started:
-            if is_same([pid, started[pid]]):
-                _kill(pid, number)
-        if time.monotonic() > until:
-            number = signal.SIGKILL
-        time.sleep(0.02)
-        started = {pid: since for pid, since in started.items() if is_same([pid, since])}
-    _remove_shared(shared_files(folder))
+    """End the folder's daemon and servers, and remove their files."""
+    mps_processes.end(folder)
+    remove_shared(shared_files(folder))
 
 
 def shared_of(server: int) -> list[str]:
@@ -205,7 +168,7 @@ def shared_of(server: int) -> list[str]:
     return found
 
 
-def _remove_shared(found: list[str]) -> None:
+def remove_shared(found: list[str]) -> None:
     for name in found:
         files.remove(f"{SHARED}/{name}")
 
@@ -217,34 +180,9 @@ def shared_files(folder: str) -> list[str]:
     return [name for name in found if "/" not in name] if isinstance(found, list) else []
 
 
-def sweep(ledger: Ledger) -> None:
-    """End the daemons without a container. Raises VcudaError: a record is broken."""
-    for folder in folders(ledger.state_dir):
-        with lock(ledger.state_dir):
-            shared: list[str] = []
-            with ledger:
-                if is_wanted(ledger, folder):
-                    continue
-                shared = shared_files(folder)
-                files.remove(folder + "/wanted.json")
-                files.remove(folder + "/ready.json")
-            end_all(folder)
-            _remove_shared(shared)
-            with ledger:
-                if wanted(folder) is None:
-                    shutil.rmtree(folder, ignore_errors=True)
-
-
 def lock(state_dir: str) -> FolderLock:
     """Held by the only process that starts or ends daemons."""
     return FolderLock(f"{state_dir}/{names.MPS_FOLDER}/lock", _LOCK_SECONDS)
-
-
-def _kill(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def _read(path: str) -> dict[str, Any] | None:

@@ -20,11 +20,18 @@ _LINES = {
 
 
 _BY_SHIM = "memory by the shim"
+_OF_PROCESS = "the driver's limit of each process, compute by a ceiling"
+_OF_SERVER = "the MPS server's limit of each process, compute by the server's ceiling"
 
 
 def with_driver(line: str) -> str:
     """The line of a container with a cgroup that the driver limits too."""
     return line.replace(_BY_SHIM, f"{_BY_SHIM} and the driver's limit of its cgroup", 1)
+
+
+def with_namespace(line: str) -> str:
+    """The line of a container under MPS with a namespace: no variable of its processes counts."""
+    return line.replace(_OF_PROCESS, _OF_SERVER, 1)
 
 
 def of(isolation: str, core_percent: int, gpu: Gpu | None) -> tuple[str, str]:

@@ -1,8 +1,10 @@
-"""What a request cannot have under MPS: pure, so that schedulers refuse it as the node does."""
+"""What a request cannot have under MPS, and what its namespace has: pure, so that schedulers refuse
+a request as the node does."""
 
 from __future__ import annotations
 
 from . import policies
+from .allocation import Allocation
 from .errors import VcudaError
 from .policies import Terms
 from .request import Part
@@ -12,6 +14,45 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WHAT = "isolation mps"
+_FIRST_DRIVER = 615  # with version 3 of the control interface
+SPACE = "n"  # begins the name of each container's namespace
+_MIB = 1 << 20
+# The driver's limit counts contexts, which the share does not: as libvcuda/shim/entry/mps.c.
+_CONTEXT_MIB = 512
+
+
+class Limits:
+    """What a namespace gives each client. percent: of the multiprocessors. mib: MiB of memory."""
+
+    __slots__ = ("mib", "percent")
+
+    def __init__(self, percent: int, mib: int) -> None:
+        self.percent, self.mib = percent, mib
+
+    @property
+    def as_listed(self) -> tuple[float, int]:
+        """Percentage, and bytes."""
+        return float(self.percent), self.mib * _MIB
+
+
+def has_namespaces(driver: str) -> bool:
+    """driver: its version, "615.10"; "": not known."""
+    major = driver.partition(".")[0]
+    return major.isdigit() and int(major) >= _FIRST_DRIVER
+
+
+def limits_of(held: Allocation) -> Limits:
+    share = held.shares[0]
+    return Limits(share.core_percent, -(-share.memory_bytes // _MIB) + _CONTEXT_MIB)
+
+
+def space_of(held: Allocation) -> str:
+    """The name of the container's namespace: short, because a socket's path is."""
+    from hashlib import sha256  # late: only for containers under MPS
+
+    limits = limits_of(held)
+    text = f"{held.id} {limits.percent} {limits.mib}"
+    return SPACE + sha256(text.encode()).hexdigest()[:10]
 
 
 def check(terms: Terms, parts: Sequence[Part], where: str) -> None:

@@ -153,6 +153,8 @@ class ClaimServer:
         folder = f"{self._ledger.state_dir}/{names.MPS_FOLDER}"
         if MPS_KEEPER in self._keepers or os.path.isdir(folder):
             self._run_keeper(MPS_KEEPER)
+        if MPS_KEEPER in self._keepers:
+            os.kill(self._keepers[MPS_KEEPER], signal.SIGCHLD)  # a claim may wait for it
 
     def _is_ours(self) -> bool:
         try:

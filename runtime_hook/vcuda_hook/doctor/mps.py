@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vcuda_oci.host import driver_scan, nvml
-from vcuda_oci.ledger import mps_claim, mps_folder
+from vcuda_oci.ledger import mps_claim, mps_folder, mps_processes
 from vcuda_oci.ledger.ledger import Ledger
-from vcuda_oci.model import policies
+from vcuda_oci.model import mps, policies
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import kernel_tables
 from vcuda_oci.system.settings_file import Config
@@ -27,13 +27,14 @@ _SERVICE = ".service"
 class Daemon:
     """A control daemon. folder: of the state folder; "": it is another program's. is_wanted: a
     container is under it. for_all: it serves clients of all users at once. service: the systemd
-    service that has its cgroup; ""."""
+    service that has its cgroup; "". version: of the control interface, 2 or 3."""
 
     pid: int
     folder: str
     is_wanted: bool
     for_all: bool
     service: str = ""
+    version: int = 2
 
 
 def examine(settings: Config) -> list[Finding]:
@@ -48,7 +49,8 @@ def examine(settings: Config) -> list[Finding]:
     except VcudaError as error:
         return [finding.of_error(MPS, error)]
     has_program = mps_claim.CONTROL in found.other
-    return judge(settings.isolation, has_program, exclusive, daemons, prohibited)
+    has_v3 = mps.has_namespaces(found.version)
+    return judge(settings.isolation, has_program, exclusive, daemons, prohibited, has_v3)
 
 
 def judge(
@@ -57,9 +59,10 @@ def judge(
     exclusive: Sequence[str],
     daemons: Sequence[Daemon],
     prohibited: Sequence[str] = (),
+    has_v3: bool = False,
 ) -> list[Finding]:
     """isolation: the setting. exclusive: GPUs that admit one process, or MPS, as text. prohibited:
-    those that admit none."""
+    those that admit none. has_v3: the driver has version 3 of the control interface."""
     found = []
     if prohibited:
         what = "in compute mode prohibited: every program on it fails, under MPS too"
@@ -89,6 +92,10 @@ def judge(
             what = "serves one user at a time: containers of others wait until its clients end"
             hint = "run those containers as one user, or install a newer driver"
             found.append(Finding(MPS, WARNING, what, where, hint))
+        if daemon.is_wanted and has_v3 and daemon.version == 2:
+            what = "runs version 2: limits of MPS are variables of its containers' processes"
+            hint = "it runs version 3 once its last container has ended; else see its folder's log"
+            found.append(Finding(MPS, INFO, what, where, hint))
         if daemon.is_wanted and daemon.service:
             what = f"ends with {daemon.service}: its stop or restart ends its containers' GPU work"
             hint = f"restart {daemon.service} while no container is under MPS"
@@ -119,16 +126,17 @@ def _daemons(ledger: Ledger) -> list[Daemon]:
     ours = {
         pid: folder
         for folder in mps_folder.folders(ledger.state_dir)
-        for pid in mps_folder.processes(folder)
+        for pid in mps_processes.processes(folder)
     }
     found = []
-    for pid in mps_folder.all_processes():
-        words = mps_folder.words_of(pid, "cmdline")
+    for pid in mps_processes.all_processes():
+        words = mps_processes.words_of(pid, "cmdline")
         if words and words[0].endswith(b"mps-control") and {b"-d", b"-f"} & set(words):
             folder = ours.get(pid, "")
             wanted = bool(folder) and mps_folder.is_wanted(ledger, folder)
-            for_all = b"-multiuser-server" in words
-            found.append(Daemon(pid, folder, wanted, for_all, _service_of(pid)))
+            for_all = bool({b"-multiuser-server", b"-m"} & set(words))
+            version = 3 if b"3" in words[1:] else 2
+            found.append(Daemon(pid, folder, wanted, for_all, _service_of(pid), version))
     return found
 
 

@@ -16,6 +16,7 @@ from vcuda_oci.model.errors import VcudaError
 from . import driver_figures
 
 DOWN, FAULT = "no daemon", "fault"
+_WITH_NAMESPACES = 3  # the version of MPS's control interface
 
 
 class Fences(NamedTuple):
@@ -41,6 +42,7 @@ def read(state_dir: str) -> Fences:
                 "server_pid": ready.server[0] if ready else None,
                 "clients": seen["clients"] if ready and seen else None,
                 "fault": bool(ready and seen and seen["fault"]),
+                "version": _version(ready),
             }
     try:
         records = instance_records.read(state_dir)
@@ -59,7 +61,9 @@ def add_to(
     "instances" and "instances_left_over" to GPUs, as numbers."""
     for entry in tenants:
         is_mps = entry["isolation"] == policies.MPS
-        entry["mps"] = found.mps.get(entry["gpu_uuid"]) if is_mps else None
+        mps = entry["mps"] = found.mps.get(entry["gpu_uuid"]) if is_mps else None
+        if mps and mps["version"] == _WITH_NAMESPACES:
+            entry["isolation_holds"] = fence.with_namespace(entry["isolation_holds"])
         entry["instance_of"] = found.instances.get(entry["id"])
         _add_driver(entry, found.driver.get((entry["id"], entry["gpu_uuid"])))
     for gpu in gpus:
@@ -87,6 +91,12 @@ def _add_driver(entry: dict[str, Any], counted: driver_figures.Counted | None) -
     if counted.limit_bytes == entry["memory_bytes"] and not entry["suspension"]:
         # The driver does not count managed memory.
         entry["memory_used_bytes"] = max(counted.used_bytes, entry["memory_used_bytes"] or 0)
+
+
+def _version(ready: mps_folder.Ready | None) -> int | None:
+    if ready is None:
+        return None
+    return 2 if ready.spaces is None else _WITH_NAMESPACES
 
 
 def _folders(state_dir: str) -> list[str]:

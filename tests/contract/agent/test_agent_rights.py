@@ -103,7 +103,7 @@ def test_each_process_has_the_rights_of_the_table(
         for one in (record("box", idle_suspend=3600), under_mps):
             held.write(one, limits.page_of(one))
     program = str(node.gpu.root / "usr/bin/nvidia-cuda-mps-control")
-    mps_folder.want(node.state_dir, uuid, program, str(node.gpu.libraries))
+    mps_folder.want(node.state_dir, uuid, program, str(node.gpu.libraries), "")
     expected = table().keys() - (set() if offer == "dra" else {"dra_process"})
     try:
         with node.agent(1, "--kubeconfig", path, "--node-name", "node-1") as agent:

@@ -1,0 +1,170 @@
+/* Version 3's module `namespace`, and the limits of namespaces.  */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mps/verbs.h"
+
+/* "4G", "512M", "1024K"; 0: not such a size.  */
+static uint64_t
+size_of (const char *text)
+{
+  char *end;
+  uint64_t size = strtoull (text, &end, 10);
+  const char *units = "KMG", *unit = *end ? strchr (units, *end) : NULL;
+  return unit && end != text && !end[1] ? size << 10 * (unit - units + 1) : 0;
+}
+
+static const char *
+size_text (char text[32], uint64_t size)
+{
+  unsigned unit = 0;
+  for (size >>= 10; unit < 2 && size && size % 1024 == 0; unit++)
+    size >>= 10;
+  snprintf (text, 32, "%llu%c", (unsigned long long) size, "KMG"[unit]);
+  return size ? text : "-";
+}
+
+/* Sets the limits that the options name; the exit status.  */
+int
+mps_set_limits (const struct command *command, struct limits *limits)
+{
+  const char *pinned = mps_option (command, "pinned-memory-limit");
+  const char *percent = mps_option (command, "active-thread-percentage");
+  const char *priority = mps_option (command, "client-priority");
+  if (!pinned && !percent && !priority)
+    return mps_wrong (command, "no option is given");
+  char *end = NULL;
+  double value = percent ? strtod (percent, &end) : 1;
+  if (percent && (end == percent || *end || value < 1 || value > 100))
+    return mps_wrong (command, "invalid active thread percentage '%s'", percent);
+  if (pinned && !size_of (pinned))
+    return mps_wrong (command, "invalid pinned memory limit '%s'", pinned);
+  if (priority && strcmp (priority, "0") != 0 && strcmp (priority, "1") != 0)
+    return mps_wrong (command, "invalid client priority '%s'", priority);
+  if (percent)
+    limits->percent = value;
+  if (priority)
+    limits->priority = *priority == '1';
+  for (unsigned i = 0; pinned && i < mps.gpu_count; i++)
+    limits->pinned_bytes[i] = size_of (pinned);
+  return 0;
+}
+
+static struct space *
+named_space (const struct command *command, struct server *server)
+{
+  const char *name = command->word[0];
+  struct space *space = server && name ? mps_space_of (server, name) : NULL;
+  if (server && !space)
+    mps_wrong (command, "namespace '%s' not found", name ? name : "");
+  return space;
+}
+
+static int
+space_create (const struct command *command)
+{
+  const char *name = command->word[0] ? command->word[0] : "";
+  struct server *server = mps_named_server (command, mps_option (command, "server"));
+  if (!server)
+    return 1;
+  if (mps_space_of (server, name))
+    return mps_wrong (command, "namespace '%s' already exists", name);
+  return mps_add_space (server, name)
+             ? 0
+             : mps_wrong (command, "namespace '%s' cannot be created", name);
+}
+
+static int
+space_delete (const struct command *command)
+{
+  struct server *server = mps_named_server (command, mps_option (command, "server"));
+  struct space *space = named_space (command, server);
+  if (!space)
+    return 1;
+  if (space == server->space)
+    return mps_wrong (command, "the default namespace stays");
+  if (mps_clients (server, space) && !mps_option (command, "force"))
+    return mps_wrong (command, "namespace '%s' has active clients", space->name);
+  mps_remove_space (server, space);
+  return 0;
+}
+
+static int
+space_set (const struct command *command)
+{
+  struct server *server = mps_named_server (command, mps_option (command, "server"));
+  struct space *space = named_space (command, server);
+  return space ? mps_set_limits (command, &space->limits) : 1;
+}
+
+static const char *const space_columns[] = {
+  "name",
+  "server",
+  "server-status",
+  "pinned-memory-limit",
+  "active-thread-percentage",
+  "client-priority",
+  "pipe-directory",
+};
+
+struct space_cells
+{
+  char pinned[32], percent[16], path[4096];
+  const char *cell[7];
+};
+
+static void
+fill_space (const struct server *server, const struct space *space, struct space_cells *row)
+{
+  const struct limits *limits = &space->limits;
+  snprintf (row->percent, sizeof row->percent, "%g", limits->percent);
+  mps_folder_of (row->path, server, space);
+  const char *cell[] = { space->name,
+                         server->name,
+                         mps_status (server),
+                         size_text (row->pinned, limits->pinned_bytes[0]),
+                         limits->percent > 0 ? row->percent : "-",
+                         limits->priority ? "1" : "0",
+                         row->path };
+  memcpy (row->cell, cell, sizeof cell);
+}
+
+static int
+space_list (const struct command *command)
+{
+  struct space_cells row;
+  const char *only = mps_option (command, "server"), *name = command->word[0];
+  if (only && !mps_named_server (command, only))
+    return 1;
+  mps_row (command, true, 7, space_columns);
+  for (unsigned i = 0; i < MPS_SERVERS * MPS_SPACES; i++)
+    {
+      const struct server *server = &mps.server[i / MPS_SPACES];
+      const struct space *space = &server->space[i % MPS_SPACES];
+      if (!*space->name || server->removed || (only && strcmp (only, server->name) != 0)
+          || (name && strcmp (name, space->name) != 0))
+        continue;
+      fill_space (server, space, &row);
+      mps_row (command, false, 7, row.cell);
+    }
+  return 0;
+}
+
+static int
+space_get (const struct command *command)
+{
+  struct space_cells row;
+  struct server *server = mps_named_server (command, command->word[1]);
+  const struct space *space = named_space (command, server);
+  if (!space)
+    return 1;
+  fill_space (server, space, &row);
+  return mps_field (command, command->word[2], 7, space_columns, row.cell);
+}
+
+const struct verb mps_space_verbs[] = {
+  { "namespace", "create", true, space_create }, { "namespace", "delete", true, space_delete },
+  { "namespace", "list", false, space_list },    { "namespace", "get", false, space_get },
+  { "namespace", "set", true, space_set },       { 0 },
+};

@@ -1,0 +1,203 @@
+/* Version 3's commands: reading them, printing lists, and the modules `client` and `device`.  */
+
+#include "mps/verbs.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *
+mps_option (const struct command *command, const char *name)
+{
+  for (unsigned i = 0; i < command->options; i++)
+    if (strcmp (command->name[i], name) == 0)
+      return command->value[i];
+  return NULL;
+}
+
+int
+mps_wrong (const struct command *command, const char *format, ...)
+{
+  va_list arguments;
+  fputs ("Error: ", command->out);
+  va_start (arguments, format);
+  vfprintf (command->out, format, arguments);
+  va_end (arguments);
+  fputc ('\n', command->out);
+  return 1;
+}
+
+void
+mps_row (const struct command *command, bool is_header, unsigned count, const char *const cell[])
+{
+  const char *format = mps_option (command, "format");
+  bool is_csv = format && strncmp (format, "csv", 3) == 0;
+  if (is_header && format && strstr (format, "noheader"))
+    return;
+  for (unsigned i = 0; i < count; i++)
+    fprintf (command->out, is_csv ? "%s%s" : "%s%-22s  ", i && is_csv ? "," : "", cell[i]);
+  fputc ('\n', command->out);
+}
+
+int
+mps_field (const struct command *command, const char *field, unsigned count,
+           const char *const name[], const char *const cell[])
+{
+  for (unsigned i = 0; field && i < count; i++)
+    if (strcmp (field, name[i]) == 0)
+      {
+        fprintf (command->out, "%s\n", cell[i]);
+        return 0;
+      }
+  return mps_wrong (command, "unknown field '%s'", field ? field : "");
+}
+
+struct server *
+mps_named_server (const struct command *command, const char *name)
+{
+  struct server *server = name ? mps_server_of (name) : NULL;
+  if (!server)
+    mps_wrong (command, "server '%s' not found", name ? name : "");
+  return server;
+}
+
+static const char *const client_columns[] = { "pid", "server", "device", "maws-ns", "cmd" };
+
+static void
+fill_client (const struct connection *client, char pid[16], const char *cell[5])
+{
+  snprintf (pid, 16, "%d", (int) client->pid);
+  cell[0] = pid;
+  cell[1] = client->server->name;
+  cell[2] = "0";
+  cell[3] = client->space->name;
+  cell[4] = mps.tie.state->slot[client->slot].command;
+}
+
+static int
+client_list (const struct command *command)
+{
+  const char *name = mps_option (command, "server"), *cell[5];
+  if (name && !mps_named_server (command, name))
+    return 1;
+  mps_row (command, true, 5, client_columns);
+  for (unsigned i = 0; i < mps.count; i++)
+    {
+      char pid[16];
+      const struct connection *one = &mps.connection[i];
+      if (one->state != MPS_CLIENT || (name && strcmp (name, one->server->name) != 0))
+        continue;
+      fill_client (one, pid, cell);
+      mps_row (command, false, 5, cell);
+    }
+  return 0;
+}
+
+static const struct connection *
+named_client (const struct command *command)
+{
+  const char *pid = command->word[0];
+  const struct connection *client = pid ? mps_client_of (NULL, atoi (pid)) : NULL;
+  if (!client)
+    mps_wrong (command, "client '%s' not found", pid ? pid : "");
+  return client;
+}
+
+static int
+client_get (const struct command *command)
+{
+  char pid[16];
+  const char *cell[5];
+  const struct connection *client = named_client (command);
+  if (!client)
+    return 1;
+  fill_client (client, pid, cell);
+  return mps_field (command, command->word[1], 5, client_columns, cell);
+}
+
+static int
+client_terminate (const struct command *command)
+{
+  const struct connection *client = named_client (command);
+  if (client)
+    mps_terminate (client);
+  return !client;
+}
+
+static int
+device_list (const struct command *command)
+{
+  static const char *const columns[] = { "ordinal", "server", "device-uuid", "name" };
+  const char *name = mps_option (command, "server");
+  const struct server *server = name ? mps_named_server (command, name) : NULL;
+  if (name && !server)
+    return 1;
+  mps_row (command, true, 4, columns);
+  for (unsigned i = 0; i < mps.gpu_count; i++)
+    {
+      const struct softgpu_gpu *gpu = &mps.tie.state->gpu[mps.gpu[i]];
+      char number[16];
+      if (server && *server->gpus && !strstr (server->gpus, gpu->uuid))
+        continue;
+      snprintf (number, sizeof number, "%u", i);
+      mps_row (command, false, 4,
+               (const char *[]){ number, name ? name : "-", gpu->uuid, gpu->name });
+    }
+  return 0;
+}
+
+const struct verb mps_client_verbs[] = {
+  { "client", "list", false, client_list },
+  { "client", "get", false, client_get },
+  { "client", "terminate", true, client_terminate },
+  { "device", "list", false, device_list },
+  { 0 },
+};
+
+static bool
+read_command (struct command *command, char *line)
+{
+  unsigned words = 0;
+  char *rest = line;
+  for (char *text; (text = strtok_r (rest, " ", &rest));)
+    {
+      bool is_option = strncmp (text, "--", 2) == 0;
+      char *value = strchr (text, '=');
+      if (is_option || value)
+        {
+          if (command->options == VERB_OPTIONS)
+            return false;
+          if (value)
+            *value++ = 0;
+          command->name[command->options] = text + (is_option ? 2 : 0);
+          command->value[command->options++] = value ? value : "";
+        }
+      else if (!command->module)
+        command->module = text;
+      else if (!command->verb)
+        command->verb = text;
+      else if (words == VERB_WORDS)
+        return false;
+      else
+        command->word[words++] = text;
+    }
+  return command->module;
+}
+
+int
+mps_do_verb (const struct connection *user, char *line, FILE *out)
+{
+  struct command command = { .user = user, .out = out };
+  if (!read_command (&command, line))
+    return mps_wrong (&command, "too many arguments");
+  if (strcmp (command.module, "quit") == 0)
+    return user->privileged ? (mps.ended = true, 0) : mps_wrong (&command, "permission denied");
+  const struct verb *const tables[] = { mps_server_verbs, mps_space_verbs, mps_client_verbs };
+  for (unsigned i = 0; i < 3 && command.verb; i++)
+    for (const struct verb *verb = tables[i]; verb->name; verb++)
+      if (strcmp (verb->module, command.module) == 0 && strcmp (verb->name, command.verb) == 0)
+        return verb->changes && !user->privileged ? mps_wrong (&command, "permission denied")
+                                                  : verb->run (&command);
+  return mps_wrong (&command, "unknown command '%s %s'", command.module,
+                    command.verb ? command.verb : "");
+}

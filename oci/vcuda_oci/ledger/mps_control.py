@@ -1,0 +1,172 @@
+"""NVIDIA's MPS control program: start a daemon with its server, and ask a daemon that runs.
+
+From driver 615 on the daemon runs as version 3: one named server, and in it a namespace for each
+container, with limits that hold whatever the container's processes set. Before, it runs as version
+2, where the processes' variables are all that holds a share. tree: as `wanted.json` has it.
+
+Source: NVIDIA's guide to MPS, release 615, "MPS v3 Interface" and "Legacy MPS v2 Interface".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+from ..model import mps
+from ..model.errors import VcudaError
+from . import liveness, mps_folder
+from .mps_folder import SERVER, Ready
+
+_START_SECONDS = 5.0
+_PAUSE_SECONDS = 0.01
+# A control program that does not know the options of one way is started in the next.
+_VERSION_3 = ["-p", "3", "-m"]
+_VERSION_2 = ["-multiuser-server"]
+_CSV = "--format=csv,noheader"
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def start(folder: str, tree: dict[str, str]) -> Ready:
+    """Start a daemon, and its server before the first client needs it. Raises VcudaError."""
+    daemon, has_spaces = _start_daemon(folder, tree)
+    server = _start_server(folder, tree, daemon, has_spaces)
+    pids = [[pid, liveness.start_time(pid)] for pid in (daemon, server)]
+    return Ready(pids[0], pids[1], mps_folder.shared_of(server), [] if has_spaces else None)
+
+
+def clients(folder: str, tree: dict[str, str], now: Ready) -> tuple[int, bool]:
+    """The number of the server's clients, and whether a fault has ended the work of all of them."""
+    if now.spaces is None:
+        status = _say(folder, tree, f"get_server_status {now.server[0]}")
+        listed = _say(folder, tree, f"get_client_list {now.server[0]}")
+    else:
+        status = _do(folder, tree, "server", "get", SERVER, "status")
+        listed = _do(folder, tree, "client", "list", f"--server={SERVER}", _CSV)
+    return len(re.findall(r"^\d+\b", listed, re.M)), "fault" in status.lower()
+
+
+def spaces(folder: str, tree: dict[str, str]) -> dict[str, tuple[float, int]]:
+    """Percentage and bytes of memory (0: no limit) of each namespace by name, without the default
+    one. Raises VcudaError: the daemon does not answer."""
+    found = {}
+    for line in _must(folder, tree, "namespace", "list", f"--server={SERVER}", _CSV).splitlines():
+        name, _, _, pinned, percent = (line.strip() + ",,,,").split(",")[:5]
+        if name.startswith(mps.SPACE):
+            found[name] = (_number(percent), int(_number(pinned[:-1]) * _UNITS.get(pinned[-1:], 0)))
+    return found
+
+
+def add_space(
+    folder: str, tree: dict[str, str], name: str, is_new: bool, limits: mps.Limits
+) -> None:
+    """Make a namespace, if it is new, and set its limits. Raises VcudaError."""
+    if is_new:
+        _must(folder, tree, "namespace", "create", name, f"--server={SERVER}")
+    words = [f"--pinned-memory-limit={limits.mib}M", f"--active-thread-percentage={limits.percent}"]
+    _must(folder, tree, "namespace", "set", name, f"--server={SERVER}", *words)
+
+
+def remove_space(folder: str, tree: dict[str, str], name: str) -> None:
+    """Remove a namespace, and end the clients that it still has. Raises VcudaError."""
+    _must(folder, tree, "namespace", "delete", name, f"--server={SERVER}", "--force")
+
+
+def _environment(folder: str, tree: dict[str, str]) -> dict[str, str]:
+    places = {
+        "CUDA_MPS_PIPE_DIRECTORY": f"{folder}/pipe",
+        "CUDA_MPS_LOG_DIRECTORY": f"{folder}/log",
+        "CUDA_VISIBLE_DEVICES": tree["gpu"],
+        "LD_LIBRARY_PATH": tree["library"],
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+    }
+    root = tree["program"].rpartition("/usr/bin/")[0]
+    # The software GPU's programs find their state so; NVIDIA's do not know the variable.
+    return {**places, **({"SOFTGPU_ROOT": root} if root else {})}
+
+
+def _start_daemon(folder: str, tree: dict[str, str]) -> tuple[int, bool]:
+    """Start the daemon; its pid, and whether it has namespaces. For clients of all users where the
+    program knows how. Raises VcudaError: it ends at once."""
+    newest = [_VERSION_3] if mps.has_namespaces(tree["driver"]) else []
+    for options in (*newest, _VERSION_2, []):
+        daemon = subprocess.Popen(
+            [tree["program"], "-f", *options],
+            env=_environment(folder, tree),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=_unblock,  # this process has one thread
+        )
+        until = time.monotonic() + _START_SECONDS
+        while daemon.poll() is None and time.monotonic() < until:
+            if os.path.exists(f"{folder}/pipe/nvidia-cuda-mps-control.pid"):
+                return daemon.pid, options is _VERSION_3
+            time.sleep(_PAUSE_SECONDS)
+    raise VcudaError("the MPS control daemon does not start", tree["program"], f"see {folder}/log")
+
+
+def _start_server(folder: str, tree: dict[str, str], daemon: int, has_spaces: bool) -> int:
+    """Start a server; its pid. daemon: pid. Raises VcudaError."""
+    if has_spaces:
+        words = [f"--uid={os.geteuid()}", f"--allowed-devices={tree['gpu']}"]
+        _must(folder, tree, "server", "create", SERVER, *words)
+    else:
+        _say(folder, tree, f"start_server -uid {os.geteuid()}")
+    until = time.monotonic() + _START_SECONDS
+    while time.monotonic() < until and liveness.start_time(daemon):
+        if has_spaces:
+            row = _do(folder, tree, "server", "list", SERVER, _CSV).strip().split(",")
+            found = row[2:3] if len(row) > 3 and row[3].lower() == "ready" else []
+        else:
+            found = re.findall(r"^\d+$", _say(folder, tree, "get_server_list"), re.MULTILINE)
+        if found and found[0].isdigit():
+            return int(found[0])
+        time.sleep(_PAUSE_SECONDS)
+    raise VcudaError("the MPS server does not start", folder, f"see {folder}/log")
+
+
+def _run(folder: str, tree: dict[str, str], words: list[str], text: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [tree["program"], *words],
+        env=_environment(folder, tree),
+        input=text,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        timeout=_START_SECONDS,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def _say(folder: str, tree: dict[str, str], word: str) -> str:
+    return _run(folder, tree, [], word + "\n")[1]
+
+
+def _do(folder: str, tree: dict[str, str], *words: str) -> str:
+    return _run(folder, tree, list(words), "")[1]
+
+
+def _must(folder: str, tree: dict[str, str], *words: str) -> str:
+    """Raises VcudaError: the command fails."""
+    status, text = _run(folder, tree, list(words), "")
+    if status:
+        what = f"MPS refuses '{' '.join(words)}': {text.strip()}"
+        raise VcudaError(what, folder, f"see {folder}/log")
+    return text
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _unblock() -> None:
+    """Unblock SIGCHLD in the daemon, which inherits the mask: it must notice its server's end."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])

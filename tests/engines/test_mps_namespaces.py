@@ -1,0 +1,141 @@
+"""Containers under MPS from driver 615 on: each in a namespace that holds its limits."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from support.claim_server import ClaimServer
+from support.engines.base import Engine
+from support.mps_processes import daemons, kill_daemons
+from support.product import MIB, Product, RunOptions, asking
+from support.waiting import until
+from vcuda_oci.ledger import mps_control, mps_folder
+from vcuda_oci.model import names
+
+BUSY = "vcuda-workload busy --kernel-us=1000 --async=4 --seconds=100"
+MPS_FOLDER = "/usr/local/vcuda/mps"
+# The driver's own library, and variables as wide as they can be.
+ROUND = (
+    f"ln -s {names.GUEST_CUDA} /tmp/libcuda.so.1; export LD_LIBRARY_PATH=/tmp"
+    f" CUDA_MPS_PIPE_DIRECTORY={MPS_FOLDER} CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100"
+    " CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=64G"
+)
+LIMIT = 256 * MIB
+
+
+@pytest.fixture(scope="module")
+def machine(session_folder: str) -> Product:
+    folder = tempfile.mkdtemp(dir=session_folder)
+    return Product(folder, 1, "--driver-version", "615.10")
+
+
+@pytest.fixture
+def engine(start_engine: Callable[[str], Engine], machine: Product) -> Iterator[Engine]:
+    """runc with the product."""
+    found = start_engine("runc-v2")
+    with machine.on(found):
+        try:
+            yield found
+        finally:
+            kill_daemons(machine.state_dir(found))
+
+
+@pytest.fixture
+def served(engine: Engine, machine: Product) -> Iterator[Engine]:
+    """With `vcuda serve`."""
+    server = ClaimServer(engine.host, machine, machine.state_dir(engine))
+    try:
+        yield engine
+    finally:
+        server.close()
+
+
+def mps(engine: Engine, core: int) -> RunOptions:
+    return asking(engine, core=core, memory_bytes=LIMIT, isolation="mps")
+
+
+def begin(engine: Engine, id: str, script: str, core: int) -> None:
+    started = engine.start(id, ["sh", "-c", script], **mps(engine, core))
+    assert started.rc == 0, started.stderr
+
+
+def end(engine: Engine, *ids: str) -> None:
+    for id in ids:
+        engine.kill(id)
+        engine.wait(id)
+        engine.delete(id)
+
+
+def parts(machine: Product, count: int) -> list[float]:
+    """Percent of the multiprocessors that the kernels of each process fill, least first."""
+    until(lambda: len(machine.processes()) == count)
+    until(lambda: all(one["kernels_finished"] > 50 for one in machine.processes()))
+    return sorted(100 * one["whole_ns"] / one["held_ns"] for one in machine.processes())
+
+
+def spaces(machine: Product, engine: Engine) -> list[str]:
+    """Namespaces of containers, as the daemon itself lists them."""
+    (folder,) = mps_folder.folders(machine.state_dir(engine))
+    tree = mps_folder.wanted(folder)
+    assert tree is not None
+    return sorted(mps_control.spaces(folder, tree))
+
+
+def vcuda(machine: Product, engine: Engine, *words: str) -> str:
+    result = engine.host.run([f"{machine.prefix}/bin/vcuda", "--config", machine.config, *words])
+    assert result.rc == 0, result.stderr
+    return result.stdout
+
+
+def test_unequal_containers_have_their_parts_and_a_namespace_each(
+    served: Engine, machine: Product
+) -> None:
+    for id, core in (("one", 30), ("two", 70)):
+        begin(served, id, f"exec {BUSY}", core)
+    assert parts(machine, 2) == pytest.approx([30, 70], abs=3)
+    assert len(set(spaces(machine, served))) == 2
+    shown: list[Any] = json.loads(vcuda(machine, served, "ps", "--json"))
+    assert {one["mps"]["version"] for one in shown} == {3}
+    assert "the MPS server's limit of each process" in shown[0]["isolation_holds"]
+    end(served, "one")
+    until(lambda: len(spaces(machine, served)) == 1)
+    end(served, "two")
+    until(lambda: daemons(machine.state_dir(served)) == [])
+
+
+def test_program_round_the_shim_with_wide_variables_has_its_part_alone(
+    served: Engine, machine: Product
+) -> None:
+    begin(served, "one", f"{ROUND}; exec {BUSY}", 30)
+    assert parts(machine, 1) == pytest.approx([30], abs=3)
+    filled = served.exec("one", ["sh", "-c", f"{ROUND}; exec vcuda-workload alloc --chunk {MIB}"])
+    # The driver's limit counts contexts: 512 MiB for them.
+    assert json.loads(filled.stdout)["allocated_bytes"] <= LIMIT + 512 * MIB
+    end(served, "one")
+
+
+def test_killed_keeper_leaves_no_namespace_after_one_sweep(
+    engine: Engine, machine: Product
+) -> None:
+    server = ClaimServer(engine.host, machine, machine.state_dir(engine))
+    for id in ("one", "two"):
+        begin(engine, id, "exec sleep 100", 30)
+    server.kill()
+    inside = engine.exec("one", ["vcuda-workload", "info"])
+    assert inside.rc == 0, inside.stderr  # the container goes on
+    assert len(spaces(machine, engine)) == 2
+    engine.kill("one")
+    engine.wait("one")
+    vcuda(machine, engine, "release", "--all-dead")
+    assert len(spaces(machine, engine)) == 1  # of the one that goes on
+    engine.kill("two")
+    engine.wait("two")
+    vcuda(machine, engine, "release", "--all-dead")
+    assert daemons(machine.state_dir(engine)) == []
+    for id in ("one", "two"):
+        engine.delete(id)
