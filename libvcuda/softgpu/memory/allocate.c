@@ -1,8 +1,9 @@
 /* Allocates blocks of memory, and counts them to the byte.
 
    Device memory is memory of the process, which the kernel fills on first touch, so that any size
-   up to the GPU's is cheap; a device pointer is its address. What a GPU's memory holds is counted
-   to the byte, as each process's figure in its slot.  */
+   up to the GPU's is cheap; a device pointer is its address. Drivers with custom storage have it in
+   files, which another process can map: see parts.h. What a GPU's memory holds is counted to the
+   byte, as each process's figure in its slot.  */
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "engine/account.h"
 #include "memory/block.h"
 #include "memory/graph_memory.h"
+#include "memory/parts.h"
 #include "memory/store.h"
 
 enum
@@ -22,15 +24,22 @@ enum
 };
 
 /* Small blocks, by class. They lie in slabs of the store, because a mapping for each would cost
-   microseconds where a driver takes some hundred nanoseconds.  */
+   microseconds where a driver takes some hundred nanoseconds. Where device memory is listed, each
+   device has slabs of its own.  */
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
-static struct block *unused[CLASSES];
-static struct
+static struct small
 {
-  uintptr_t next;
+  struct block *unused[CLASSES];
+  uintptr_t next; /* in the slab */
   size_t left;
   uint64_t offset;
-} slab;
+} of_host, of_device[SOFTGPU_MAX_GPUS];
+
+static struct small *
+small_of (CUdevice device, enum where where)
+{
+  return where == ON_DEVICE && softgpu_lists_parts () ? &of_device[device] : &of_host;
+}
 
 bool
 softgpu_charge_locked (CUdevice device, uint64_t bytes)
@@ -103,30 +112,33 @@ class_of (size_t bytes)
 }
 
 static struct block *
-take_small (size_t bytes)
+take_small (size_t bytes, CUdevice device, enum where where)
 {
   unsigned class = class_of (bytes);
   size_t room = (size_t) ALIGNMENT << class;
+  struct small *small = small_of (device, where);
   pthread_mutex_lock (&guard);
-  struct block *block = unused[class];
+  struct block *block = small->unused[class];
   if (block)
-    unused[class] = block->next;
+    small->unused[class] = block->next;
   else if ((block = malloc (sizeof *block)) != NULL)
     {
-      if (slab.left < room)
+      if (small->left < room)
         {
           uint64_t offset = softgpu_store_range (SLAB);
           void *map = softgpu_map (softgpu_store (), offset, SLAB, NULL, PROT_READ | PROT_WRITE);
-          slab.next = (uintptr_t) map;
-          slab.left = map ? SLAB : 0;
-          slab.offset = offset;
+          small->next = (uintptr_t) map;
+          small->left = map ? SLAB : 0;
+          small->offset = offset;
+          if (map && small != &of_host)
+            softgpu_list_part (device, softgpu_store (), offset, SLAB);
         }
-      *block = (struct block){ .start = slab.next, .offset = slab.offset };
-      if (slab.left >= room)
+      *block = (struct block){ .start = small->next, .offset = small->offset };
+      if (small->left >= room)
         {
-          slab.next += room;
-          slab.offset += room;
-          slab.left -= room;
+          small->next += room;
+          small->offset += room;
+          small->left -= room;
         }
       else
         {
@@ -139,18 +151,34 @@ take_small (size_t bytes)
 }
 
 static struct block *
-take_large (size_t bytes)
+take_large (size_t bytes, CUdevice device, enum where where)
 {
   if (bytes > SIZE_MAX / 2)
     return NULL;
-  size_t mapped = (bytes + STORE_PAGE - 1) & ~(size_t) (STORE_PAGE - 1);
+  size_t mapped = STORE_WHOLE (bytes);
   struct block *block = malloc (sizeof *block);
-  void *map = block ? softgpu_map (-1, 0, mapped, NULL, PROT_READ | PROT_WRITE) : NULL;
-  if (map)
-    *block = (struct block){ .start = (uintptr_t) map, .mapped = mapped };
-  else
+  if (!block)
+    return NULL;
+  *block = (struct block){ .mapped = mapped, .fd = -1 };
+  void *map = where == ON_DEVICE
+                  ? softgpu_map_part (device, mapped, NULL, &block->fd, &block->offset)
+                  : softgpu_map (-1, 0, mapped, NULL, PROT_READ | PROT_WRITE);
+  block->start = (uintptr_t) map;
+  if (!map)
     free (block);
   return map ? block : NULL;
+}
+
+/* A small block that is used again may have been shared.  */
+static struct block *
+take_block (size_t bytes, CUdevice device, enum where where)
+{
+  if (bytes > LARGEST_SMALL)
+    return take_large (bytes, device, where);
+  struct block *block = take_small (bytes, device, where);
+  if (block)
+    block->fd = -1;
+  return block;
 }
 
 void
@@ -164,17 +192,21 @@ softgpu_discard (struct block *block)
   if (block->where != OF_GRAPH && block->where != WINDOW && block->where != REGISTERED
       && !block->mapped)
     {
-      unsigned class = class_of (block->bytes);
+      struct block **unused
+          = &small_of (block->device, block->where)->unused[class_of (block->bytes)];
       pthread_mutex_lock (&guard);
-      block->next = unused[class];
-      unused[class] = block;
+      block->next = *unused;
+      *unused = block;
       pthread_mutex_unlock (&guard);
       return;
     }
   if (block->mapped)
     munmap ((void *) (block->start & ~(STORE_PAGE - 1)), block->mapped);
-  if (block->fd >= 0 && block->where == ON_DEVICE)
-    softgpu_store_drop (block->offset, block->mapped);
+  if (block->fd >= 0 && (block->where == ON_DEVICE || block->where == OF_GRAPH))
+    {
+      softgpu_unlist_part (block->fd, block->offset);
+      softgpu_store_drop (block->offset, STORE_WHOLE (block->bytes));
+    }
   free (block);
 }
 
@@ -188,16 +220,16 @@ softgpu_allocate (uintptr_t *address, size_t bytes, enum where where, unsigned f
     REQUIRE (softgpu_pool_take (pool, bytes), CUDA_ERROR_OUT_OF_MEMORY);
   else
     REQUIRE (take (context->device, where, bytes), CUDA_ERROR_OUT_OF_MEMORY);
-  struct block *block = bytes <= LARGEST_SMALL ? take_small (bytes) : take_large (bytes);
+  CUdevice device = pool ? pool->device : context->device;
+  struct block *block = take_block (bytes, device, where);
   if (block)
     {
       block->bytes = bytes;
       block->context = context;
-      block->device = pool ? pool->device : context->device;
+      block->device = device;
       block->where = where;
       block->flags = flags;
       block->pool = pool;
-      block->fd = -1;
       block->owner = NULL;
       if (softgpu_insert (block))
         {
