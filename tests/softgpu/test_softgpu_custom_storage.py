@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.custom_storage import HOLDER, STORAGE, VERSION
+from support.custom_storage import HOLDER, KINDS, STORAGE, VERSION
 from support.softgpu_clock import run_together
 from support.softgpu_host import CALLS, SoftGpu, answer, first_line, go_on
 
@@ -44,54 +44,6 @@ say(seen=seen)
     assert answer(holder) == {"back": [0, 7, 9], "used": 8 << 20}
 
 
-# Every way in which a program gets device memory, with the byte that it has everywhere there.
-KINDS = (
-    CALLS
-    + """
-start()
-held = []
-def fill(address, size):
-    byte = 1 + len(held)
-    ok(cuda.cuMemsetD8(address, byte, size))
-    held.append((address, size, byte))
-def mapped(handle):
-    address = ok(cuda.cuMemAddressReserve(2 * MIB, 0, 0, 0))
-    ok(cuda.cuMemMap(address, 2 * MIB, 0, handle, 0))
-    access = cuda.CUmemAccessDesc()
-    access.location, access.flags = prop.location, cuda.CUmemAccess_flags(3)
-    ok(cuda.cuMemSetAccess(address, 2 * MIB, [access], 1))
-    return address
-for size in (100, 70_000, MIB, 200):
-    fill(ok(cuda.cuMemAlloc(size)), size)
-ok(cuda.cuMemFree(ok(cuda.cuMemAlloc(3 * MIB))))
-fill(ok(cuda.cuMemAllocAsync(MIB, 0)), MIB)
-prop = cuda.CUmemAllocationProp()
-prop.type = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-prop.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-fill(mapped(ok(cuda.cuMemCreate(2 * MIB, prop, 0))), 2 * MIB)
-prop.requestedHandleTypes = cuda.CUmemAllocationHandleType(1)
-exported = ok(cuda.cuMemCreate(2 * MIB, prop, 0))
-fill(mapped(exported), 2 * MIB)
-node_params = cuda.CUDA_MEM_ALLOC_NODE_PARAMS()
-node_params.poolProps.allocType = prop.type
-node_params.poolProps.location = prop.location
-node_params.bytesize = MIB
-graph = ok(cuda.cuGraphCreate(0))
-ok(cuda.cuGraphAddMemAllocNode(graph, None, 0, node_params))
-ok(cuda.cuGraphLaunch(ok(cuda.cuGraphInstantiate(graph, 0)), 0))
-ok(cuda.cuStreamSynchronize(0))
-fill(node_params.dptr, MIB)
-pinned = ok(cuda.cuMemAllocHost(64))
-ctypes.memset(pinned, 99, 64)
-say(pid=os.getpid())
-sys.stdin.readline()
-def is_inverted(address, size, byte):
-    back = bytearray(size)
-    ok(cuda.cuMemcpyDtoH(back, address, size))
-    return set(back) == {255 - byte}
-say(inverted=[is_inverted(*each) for each in held], pinned=ctypes.string_at(pinned, 1)[0])
-"""
-)
 INVERT = """
 def invert(stored):
     return [ctypes.create_string_buffer(part.raw.translate(bytes(range(255, -1, -1))), len(part))

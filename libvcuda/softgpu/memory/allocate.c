@@ -13,33 +13,8 @@
 #include "memory/block.h"
 #include "memory/graph_memory.h"
 #include "memory/parts.h"
+#include "memory/small_block.h"
 #include "memory/store.h"
-
-enum
-{
-  ALIGNMENT = 512, /* what CUDA promises is 256 */
-  CLASSES = 8,     /* of small blocks: 512 bytes to 64 KiB */
-  LARGEST_SMALL = ALIGNMENT << (CLASSES - 1),
-  SLAB = 256 << 10,
-};
-
-/* Small blocks, by class. They lie in slabs of the store, because a mapping for each would cost
-   microseconds where a driver takes some hundred nanoseconds. Where device memory is listed, each
-   device has slabs of its own.  */
-static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
-static struct small
-{
-  struct block *unused[CLASSES];
-  uintptr_t next; /* in the slab */
-  size_t left;
-  uint64_t offset;
-} of_host, of_device[SOFTGPU_MAX_GPUS];
-
-static struct small *
-small_of (CUdevice device, enum where where)
-{
-  return where == ON_DEVICE && softgpu_lists_parts () ? &of_device[device] : &of_host;
-}
 
 bool
 softgpu_charge_locked (CUdevice device, uint64_t bytes)
@@ -105,51 +80,6 @@ give_back (CUdevice device, enum where where, uint64_t bytes)
     softgpu_uncharge (device, bytes);
 }
 
-static unsigned
-class_of (size_t bytes)
-{
-  return bytes <= ALIGNMENT ? 0 : 64 - (unsigned) __builtin_clzll ((bytes - 1) / ALIGNMENT);
-}
-
-static struct block *
-take_small (size_t bytes, CUdevice device, enum where where)
-{
-  unsigned class = class_of (bytes);
-  size_t room = (size_t) ALIGNMENT << class;
-  struct small *small = small_of (device, where);
-  pthread_mutex_lock (&guard);
-  struct block *block = small->unused[class];
-  if (block)
-    small->unused[class] = block->next;
-  else if ((block = malloc (sizeof *block)) != NULL)
-    {
-      if (small->left < room)
-        {
-          uint64_t offset = softgpu_store_range (SLAB);
-          void *map = softgpu_map (softgpu_store (), offset, SLAB, NULL, PROT_READ | PROT_WRITE);
-          small->next = (uintptr_t) map;
-          small->left = map ? SLAB : 0;
-          small->offset = offset;
-          if (map && small != &of_host)
-            softgpu_list_part (device, softgpu_store (), offset, SLAB);
-        }
-      *block = (struct block){ .start = small->next, .offset = small->offset };
-      if (small->left >= room)
-        {
-          small->next += room;
-          small->offset += room;
-          small->left -= room;
-        }
-      else
-        {
-          free (block);
-          block = NULL;
-        }
-    }
-  pthread_mutex_unlock (&guard);
-  return block;
-}
-
 static struct block *
 take_large (size_t bytes, CUdevice device, enum where where)
 {
@@ -169,18 +99,6 @@ take_large (size_t bytes, CUdevice device, enum where where)
   return map ? block : NULL;
 }
 
-/* A small block that is used again may have been shared.  */
-static struct block *
-take_block (size_t bytes, CUdevice device, enum where where)
-{
-  if (bytes > LARGEST_SMALL)
-    return take_large (bytes, device, where);
-  struct block *block = take_small (bytes, device, where);
-  if (block)
-    block->fd = -1;
-  return block;
-}
-
 void
 softgpu_discard (struct block *block)
 {
@@ -192,12 +110,7 @@ softgpu_discard (struct block *block)
   if (block->where != OF_GRAPH && block->where != WINDOW && block->where != REGISTERED
       && !block->mapped)
     {
-      struct block **unused
-          = &small_of (block->device, block->where)->unused[class_of (block->bytes)];
-      pthread_mutex_lock (&guard);
-      block->next = *unused;
-      *unused = block;
-      pthread_mutex_unlock (&guard);
+      softgpu_return_small (block);
       return;
     }
   if (block->mapped)
@@ -221,7 +134,8 @@ softgpu_allocate (uintptr_t *address, size_t bytes, enum where where, unsigned f
   else
     REQUIRE (take (context->device, where, bytes), CUDA_ERROR_OUT_OF_MEMORY);
   CUdevice device = pool ? pool->device : context->device;
-  struct block *block = take_block (bytes, device, where);
+  struct block *block = bytes <= LARGEST_SMALL ? softgpu_take_small (bytes, device, where)
+                                               : take_large (bytes, device, where);
   if (block)
     {
       block->bytes = bytes;
