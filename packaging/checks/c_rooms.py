@@ -41,7 +41,7 @@ TREES = [
         "libvcuda/softgpu",
         [
             "launch create",
-            "context module copy nvml",
+            "checkpoint context module copy nvml",
             "array",
             "stream",
             "memory",

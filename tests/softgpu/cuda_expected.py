@@ -59,6 +59,7 @@ OPTIONAL = {
 
 # Right arguments that are answered with an error all the same, and why.
 NOT_SUCCESS = {
+    "cuCheckpointOperationComplete": "INVALID_VALUE",  # no copy to custom storage is under way
     "cuCheckpointProcessCheckpoint": "ILLEGAL_STATE",  # the process is not locked
     "cuCheckpointProcessRestore": "ILLEGAL_STATE",
     "cuCheckpointProcessUnlock": "ILLEGAL_STATE",

@@ -160,7 +160,7 @@ def test_each_driver_reads_the_structs_of_its_own_header(tmp_path: Path, version
 
 
 @pytest.mark.parametrize(("version", "expected"), [("580.95.05", [1, 1]), ("615.10", [801, 801])])
-def test_custom_storage_is_refused_and_changes_no_state(
+def test_custom_storage_of_the_caller_itself_is_refused_and_changes_no_state(
     tmp_path: Path, version: str, expected: list[int]
 ) -> None:
     """Before driver 615 its place is a reserved field. Source: cuda.h of 12.9 and 13.5."""

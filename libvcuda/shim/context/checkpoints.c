@@ -3,11 +3,15 @@
    What a checkpoint has taken off the GPU is not counted: off_gpu of the usage page has a bit for
    the process's slot. The bit is set after the driver's checkpoint, and taken away before its
    restore, if all the bytes fit then. So whichever process is killed in between, what is on the GPU
-   is counted; what is off it may be counted until its process is restored or ends.
+   is counted; what is off it may be counted until its process is restored or ends. With custom
+   storage the bytes leave the GPU by cuCheckpointOperationComplete, and are on it from the call of
+   the restore on.
 
    While the host has suspended the container, or is about to, these calls wait: the host brings
    each process back to the state in which it found it.  */
 
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "memory/charge.h"
@@ -46,17 +50,79 @@ vcuda_cuCheckpointProcessUnlock (int pid, CUcheckpointUnlockArgs *args)
   return begin () ? real.cuCheckpointProcessUnlock (pid, args) : CUDA_ERROR_SYSTEM_NOT_READY;
 }
 
-/* With custom storage the bytes leave the GPU later, by cuCheckpointOperationComplete: they stay
-   counted.  */
+/* Checkpoints to custom storage that this process has begun, the last one first.  */
+struct copy
+{
+  CUcheckpointOperationHandle handle;
+  int pid;
+  struct copy *next;
+};
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct copy *copies;
+
+/* Without memory for it the process stays counted.  */
+static void
+add_copy (CUcheckpointOperationHandle handle, int pid)
+{
+  struct copy *copy = malloc (sizeof *copy);
+  if (!copy)
+    return;
+  vcuda_lock (&mutex);
+  *copy = (struct copy){ handle, pid, copies };
+  copies = copy;
+  vcuda_unlock (&mutex);
+}
+
+/* The process that HANDLE copies, which is forgotten; 0: it is no checkpoint's.  */
+static int
+take_copy (CUcheckpointOperationHandle handle)
+{
+  vcuda_lock (&mutex);
+  struct copy **at = &copies;
+  while (*at && (*at)->handle != handle)
+    at = &(*at)->next;
+  struct copy *copy = *at;
+  int pid = copy ? copy->pid : 0;
+  if (copy)
+    *at = copy->next;
+  vcuda_unlock (&mutex);
+  free (copy);
+  return pid;
+}
+
+static void
+count_off (int pid)
+{
+  int at = vcuda_slot_of_process (pid);
+  if (at >= 0 && is_checkpointed (pid))
+    vcuda_slot_set_off ((unsigned) at, true);
+}
+
 CUresult
 vcuda_cuCheckpointProcessCheckpoint (int pid, CUcheckpointCheckpointArgs *args)
 {
   if (!begin ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
   CUresult rc = VCUDA_CALL_DRIVER (real.cuCheckpointProcessCheckpoint (pid, args));
-  int at = rc == CUDA_SUCCESS ? vcuda_slot_of_process (pid) : -1;
-  if (at >= 0 && is_checkpointed (pid))
-    vcuda_slot_set_off ((unsigned) at, true);
+  if (rc == CUDA_SUCCESS && args && args->customStorageInfo_out)
+    add_copy ((*args->customStorageInfo_out)->handle, pid);
+  else if (rc == CUDA_SUCCESS)
+    count_off (pid);
+  return rc;
+}
+
+CUresult
+vcuda_cuCheckpointOperationComplete (CUcheckpointOperationHandle handle)
+{
+  if (!begin ())
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  /* The driver may use the handle again at once.  */
+  int pid = take_copy (handle);
+  CUresult rc = VCUDA_CALL_DRIVER (real.cuCheckpointOperationComplete (handle));
+  if (rc == CUDA_SUCCESS && pid)
+    count_off (pid);
+  else if (pid)
+    add_copy (handle, pid);
   return rc;
 }
 

@@ -14,8 +14,7 @@ read_clock_option (struct request *request, struct clock_options *options, int o
   switch (option)
     {
     case 'k':
-      if (strcmp (value, "kind") != 0 && strcmp (value, "unkind") != 0)
-        fail (2, "--clock", value, "give kind or unkind");
+      option_word ("--clock", value, (const char *const[]){ "kind", "unkind", NULL });
       options->kind = value;
       return true;
     case 't':

@@ -22,6 +22,14 @@ enum
 
 #define LIBRARIES "usr/lib/x86_64-linux-gnu"
 
+static const char *const compute_modes[] = { "default", "exclusive-process", NULL };
+static const char *const caller_ends[] = {
+  [SOFTGPU_LOST] = "lost",
+  [SOFTGPU_STAYS] = "stays",
+  [SOFTGPU_BACK] = "back",
+  NULL,
+};
+
 static void
 usage (FILE *out)
 {
@@ -31,7 +39,7 @@ usage (FILE *out)
          "                           [--no-preemption] [--mps] [--submit-time TIME]\n"
          "                           [--context-memory SIZE] [--no-managed] [--copy-rate SIZE/s]\n"
          "                           [--bus-rate SIZE/s] [--checkpoint-rate SIZE/s]\n"
-         "                           [--restore-rate SIZE/s]\n"
+         "                           [--restore-rate SIZE/s] [--caller-end lost|stays|back]\n"
          "                           [--topology [nvlink=N][,nvswitch=N][,pcie=N][,numa=N]]\n"
          "                           [--mig GPU=[PROFILE,...]]...\n"
          "                           [--compute-mode default|exclusive-process] [--force]\n"
@@ -167,6 +175,7 @@ main (int argc, char **argv)
     { "bus-rate", required_argument, NULL, 'B' },
     { "checkpoint-rate", required_argument, NULL, 'K' },
     { "restore-rate", required_argument, NULL, 'R' },
+    { "caller-end", required_argument, NULL, 'E' },
     { "topology", required_argument, NULL, 'y' },
     { "mig", required_argument, NULL, 'i' },
     { "compute-mode", required_argument, NULL, 'C' },
@@ -234,6 +243,9 @@ main (int argc, char **argv)
       case 'R':
         request.restore_rate = option_size ("--restore-rate", optarg, "/s");
         break;
+      case 'E':
+        request.caller_end = option_word ("--caller-end", optarg, caller_ends);
+        break;
       case 'y':
         read_topology (optarg, &request.topology);
         break;
@@ -243,9 +255,7 @@ main (int argc, char **argv)
         request.mig[request.migs++] = optarg;
         break;
       case 'C':
-        request.exclusive = strcmp (optarg, "exclusive-process") == 0;
-        if (!request.exclusive && strcmp (optarg, "default") != 0)
-          fail (2, "--compute-mode", optarg, "give default or exclusive-process");
+        request.exclusive = option_word ("--compute-mode", optarg, compute_modes) == 1;
         break;
       case 'f':
         force = true;

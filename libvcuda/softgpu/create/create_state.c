@@ -83,6 +83,7 @@ make_state (const struct request *request)
   state->bus_rate = request->bus_rate;
   state->checkpoint_rate = request->checkpoint_rate;
   state->restore_rate = request->restore_rate;
+  state->caller_end = request->caller_end;
   state->topology = request->topology;
   state->gpu_count = request->gpus;
   state->entries = entries;

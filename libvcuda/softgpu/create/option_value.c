@@ -99,3 +99,21 @@ option_time (const char *option, const char *text, uint64_t least)
             (unsigned long long) least / 1000);
   fail (2, option, text, hint);
 }
+
+unsigned
+option_word (const char *option, const char *text, const char *const words[])
+{
+  char hint[100] = "give ";
+  for (unsigned i = 0; words[i]; i++)
+    {
+      if (strcmp (text, words[i]) == 0)
+        return i;
+      size_t used = strlen (hint);
+      snprintf (hint + used, sizeof hint - used, "%s%s",
+                i == 0         ? ""
+                : words[i + 1] ? ", "
+                               : " or ",
+                words[i]);
+    }
+  fail (2, option, text, hint);
+}

@@ -14,4 +14,7 @@ uint64_t option_size (const char *option, const char *text, const char *per);
 /* Nanoseconds, at least LEAST: 0, or a whole number of microseconds.  */
 uint64_t option_time (const char *option, const char *text, uint64_t least);
 
+/* The index of one of WORDS, which NULL ends.  */
+unsigned option_word (const char *option, const char *text, const char *const words[]);
+
 #endif

@@ -51,20 +51,11 @@ error_code (const char *text)
   return (int) option_number ("--error", text, 0, 999);
 }
 
-static int
-step_number (const char *text)
-{
-  static const char *const names[] = {
-    [SOFTGPU_LOCK] = "lock",
-    [SOFTGPU_CHECKPOINT_STEP] = "checkpoint",
-    [SOFTGPU_RESTORE] = "restore",
-    [SOFTGPU_UNLOCK] = "unlock",
-  };
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strcmp (names[i], text) == 0)
-      return (int) i;
-  fail (2, "--give-up", text, "give lock, checkpoint, restore or unlock");
-}
+static const char *const steps[] = {
+  [SOFTGPU_LOCK] = "lock",         [SOFTGPU_CHECKPOINT_STEP] = "checkpoint",
+  [SOFTGPU_RESTORE] = "restore",   [SOFTGPU_UNLOCK] = "unlock",
+  [SOFTGPU_COMPLETE] = "complete", NULL,
+};
 
 /* Makes every process check for ordered failures, now and whenever it starts.  */
 static void
@@ -167,7 +158,7 @@ order_failures (int argc, char **argv)
         faulty = (int) option_number ("--mps-fault", optarg, 0, SOFTGPU_MAX_GPUS - 1);
         break;
       case 'G':
-        given_up = step_number (optarg) + 1;
+        given_up = (int) option_word ("--give-up", optarg, steps) + 1;
         break;
       default:
         return 2;

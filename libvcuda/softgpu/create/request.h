@@ -25,6 +25,7 @@ struct request
   uint64_t bus_rate;
   uint64_t checkpoint_rate;
   uint64_t restore_rate;
+  uint32_t caller_end; /* enum softgpu_caller_end */
   struct softgpu_topology topology;
   uint64_t seed;
   bool seeded;

@@ -10,6 +10,8 @@ enum softgpu_process_state
 softgpu_process_state (const struct softgpu_slot *slot)
 {
   uint32_t state = slot->checkpoint;
+  if (slot->copier)
+    return (enum softgpu_process_state) state;
   if (state == SOFTGPU_PROCESS_CHECKPOINTING && softgpu_now () >= slot->copied_ns)
     return SOFTGPU_PROCESS_CHECKPOINTED;
   if (state == SOFTGPU_PROCESS_RESTORING && softgpu_now () >= slot->copied_ns)
@@ -21,7 +23,8 @@ bool
 softgpu_copies (const struct softgpu_slot *slot)
 {
   enum softgpu_process_state state = softgpu_process_state (slot);
-  return state == SOFTGPU_PROCESS_CHECKPOINTING || state == SOFTGPU_PROCESS_RESTORING;
+  return !slot->copier
+         && (state == SOFTGPU_PROCESS_CHECKPOINTING || state == SOFTGPU_PROCESS_RESTORING);
 }
 
 void
@@ -62,6 +65,24 @@ softgpu_begin_copy (struct softgpu_slot *slot, enum softgpu_process_state state,
   /* The end of the last copy must not be read as this one's, nor this one's as the last.  */
   softgpu_set_process_state (slot, softgpu_process_state (slot));
   slot->copied_ns = end;
+  slot->copier = 0;
   softgpu_set_process_state (slot, state);
   return end;
+}
+
+/* The copier is written first: without it, a state of a copy would be that of a driver's.  */
+void
+softgpu_begin_custom_copy (struct softgpu_slot *slot, enum softgpu_process_state state,
+                           unsigned copier)
+{
+  softgpu_set_process_state (slot, softgpu_process_state (slot));
+  slot->copier = copier + 1;
+  softgpu_set_process_state (slot, state);
+}
+
+void
+softgpu_end_custom_copy (struct softgpu_slot *slot, enum softgpu_process_state state)
+{
+  softgpu_set_process_state (slot, state);
+  slot->copier = 0;
 }

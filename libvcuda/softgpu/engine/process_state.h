@@ -2,7 +2,10 @@
 
    The slot holds the last step, and when its copy ends. What follows from the end of a copy is
    never written: it is computed from the time. So the copy of a caller that was killed ends as any
-   other, and no byte of account moves: what the process holds counts while it is on the GPU.  */
+   other, and no byte of account moves: what the process holds counts while it is on the GPU.
+
+   A copy to or from custom storage is its caller's: it lasts until the caller completes it. If the
+   caller ends before, the reaper of its slot writes what becomes of the process.  */
 
 #ifndef SOFTGPU_PROCESS_STATE_H
 #define SOFTGPU_PROCESS_STATE_H
@@ -11,20 +14,9 @@
 
 #include "state/state.h"
 
-/* As CUprocessState.  */
-enum softgpu_process_state
-{
-  SOFTGPU_PROCESS_RUNNING,
-  SOFTGPU_PROCESS_LOCKED,
-  SOFTGPU_PROCESS_CHECKPOINTED,
-  SOFTGPU_PROCESS_FAILED,
-  SOFTGPU_PROCESS_CHECKPOINTING,
-  SOFTGPU_PROCESS_RESTORING,
-};
-
 enum softgpu_process_state softgpu_process_state (const struct softgpu_slot *slot);
 
-/* Whether its memory is being copied.  */
+/* Whether its memory is being copied, by the driver.  */
 bool softgpu_copies (const struct softgpu_slot *slot);
 
 void softgpu_sleep_until (uint64_t end);
@@ -39,5 +31,12 @@ void softgpu_set_process_state (struct softgpu_slot *slot, enum softgpu_process_
    RATE 0: at once. With the lock held.  */
 uint64_t softgpu_begin_copy (struct softgpu_slot *slot, enum softgpu_process_state state,
                              uint64_t bytes, uint64_t rate);
+
+/* Begins a copy by the process in the slot COPIER, which softgpu_end_custom_copy ends. With the
+ * lock held.
+ */
+void softgpu_begin_custom_copy (struct softgpu_slot *slot, enum softgpu_process_state state,
+                                unsigned copier);
+void softgpu_end_custom_copy (struct softgpu_slot *slot, enum softgpu_process_state state);
 
 #endif

@@ -1,8 +1,9 @@
 /* Allocates blocks of memory, and counts them to the byte.
 
    Device memory is memory of the process, which the kernel fills on first touch, so that any size
-   up to the GPU's is cheap; a device pointer is its address. What a GPU's memory holds is counted
-   to the byte, as each process's figure in its slot.  */
+   up to the GPU's is cheap; a device pointer is its address. Drivers with custom storage have it in
+   files, which another process can map: see parts.h. What a GPU's memory holds is counted to the
+   byte, as each process's figure in its slot.  */
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,26 +12,9 @@
 #include "engine/account.h"
 #include "memory/block.h"
 #include "memory/graph_memory.h"
+#include "memory/parts.h"
+#include "memory/small_block.h"
 #include "memory/store.h"
-
-enum
-{
-  ALIGNMENT = 512, /* what CUDA promises is 256 */
-  CLASSES = 8,     /* of small blocks: 512 bytes to 64 KiB */
-  LARGEST_SMALL = ALIGNMENT << (CLASSES - 1),
-  SLAB = 256 << 10,
-};
-
-/* Small blocks, by class. They lie in slabs of the store, because a mapping for each would cost
-   microseconds where a driver takes some hundred nanoseconds.  */
-static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
-static struct block *unused[CLASSES];
-static struct
-{
-  uintptr_t next;
-  size_t left;
-  uint64_t offset;
-} slab;
 
 bool
 softgpu_charge_locked (CUdevice device, uint64_t bytes)
@@ -96,59 +80,21 @@ give_back (CUdevice device, enum where where, uint64_t bytes)
     softgpu_uncharge (device, bytes);
 }
 
-static unsigned
-class_of (size_t bytes)
-{
-  return bytes <= ALIGNMENT ? 0 : 64 - (unsigned) __builtin_clzll ((bytes - 1) / ALIGNMENT);
-}
-
 static struct block *
-take_small (size_t bytes)
-{
-  unsigned class = class_of (bytes);
-  size_t room = (size_t) ALIGNMENT << class;
-  pthread_mutex_lock (&guard);
-  struct block *block = unused[class];
-  if (block)
-    unused[class] = block->next;
-  else if ((block = malloc (sizeof *block)) != NULL)
-    {
-      if (slab.left < room)
-        {
-          uint64_t offset = softgpu_store_range (SLAB);
-          void *map = softgpu_map (softgpu_store (), offset, SLAB, NULL, PROT_READ | PROT_WRITE);
-          slab.next = (uintptr_t) map;
-          slab.left = map ? SLAB : 0;
-          slab.offset = offset;
-        }
-      *block = (struct block){ .start = slab.next, .offset = slab.offset };
-      if (slab.left >= room)
-        {
-          slab.next += room;
-          slab.offset += room;
-          slab.left -= room;
-        }
-      else
-        {
-          free (block);
-          block = NULL;
-        }
-    }
-  pthread_mutex_unlock (&guard);
-  return block;
-}
-
-static struct block *
-take_large (size_t bytes)
+take_large (size_t bytes, CUdevice device, enum where where)
 {
   if (bytes > SIZE_MAX / 2)
     return NULL;
-  size_t mapped = (bytes + STORE_PAGE - 1) & ~(size_t) (STORE_PAGE - 1);
+  size_t mapped = STORE_WHOLE (bytes);
   struct block *block = malloc (sizeof *block);
-  void *map = block ? softgpu_map (-1, 0, mapped, NULL, PROT_READ | PROT_WRITE) : NULL;
-  if (map)
-    *block = (struct block){ .start = (uintptr_t) map, .mapped = mapped };
-  else
+  if (!block)
+    return NULL;
+  *block = (struct block){ .mapped = mapped, .fd = -1 };
+  void *map = where == ON_DEVICE
+                  ? softgpu_map_part (device, mapped, NULL, &block->fd, &block->offset)
+                  : softgpu_map (-1, 0, mapped, NULL, PROT_READ | PROT_WRITE);
+  block->start = (uintptr_t) map;
+  if (!map)
     free (block);
   return map ? block : NULL;
 }
@@ -164,17 +110,16 @@ softgpu_discard (struct block *block)
   if (block->where != OF_GRAPH && block->where != WINDOW && block->where != REGISTERED
       && !block->mapped)
     {
-      unsigned class = class_of (block->bytes);
-      pthread_mutex_lock (&guard);
-      block->next = unused[class];
-      unused[class] = block;
-      pthread_mutex_unlock (&guard);
+      softgpu_return_small (block);
       return;
     }
   if (block->mapped)
     munmap ((void *) (block->start & ~(STORE_PAGE - 1)), block->mapped);
-  if (block->fd >= 0 && block->where == ON_DEVICE)
-    softgpu_store_drop (block->offset, block->mapped);
+  if (block->fd >= 0 && (block->where == ON_DEVICE || block->where == OF_GRAPH))
+    {
+      softgpu_unlist_part (block->fd, block->offset);
+      softgpu_store_drop (block->offset, STORE_WHOLE (block->bytes));
+    }
   free (block);
 }
 
@@ -188,16 +133,17 @@ softgpu_allocate (uintptr_t *address, size_t bytes, enum where where, unsigned f
     REQUIRE (softgpu_pool_take (pool, bytes), CUDA_ERROR_OUT_OF_MEMORY);
   else
     REQUIRE (take (context->device, where, bytes), CUDA_ERROR_OUT_OF_MEMORY);
-  struct block *block = bytes <= LARGEST_SMALL ? take_small (bytes) : take_large (bytes);
+  CUdevice device = pool ? pool->device : context->device;
+  struct block *block = bytes <= LARGEST_SMALL ? softgpu_take_small (bytes, device, where)
+                                               : take_large (bytes, device, where);
   if (block)
     {
       block->bytes = bytes;
       block->context = context;
-      block->device = pool ? pool->device : context->device;
+      block->device = device;
       block->where = where;
       block->flags = flags;
       block->pool = pool;
-      block->fd = -1;
       block->owner = NULL;
       if (softgpu_insert (block))
         {

@@ -8,7 +8,8 @@
 
 #include <sys/mman.h>
 
-#include "memory/allocations.h"
+#include "memory/parts.h"
+#include "memory/store.h"
 
 static struct
 {
@@ -44,6 +45,10 @@ softgpu_begin_graph_memory (struct graph_memory *memory)
                          .owner = memory };
   REQUIRE (!memory->live, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (softgpu_reserve_graph_memory (memory->device, memory->bytes), CUDA_ERROR_OUT_OF_MEMORY);
+  if (softgpu_lists_parts ())
+    REQUIRE (softgpu_map_part (memory->device, memory->mapped, (void *) memory->start, &block.fd,
+                               &block.offset),
+             CUDA_ERROR_OUT_OF_MEMORY);
   REQUIRE (softgpu_add_block (&block), CUDA_ERROR_OUT_OF_MEMORY);
   pthread_mutex_lock (&guard);
   memory->live = true;

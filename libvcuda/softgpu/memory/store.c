@@ -36,7 +36,7 @@ softgpu_store (void)
 uint64_t
 softgpu_store_range (uint64_t bytes)
 {
-  return atomic_fetch_add (&used, (bytes + STORE_PAGE - 1) & ~(STORE_PAGE - 1));
+  return atomic_fetch_add (&used, STORE_WHOLE (bytes));
 }
 
 void

@@ -6,6 +6,7 @@
 #include "memory/allocations.h"
 
 #define STORE_PAGE 4096ull
+#define STORE_WHOLE(bytes) (((bytes) + STORE_PAGE - 1) & ~(STORE_PAGE - 1))
 #define SHARED_MAGIC 0x3144524853534753ull /* "SGSSHRD1" */
 
 /* What stands behind the bytes of a memfd that one process exports and another imports.  */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "memory/parts.h"
 #include "memory/store.h"
 #include "memory/vmm.h"
 
@@ -38,6 +39,8 @@ drop_unused (struct physical *physical)
   if (physical->references || physical->uses)
     return;
   tdelete (physical, &handles, by_value);
+  if (physical->device >= 0)
+    softgpu_unlist_part (physical->fd, physical->offset);
   if (physical->multicast)
     softgpu_end_multicast (physical->multicast);
   else if (physical->own_fd)
@@ -160,6 +163,8 @@ cuMemCreate (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAlloc
   struct physical *physical = made.fd >= 0 ? softgpu_new_physical (&made) : NULL;
   if (physical)
     {
+      if (made.device >= 0)
+        softgpu_list_part (made.device, made.fd, made.offset, size);
       *handle = (CUmemGenericAllocationHandle) physical;
       return CUDA_SUCCESS;
     }

@@ -86,7 +86,7 @@ softgpu_open_window (uintptr_t *address, int fd, uint64_t offset, size_t bytes, 
   struct window *window = softgpu_new_record (sizeof *window);
   REQUIRE (window, CUDA_ERROR_OUT_OF_MEMORY);
   size_t before = offset % STORE_PAGE;
-  size_t mapped = (before + bytes + STORE_PAGE - 1) & ~(size_t) (STORE_PAGE - 1);
+  size_t mapped = STORE_WHOLE (before + bytes);
   char *map = softgpu_map (fd, offset - before, mapped, NULL, PROT_READ | PROT_WRITE);
   window->kind = WINDOW_RECORD;
   window->closes = kind;

@@ -86,10 +86,30 @@ softgpu_fault_clients (struct softgpu_state *state, unsigned server, uint32_t er
       softgpu_fault (state, slot, error);
 }
 
+/* The process in SLOT has ended: what becomes of the processes that it copied.  */
+static void
+leave_copies (struct softgpu_state *state, unsigned slot)
+{
+  for (unsigned i = 0; i < state->slots_used; i++)
+    {
+      struct softgpu_slot *target = &state->slot[i];
+      bool off = target->checkpoint == SOFTGPU_PROCESS_CHECKPOINTING;
+      bool on = target->checkpoint == SOFTGPU_PROCESS_RESTORING;
+      if (target->copier != slot + 1 || (state->caller_end == SOFTGPU_STAYS && (off || on)))
+        continue;
+      if (off || on)
+        target->checkpoint = state->caller_end == SOFTGPU_LOST ? SOFTGPU_PROCESS_FAILED
+                             : off                             ? SOFTGPU_PROCESS_LOCKED
+                                                               : SOFTGPU_PROCESS_CHECKPOINTED;
+      target->copier = 0;
+    }
+}
+
 static void
 clear_slot (struct softgpu_state *state, unsigned slot)
 {
   struct softgpu_slot *dead = &state->slot[slot];
+  leave_copies (state, slot);
   if (dead->kind == SOFTGPU_MPS_SERVER)
     softgpu_fault_clients (state, slot, SOFTGPU_SERVER_DIED);
   for (unsigned g = 0; g < state->entries; g++)
@@ -103,6 +123,8 @@ clear_slot (struct softgpu_state *state, unsigned slot)
     dead->place[g] = g;
   dead->checkpoint = 0;
   dead->unrestorable = 0;
+  dead->copier = dead->in_custom_storage = 0;
+  dead->parts_fd = 0;
   dead->shares_memory = 0;
   dead->calls = 0;
   dead->attention &= ~(uint32_t) (SOFTGPU_CHECKPOINT | SOFTGPU_FAULTED);

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 13
+#define SOFTGPU_VERSION 14
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MIG_DEVICES 7  /* of one GPU at most */
@@ -158,6 +158,17 @@ enum softgpu_attention
   SOFTGPU_FAULTED = 4,    /* a fault has ended its contexts */
 };
 
+/* As CUprocessState.  */
+enum softgpu_process_state
+{
+  SOFTGPU_PROCESS_RUNNING,
+  SOFTGPU_PROCESS_LOCKED,
+  SOFTGPU_PROCESS_CHECKPOINTED,
+  SOFTGPU_PROCESS_FAILED,
+  SOFTGPU_PROCESS_CHECKPOINTING,
+  SOFTGPU_PROCESS_RESTORING,
+};
+
 /* Calls of a checkpoint.  */
 enum softgpu_step
 {
@@ -165,6 +176,16 @@ enum softgpu_step
   SOFTGPU_CHECKPOINT_STEP,
   SOFTGPU_RESTORE,
   SOFTGPU_UNLOCK,
+  SOFTGPU_COMPLETE,
+};
+
+/* What becomes of a process when the caller that copies its memory to or from custom storage ends
+   before it has completed the copy.  */
+enum softgpu_caller_end
+{
+  SOFTGPU_LOST,  /* it is FAILED */
+  SOFTGPU_STAYS, /* CHECKPOINTING or RESTORING, for ever */
+  SOFTGPU_BACK,  /* in the state that it was in before the call */
 };
 
 /* An order: a call must fail, or must not return before heal (error SOFTGPU_HANGS).  */
@@ -197,10 +218,14 @@ struct softgpu_slot
   uint32_t kind; /* enum softgpu_slot_kind */
   uint32_t pid;  /* in its own pid namespace */
   _Atomic uint32_t generation;
-  _Atomic uint32_t attention;     /* enum softgpu_attention: what calls must look at first */
-  _Atomic uint32_t checkpoint;    /* enum softgpu_process_state: see process_state.h */
-  _Atomic uint32_t calls;         /* host functions, and calls that hang on order */
-  _Atomic uint64_t copied_ns;     /* when the copy of a checkpoint or a restore ends */
+  _Atomic uint32_t attention;  /* enum softgpu_attention: what calls must look at first */
+  _Atomic uint32_t checkpoint; /* enum softgpu_process_state: see process_state.h */
+  _Atomic uint32_t calls;      /* host functions, and calls that hang on order */
+  _Atomic uint64_t copied_ns;  /* when the copy of a checkpoint or a restore ends */
+  uint32_t copier; /* slot + 1 of the process that copies to or from custom storage; 0: none */
+  uint32_t in_custom_storage;     /* where the last checkpoint has put its memory */
+  _Atomic uint32_t parts_fd;      /* descriptor + 1 of the list of its memory: see parts.h */
+  _Atomic uint64_t parts_offset;  /* of the list, in that file */
   _Atomic uint32_t shares_memory; /* it has opened other processes' memory */
   uint32_t unrestorable;          /* a restore has found no room: none is made any more */
   /* Of a client of MPS: its server's slot + 1, that server's generation, and how much of a GPU its
@@ -294,8 +319,8 @@ struct softgpu_state
   _Atomic uint32_t ordered;  /* whether any failure is */
   uint32_t no_managed;       /* the GPUs are of the kind without managed memory */
   _Atomic uint32_t given_up; /* enum softgpu_step + 1: the next such call gives its process up */
-  uint32_t padding3;
-  uint64_t context_bytes; /* what a context takes of its GPU */
+  uint32_t caller_end;       /* enum softgpu_caller_end */
+  uint64_t context_bytes;    /* what a context takes of its GPU */
   struct softgpu_topology topology;
   struct softgpu_order order[SOFTGPU_ORDERS];
   struct softgpu_limit limit[SOFTGPU_LIMITS];

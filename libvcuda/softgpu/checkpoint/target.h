@@ -1,7 +1,7 @@
 /* The process that a checkpoint call is for.  */
 
-#ifndef SOFTGPU_CHECKPOINT_H
-#define SOFTGPU_CHECKPOINT_H
+#ifndef SOFTGPU_TARGET_PROCESS_H
+#define SOFTGPU_TARGET_PROCESS_H
 
 #include "driver/driver.h"
 #include "engine/process_state.h"

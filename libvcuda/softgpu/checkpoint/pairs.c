@@ -1,6 +1,6 @@
 /* The pairs of GPUs of a restore: an old one, and the one that takes its place.  */
 
-#include "driver/checkpoint_pairs.h"
+#include "checkpoint/pairs.h"
 
 #include <string.h>
 
@@ -29,8 +29,8 @@ fits (int from, int to)
          && strcmp (gpu[from].name, gpu[to].name) == 0;
 }
 
-static bool
-uses (const struct softgpu_slot *slot, unsigned gpu)
+bool
+softgpu_uses_gpu (const struct softgpu_slot *slot, unsigned gpu)
 {
   return slot->gpu[gpu].contexts || slot->gpu[gpu].held_bytes;
 }
@@ -54,7 +54,7 @@ softgpu_read_pairs (const struct softgpu_slot *slot, const CUcheckpointRestoreAr
       listed[from] = taken[to] = true;
     }
   for (unsigned gpu = 0; gpu < state->entries; gpu++)
-    REQUIRE (listed[gpu] || !uses (slot, gpu), CUDA_ERROR_INVALID_VALUE);
+    REQUIRE (listed[gpu] || !softgpu_uses_gpu (slot, gpu), CUDA_ERROR_INVALID_VALUE);
   /* What no pair names gets what is left, so that each GPU has one place.  */
   for (unsigned gpu = 0, next = 0; gpu < SOFTGPU_MAX_ENTRIES; gpu++)
     if (!listed[gpu])

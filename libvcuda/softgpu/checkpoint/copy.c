@@ -1,13 +1,15 @@
 /* Moves a locked process's memory to the host, and back.
 
-   Device memory is the process's own memory here, so no byte moves: only what counts changes, and
-   time passes.  */
+   Device memory is the process's own memory here, so the driver's own copy moves no byte: only what
+   counts changes, and time passes. For custom storage the caller copies: see storage.c.  */
 
 #include <stdlib.h>
 
-#include "driver/checkpoint.h"
-#include "driver/checkpoint_pairs.h"
+#include "checkpoint/pairs.h"
+#include "checkpoint/storage.h"
+#include "checkpoint/target.h"
 #include "engine/account.h"
+#include "memory/parts.h"
 
 static uint64_t
 held_bytes (const struct softgpu_slot *slot)
@@ -21,11 +23,14 @@ held_bytes (const struct softgpu_slot *slot)
 /* Memory between processes can be checkpointed from this driver on.  */
 #define IPC_MAJOR 610
 
-/* Whether the driver can checkpoint it: without managed memory, MIG, MPS, and shared memory.  */
+/* Whether the driver can checkpoint it: without managed memory, MIG, MPS, shared memory, and memory
+   that it copies for a checkpoint.  */
 static bool
 supported (const struct softgpu_slot *slot)
 {
   const struct softgpu_state *state = driver.tie.state;
+  if (softgpu_copies_for ((unsigned) (slot - state->slot)))
+    return false;
   if (state->clock == SOFTGPU_MPS || slot->mps_server
       || (slot->shares_memory && atoi (state->driver_version) < IPC_MAJOR))
     return false;
@@ -62,27 +67,26 @@ wait_until (const struct target_process *target, uint64_t end)
 
 /* The first drivers of CUDA 13.0, which adds pairs to the struct of a restore, and of 13.4, which
    adds custom storage to both structs. What is new was reserved before. Source: cuda.h of 12.9,
-   13.0 and 13.5.
-
-   Custom storage is not modelled: what happens to the process when the caller ends is documented
-   nowhere.  */
+   13.0 and 13.5.  */
 #define PAIRS_MAJOR 580
-#define CUSTOM_STORAGE_MAJOR 615
 
+/* *STORAGE: where the caller wants to copy itself, else NULL.  */
 static CUresult
-read_checkpoint_args (const CUcheckpointCheckpointArgs *args)
+read_checkpoint_args (const CUcheckpointCheckpointArgs *args,
+                      CUcheckpointCustomStorageInfo ***storage)
 {
+  *storage = args ? args->customStorageInfo_out : NULL;
   if (!args)
     return CUDA_SUCCESS;
   REQUIRE (softgpu_zeroed (args->reserved, sizeof args->reserved), CUDA_ERROR_INVALID_VALUE);
-  if (atoi (driver.tie.state->driver_version) < CUSTOM_STORAGE_MAJOR)
-    REQUIRE (!args->customStorageInfo_out, CUDA_ERROR_INVALID_VALUE);
-  return args->customStorageInfo_out ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+  REQUIRE (!*storage || softgpu_lists_parts (), CUDA_ERROR_INVALID_VALUE);
+  return CUDA_SUCCESS;
 }
 
 static CUresult
-read_restore_args (const CUcheckpointRestoreArgs *args)
+read_restore_args (const CUcheckpointRestoreArgs *args, CUcheckpointCustomStorageInfo ***storage)
 {
+  *storage = NULL;
   if (!args)
     return CUDA_SUCCESS;
   int major = atoi (driver.tie.state->driver_version);
@@ -92,16 +96,25 @@ read_restore_args (const CUcheckpointRestoreArgs *args)
   else if (major < CUSTOM_STORAGE_MAJOR)
     reserved = (const char *) &args->padding0;
   REQUIRE (softgpu_zeroed (reserved, (size_t) (end - reserved)), CUDA_ERROR_INVALID_VALUE);
-  return args->customStorageInfo_out ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+  *storage = args->customStorageInfo_out;
+  return CUDA_SUCCESS;
+}
+
+static bool
+is_self (const struct target_process *target)
+{
+  return target->slot == driver.tie.slot;
 }
 
 CUresult
 cuCheckpointProcessCheckpoint (int pid, CUcheckpointCheckpointArgs *args)
 {
   REQUIRE_TARGET (target, pid);
-  CUresult rc = read_checkpoint_args (args);
+  CUcheckpointCustomStorageInfo **storage;
+  CUresult rc = read_checkpoint_args (args, &storage);
   if (rc != CUDA_SUCCESS)
     return rc;
+  REQUIRE (!storage || !is_self (&target), CUDA_ERROR_NOT_SUPPORTED);
   rc = CUDA_ERROR_INVALID_VALUE;
   uint64_t end = 0;
   softgpu_lock (&driver.tie);
@@ -110,20 +123,41 @@ cuCheckpointProcessCheckpoint (int pid, CUcheckpointCheckpointArgs *args)
     rc = softgpu_begin_step (slot, SOFTGPU_CHECKPOINT_STEP, SOFTGPU_PROCESS_LOCKED);
   if (rc == CUDA_SUCCESS && !supported (slot))
     rc = CUDA_ERROR_NOT_SUPPORTED;
+  unsigned stays[SOFTGPU_MAX_ENTRIES];
+  if (rc == CUDA_SUCCESS && storage)
+    rc = softgpu_read_pairs (slot, NULL, stays);
+  if (rc == CUDA_SUCCESS && storage)
+    rc = softgpu_map_target (pid, &target, stays, SOFTGPU_PROCESS_CHECKPOINTING, storage);
   if (rc == CUDA_SUCCESS)
+    slot->in_custom_storage = storage != NULL;
+  if (rc == CUDA_SUCCESS && storage)
+    softgpu_begin_custom_copy (slot, SOFTGPU_PROCESS_CHECKPOINTING, driver.tie.slot);
+  else if (rc == CUDA_SUCCESS)
     end = softgpu_begin_copy (slot, SOFTGPU_PROCESS_CHECKPOINTING, held_bytes (slot),
                               driver.tie.state->checkpoint_rate);
   softgpu_unlock (&driver.tie);
-  return rc == CUDA_SUCCESS ? wait_until (&target, end) : rc;
+  return rc == CUDA_SUCCESS && !storage ? wait_until (&target, end) : rc;
+}
+
+/* What the other way has stored is lost: what a driver makes of that is documented nowhere.  */
+static CUresult
+check_storage (struct softgpu_slot *slot, bool custom)
+{
+  if (slot->in_custom_storage == custom)
+    return CUDA_SUCCESS;
+  softgpu_set_process_state (slot, SOFTGPU_PROCESS_FAILED);
+  return CUDA_ERROR_OPERATING_SYSTEM;
 }
 
 CUresult
 cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
 {
   REQUIRE_TARGET (target, pid);
-  CUresult rc = read_restore_args (args);
+  CUcheckpointCustomStorageInfo **storage;
+  CUresult rc = read_restore_args (args, &storage);
   if (rc != CUDA_SUCCESS)
     return rc;
+  REQUIRE (!storage || !is_self (&target), CUDA_ERROR_NOT_SUPPORTED);
   rc = CUDA_ERROR_INVALID_VALUE;
   uint64_t end = 0;
   unsigned moves[SOFTGPU_MAX_ENTRIES];
@@ -136,19 +170,28 @@ cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
     rc = CUDA_ERROR_OPERATING_SYSTEM;
   if (rc == CUDA_SUCCESS)
     rc = softgpu_read_pairs (slot, args, moves);
+  if (rc == CUDA_SUCCESS)
+    rc = check_storage (slot, storage);
   if (rc == CUDA_SUCCESS && !has_room (slot, moves))
     {
       rc = CUDA_ERROR_OUT_OF_MEMORY;
       slot->unrestorable = 1; /* as seen of driver 580 on an H200 */
     }
+  if (rc == CUDA_SUCCESS && storage)
+    rc = softgpu_map_target (pid, &target, moves, SOFTGPU_PROCESS_RESTORING, storage);
   if (rc == CUDA_SUCCESS)
     {
       softgpu_begin_change (driver.tie.state, slot);
       softgpu_move_process (slot, moves);
-      end = softgpu_begin_copy (slot, SOFTGPU_PROCESS_RESTORING, held_bytes (slot),
-                                driver.tie.state->restore_rate);
+      if (storage)
+        softgpu_begin_custom_copy (slot, SOFTGPU_PROCESS_RESTORING, driver.tie.slot);
+      else
+        end = softgpu_begin_copy (slot, SOFTGPU_PROCESS_RESTORING, held_bytes (slot),
+                                  driver.tie.state->restore_rate);
       softgpu_end_change (driver.tie.state);
     }
   softgpu_unlock (&driver.tie);
-  return rc == CUDA_SUCCESS ? wait_until (&target, end) : rc;
+  if (rc == CUDA_SUCCESS && storage)
+    softgpu_empty_target (*storage);
+  return rc == CUDA_SUCCESS && !storage ? wait_until (&target, end) : rc;
 }

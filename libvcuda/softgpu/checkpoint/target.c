@@ -1,6 +1,6 @@
 /* Finds the process that a checkpoint call names.  */
 
-#include "driver/checkpoint.h"
+#include "checkpoint/target.h"
 #include "state/pid.h"
 
 CUresult
@@ -19,6 +19,8 @@ softgpu_find_target (int pid, struct target_process *target)
         continue;
       *target = (struct target_process){ i, slot->generation };
       rc = CUDA_SUCCESS;
+      if (slot->copier && !softgpu_slot_alive (&driver.tie, slot->copier - 1))
+        softgpu_reap (&driver.tie);
     }
   softgpu_unlock (&driver.tie);
   return rc;

@@ -1,6 +1,6 @@
 /* Locks and unlocks another process, or this one, and says how far its checkpoint is.  */
 
-#include "driver/checkpoint.h"
+#include "checkpoint/target.h"
 
 #include <time.h>
 

@@ -1,9 +1,11 @@
 /* The GPUs that a restore puts a process on.  */
 
-#ifndef SOFTGPU_CHECKPOINT_PAIRS_H
-#define SOFTGPU_CHECKPOINT_PAIRS_H
+#ifndef SOFTGPU_PAIRS_H
+#define SOFTGPU_PAIRS_H
 
 #include "driver/driver.h"
+
+bool softgpu_uses_gpu (const struct softgpu_slot *slot, unsigned gpu);
 
 /* Sets MOVES, by each GPU's index: the index of the GPU that what SLOT has there is restored on.
    Errors, as far as cuda.h tells: CUDA_ERROR_INVALID_VALUE where a GPU that the process uses is in
