@@ -127,7 +127,9 @@ def test_samples_of_the_node_are_served_and_drawn(tenants: Tenants, monkeypatch:
         "History 0 min, on average compute (line) 0 %, memory (dashed) 25 %"
         in ParsedPage(page).text()
     )
-    assert b'aria-label="0 min, on average compute (line) 0 %, memory (dashed) 25 %"' in page
+    assert (
+        b'aria-label="History: 0 min, on average compute (line) 0 %, memory (dashed) 25 %"' in page
+    )
 
 
 def test_a_fault_of_one_sample_ends_nothing(past: History, monkeypatch: Any, caplog: Any) -> None:

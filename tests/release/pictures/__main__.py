@@ -43,6 +43,7 @@ class Camera:
         height = round(height * TALLER.get(self.name, 1))
         screen = {"width": width, "height": height, "deviceScaleFactor": scale}
         self.tab.send("Emulation.setDeviceMetricsOverride", **screen, mobile=kind == "phone")
+        self.tab.send("Emulation.setTouchEmulationEnabled", enabled=kind == "phone")
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.tab.send("Emulation.setEmulatedMedia", features=features)
         self.tab.send("Emulation.setScrollbarsHidden", hidden=True)

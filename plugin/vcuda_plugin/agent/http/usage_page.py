@@ -66,14 +66,14 @@ def _gpu(gpu: Mapping[str, Any], tenants: _Entries, past: Mapping[str, _Points])
         f'<span class="soft">{escape(gpu["uuid"])}</span>'
         f"{state or '<span class=state>healthy</span>'}</h2>"
         f"{_compute(gpu, tenants)}{_memory(gpu, tenants)}{_past(gpu, past)}{_sensors(gpu)}"
-        f"{_table(tenants)}</section>"
+        f"{_table(tenants, 'GPU ' + gpu['name'])}</section>"
     )
 
 
 def _elsewhere(uuid: str, tenants: _Entries) -> str:
     return (
         f'<section class="card"><h2>{escape(uuid)}<span class="state bad">not seen on this node'
-        f"</span></h2>{_table(tenants)}</section>"
+        f"</span></h2>{_table(tenants, uuid)}</section>"
     )
 
 
@@ -120,11 +120,8 @@ def _past(gpu: Mapping[str, Any], past: Mapping[str, _Points]) -> str:
             said.append(f"{word} ({how}) {100 * sum(known) / len(known) / whole:.0f} %")
     minutes = len(past[history.COMPUTE]) * history.STEP_SECONDS / 60
     says = f"{minutes:.0f} min, on average {', '.join(said) or 'unknown'}"
-    svg = (
-        f'<svg class="past" viewBox="0 0 {history.STEPS} 40" preserveAspectRatio="none" role="img" '
-        f'aria-label="{escape(says)}">{drawn}</svg>'
-    )
-    return _whole("History", svg, says)
+    box = f'class="past" viewBox="0 0 {history.STEPS} 40" preserveAspectRatio="none"'
+    return _whole("History", drawn, says, box)
 
 
 def _line(points: _Points, whole: float) -> str:
@@ -137,9 +134,14 @@ def _line(points: _Points, whole: float) -> str:
     )
 
 
-def _whole(title: str, bar: str, figures: str) -> str:
-    figures = f'<span class="says">{escape(figures)}</span>'
-    return f'<div class="whole"><span>{title}</span>{bar}{figures}</div>'
+def _whole(title: str, drawn: str, figures: str, box: str = 'class="bar"') -> str:
+    """drawn: the content of the SVG element with the attributes of box."""
+    figures = escape(figures)
+    return (
+        f'<div class="whole"><span>{title}</span>'
+        f'<svg {box} role="img" aria-label="{title}: {figures}">{drawn}</svg>'
+        f'<span class="says">{figures}</span></div>'
+    )
 
 
 def _bar(
@@ -163,15 +165,16 @@ def _bar(
     if scale > there:
         at = 100 * there / scale
         rects += f'<line x1="{at:.2f}%" x2="{at:.2f}%" y1="0" y2="26"/>'
-    return f'<svg class="bar" role="img" aria-label="bar">{rects}</svg>'
+    return rects
 
 
-def _table(tenants: _Entries) -> str:
+def _table(tenants: _Entries, gpu: str) -> str:
     if not tenants:
         return '<p class="soft">It has no tenants.</p>'
     rows = "".join(_row(*pair) for pair in zip(tenants, colours(tenants)))
     heads = "".join(f"<th>{title}</th>" for title in ("Container", "Compute", "Memory", ""))
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+    caption = f'<caption class="hidden">Containers of {escape(gpu)}</caption>'
+    return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _row(entry: Mapping[str, Any], colour: str) -> str:
@@ -204,8 +207,9 @@ def _image(entry: Mapping[str, Any]) -> str:
 def _cell(used: str, of: str, figure: float, whole: float, colour: str) -> str:
     width = min(100.0, 100 * figure / whole)
     return (
-        f'<td>{escape(used)} <span class="of">{escape(of)}</span><svg class="mini">'
-        f'<rect class="{colour}" width="{width:.1f}%" height="6" rx="3"/></svg></td>'
+        f'<td>{escape(used)} <span class="of">{escape(of)}</span>'
+        f'<svg class="mini" aria-hidden="true"><rect class="{colour}" width="{width:.1f}%" '
+        'height="6" rx="3"/></svg></td>'
     )
 
 
