@@ -10,6 +10,7 @@ from vcuda_hook.live import sensor_text, table, turn_figures, views
 from ...web.page_frame import COLOURS, escape
 from . import history
 from .agent_page import page
+from .marks import Mark
 from .node_state import View
 
 _Entries = Sequence[Mapping[str, Any]]
@@ -19,13 +20,14 @@ _History = Mapping[str, Mapping[str, _Points]]
 _LEGEND = "Upper part of a bar: used. Lower part: asked for."
 
 
-def render(view: View, past: _History | None = None) -> bytes:
-    """past: of the GPUs, as History has it."""
+def render(view: View, past: _History | None = None, marks: Sequence[Mark] = ()) -> bytes:
+    """past: of the GPUs, as History has it. marks: of the hour before the view, oldest first."""
     past = past or {}
-    parts = [
-        _gpu(gpu, _tenants_of(view, gpu["uuid"]), past.get(gpu["uuid"], {}))
-        for gpu in view.gpus or []
-    ]
+    parts = []
+    for gpu in view.gpus or []:
+        its = [(view.taken - mark.time, mark) for mark in marks if mark.gpu == gpu["uuid"]]
+        drawn = _past(gpu, past.get(gpu["uuid"], {}), its)
+        parts.append(_gpu(gpu, _tenants_of(view, gpu["uuid"]), drawn))
     known = {gpu["uuid"] for gpu in view.gpus or []}
     others = dict.fromkeys(entry["gpu_uuid"] for entry in view.tenants)
     parts += [_elsewhere(uuid, _tenants_of(view, uuid)) for uuid in others if uuid not in known]
@@ -58,14 +60,14 @@ def _tenants_of(view: View, uuid: str) -> _Entries:
     return [entry for entry in view.tenants if entry["gpu_uuid"] == uuid]
 
 
-def _gpu(gpu: Mapping[str, Any], tenants: _Entries, past: Mapping[str, _Points]) -> str:
+def _gpu(gpu: Mapping[str, Any], tenants: _Entries, past: str) -> str:
     sick = views.condition(gpu)
     state = f'<span class="state bad">{escape(sick)}</span>' if sick else ""
     return (
         f'<section class="card"><h2>GPU {gpu["name"]} · {escape(gpu["model"])}'
         f'<span class="soft">{escape(gpu["uuid"])}</span>'
         f"{state or '<span class=state>healthy</span>'}</h2>"
-        f"{_compute(gpu, tenants)}{_memory(gpu, tenants)}{_past(gpu, past)}{_sensors(gpu)}"
+        f"{_compute(gpu, tenants)}{_memory(gpu, tenants)}{past}{_sensors(gpu)}"
         f"{_table(tenants, 'GPU ' + gpu['name'])}</section>"
     )
 
@@ -105,8 +107,11 @@ def _sensors(gpu: Mapping[str, Any]) -> str:
     return f'<p class="sensors soft">{escape(text)}</p>' if text else ""
 
 
-def _past(gpu: Mapping[str, Any], past: Mapping[str, _Points]) -> str:
-    """Compute and memory of the last hour as two lines, at the right what is now."""
+def _past(
+    gpu: Mapping[str, Any], past: Mapping[str, _Points], marks: Sequence[tuple[float, Mark]]
+) -> str:
+    """Compute and memory of the last hour as two lines, at the right what is now; events as
+    strokes across them. marks: with their age in seconds, the last one the newest."""
     if not past or len(past[history.COMPUTE]) < 2:
         return ""
     drawn, said = "", []
@@ -120,8 +125,21 @@ def _past(gpu: Mapping[str, Any], past: Mapping[str, _Points]) -> str:
             said.append(f"{word} ({how}) {100 * sum(known) / len(known) / whole:.0f} %")
     minutes = len(past[history.COMPUTE]) * history.STEP_SECONDS / 60
     says = f"{minutes:.0f} min, on average {', '.join(said) or 'unknown'}"
+    for age, mark in marks:
+        x = history.STEPS - age / history.STEP_SECONDS
+        drawn += (
+            f'<line class="event" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="40">'
+            f"<title>{escape(_event(age, mark))}</title></line>"
+        )
+    if marks:
+        count = "1 event" if len(marks) == 1 else f"{len(marks)} events"
+        says += f"; {count} (strokes), the last: {_event(*marks[-1])}"
     box = f'class="past" viewBox="0 0 {history.STEPS} 40" preserveAspectRatio="none"'
     return _whole("History", drawn, says, box)
+
+
+def _event(age: float, mark: Mark) -> str:
+    return f"{mark.kind} {mark.name}".strip() + f", {table.age(age)} ago"
 
 
 def _line(points: _Points, whole: float) -> str:
