@@ -27,7 +27,7 @@ SCHEMES = ("light", "dark")
 # Width, height and pixels a unit, of the screen and of the picture.
 SCREENS = {"desktop": (1100, 760, 1), "phone": (390, 780, 1.5)}
 # The first GPU's shares are below what waits and the quotas.
-TALLER = {"cluster": 1.4}
+TALLER = {("cluster", "desktop"): 1.4}
 QUALITY = 70
 
 
@@ -40,7 +40,7 @@ class Camera:
     def __call__(self, kind: str, scheme: str, address: str) -> None:
         """Take the picture of a page's first screen, or of less if the page is shorter."""
         width, height, scale = SCREENS[kind]
-        height = round(height * TALLER.get(self.name, 1))
+        height = round(height * TALLER.get((self.name, kind), 1))
         screen = {"width": width, "height": height, "deviceScaleFactor": scale}
         self.tab.send("Emulation.setDeviceMetricsOverride", **screen, mobile=kind == "phone")
         self.tab.send("Emulation.setTouchEmulationEnabled", enabled=kind == "phone")
