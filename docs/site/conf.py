@@ -31,6 +31,9 @@ html_title = "vcuda"
 html_copy_source = False
 html_show_sphinx = False
 html_extra_path = ["index.html"]
+html_static_path = ["static"]
+html_css_files = ["copy.css"]
+html_js_files = [("copy.js", {"defer": "defer"})]
 html_search_scorer = os.path.join(os.path.dirname(__file__), "scorer.js")
 # Code blocks hold a prompt, its command and the output.
 highlight_language = "text"

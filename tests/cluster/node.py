@@ -334,7 +334,7 @@ class Node:
         for image in ("vcuda-node-agent", "vcuda-scheduler-extender"):
             self.engine.name_image(f"docker.io/library/{image}:{names.VERSION}")
         version = json.loads(self.kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]
-        self.engine.name_image(f"docker.io/library/kube-scheduler:{version}")
+        self.engine.name_image(f"registry.k8s.io/kube-scheduler:{version}")
         self.kubectl("apply", "-f", ROOT + "/packaging/kubernetes/namespace.yaml")
         self.kubectl("label", "node", NODE, "nvidia-device-enable=enable")
         self.chart.install(self.values())

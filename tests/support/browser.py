@@ -18,7 +18,9 @@ from typing import Any
 from support.needed import skip_or_fail
 
 PATIENCE_SECONDS = 30
-OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+# Without a screen there is no mouse either: say that there is one, as on a desktop.
+MOUSE = "--blink-settings=primaryHoverType=2,availableHoverTypes=2"
+OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", MOUSE)
 
 
 def program() -> str:

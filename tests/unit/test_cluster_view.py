@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.agent_pages import ParsedPage
-from support.clusters import cluster, container, gpus_of, node, pod
+from support.clusters import cluster, container, facts, gpus_of, node, pod
 from support.dra_claims import claim, result, slice_of, waiting
 from support.mig_tables import profiles
 from support.samples import GIB
@@ -229,6 +229,17 @@ def test_claims_are_shares_and_waiting_rows_with_amounts(claimed: Any) -> None:
     text = ParsedPage(page).text()
     assert "team/pod-c claim claim-c 40 % and 1.0 GiB - node-1: largest free share is 20 %" in text
     assert "team/pod-a claim claim-a 30 % 4.0 GiB" in text and "not shown" not in text
+
+
+def test_node_that_offers_by_dra_has_no_room_for_resources(claimed: Any) -> None:
+    made, claims = claimed
+    made.put_pod(facts(pod("old", container(core=40, memory=200), namespace="team")))
+    (waits, *_) = cluster_view.view(made, Sight("", True, True), "", claims)["waiting"]
+    assert (waits["pod"], waits["fits"], waits["judged"], waits["of"]) == ("old", 0, 2, 2)
+    assert {group["reason"]: group["names"] for group in waits["why"]} == {
+        "its GPUs are for claims, by DRA": ["node-1"],
+        "its GPUs never have 40 % and 50.0 GiB": ["node-2"],
+    }
 
 
 @pytest.mark.parametrize("sight", [WITH_CLAIMS, WITH_CLAIMS._replace(nodes=False)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 from support.agent_pages import ParsedPage
 from support.samples import GIB, gpus
 from support.tenants import Tenants
+from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
-from vcuda_plugin.agent.http import history, usage_page
+from vcuda_plugin.agent.http import history, marks, usage_page
 from vcuda_plugin.agent.http.event_counts import EventCounts
 from vcuda_plugin.agent.http.history import History
 from vcuda_plugin.agent.http.http_server import Request
@@ -108,6 +110,10 @@ def test_samples_of_the_node_are_served_and_drawn(tenants: Tenants, monkeypatch:
     monkeypatch.setattr(history, "STEP_SECONDS", 0.01)
     tenants.add_record("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
     tenants.uses("box", held=4 * GIB)
+    events.record(tenants.state_dir, "p", events.DECIDED, "box", "30 % of GPU-0")
+    events.record(tenants.state_dir, "p", events.OUT_OF_MEMORY, "box", "refused")
+    events.record(tenants.state_dir, "p", events.RELEASED, "gone", "30 % of GPU-0", pod="ml/<b>/c")
+    events.record(tenants.state_dir, "p", events.RELEASED, "gone", "30 % of GPU-9")
     node = Node("n", tenants.state_dir)
     node.known = NodeGpus(gpus(16))
     routes = Routes(node, EventCounts(tenants.state_dir), only_here=False)
@@ -123,11 +129,30 @@ def test_samples_of_the_node_are_served_and_drawn(tenants: Tenants, monkeypatch:
 
     found, page = asyncio.run(served())
     assert found["containers"]["box"]["memory_bytes"][-1] == 4 * GIB
-    assert (
-        "History 0 min, on average compute (line) 0 %, memory (dashed) 25 %"
-        in ParsedPage(page).text()
+    assert [(each["kind"], each["gpu"], each["name"]) for each in found["events"]] == [
+        ("out-of-memory", "GPU-0", "box"),
+        ("released", "GPU-0", "ml/<b>/c"),
+    ]
+    says = (
+        "0 min, on average compute (line) 0 %, memory (dashed) 25 %; 2 events (strokes), the last"
     )
-    assert b'aria-label="0 min, on average compute (line) 0 %, memory (dashed) 25 %"' in page
+    assert f"History {says}: released ml/<b>/c, 0s ago" in ParsedPage(page).text()
+    assert f'aria-label="History: {says}: released ml/&lt;b&gt;/c, 0s ago"'.encode() in page
+    assert page.count(b'<line class="event"') == 2
+
+
+def test_marks_are_of_an_hour_and_bounded(tenants: Tenants, monkeypatch: Any) -> None:
+    monkeypatch.setattr(marks, "MOST", 3)
+    followed = marks.Marks(tenants.state_dir)
+    for number in range(5):
+        events.record(tenants.state_dir, "p", events.CLAIMED, "a", f"{number} % of GPU-0")
+    seen = View("n", 0.0, [{"uuid": "GPU-0"}], [], [])
+    followed.follow(seen._replace(gpus=None))
+    followed.follow(seen)
+    followed.follow(seen)
+    now = time.time()
+    assert len(followed.since(now)) == 3
+    assert followed.since(now + marks.SECONDS + 60) == followed.since(now - 60) == []
 
 
 def test_a_fault_of_one_sample_ends_nothing(past: History, monkeypatch: Any, caplog: Any) -> None:

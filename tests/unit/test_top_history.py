@@ -1,4 +1,4 @@
-"""The history that `vcuda top` draws: of the agent, then of its own samples."""
+"""The history that `vcuda top` draws, of the agent, then of its own samples; and its colours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from support.served import serving
 from vcuda_hook.live import in_time
-from vcuda_hook.show import history, top
+from vcuda_hook.show import history, top, top_screen
 from vcuda_hook.show.history import History
 
 
@@ -99,3 +99,25 @@ def test_a_server_that_answers_byte_by_byte_is_left(monkeypatch: Any) -> None:
         over.set()
         thread.join()
     assert in_time.ask([lambda: 1], 5) == [1]
+
+
+@pytest.mark.parametrize("ground", [0, 255], ids=["black", "white"])
+def test_each_colour_stands_out_from_a_black_and_a_white_ground(ground: int) -> None:
+    def luminance(red: int, green: int, blue: int) -> float:
+        """Source: WCAG 2.2, "relative luminance"."""
+        parts = [each / 255 for each in (red, green, blue)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    def colour(number: int) -> tuple[int, int, int]:
+        """Source: xterm's 256colres.h: a cube with six steps a side, then greys."""
+        if number >= 232:
+            return (8 + 10 * (number - 232),) * 3
+        steps, cube = (0, 95, 135, 175, 215, 255), number - 16
+        return steps[cube // 36], steps[cube // 6 % 6], steps[cube % 6]
+
+    numbers = [int(each.rpartition(";")[2]) for each in top_screen._COLOURS]
+    around = luminance(ground, ground, ground) + 0.05
+    ratios = [(luminance(*colour(number)) + 0.05) / around for number in numbers]
+    assert len(set(numbers)) == 7
+    assert [n for n, ratio in zip(numbers, ratios) if max(ratio, 1 / ratio) < 3] == []

@@ -16,11 +16,13 @@ app.kubernetes.io/part-of: vcuda
 app.kubernetes.io/version: {{ (last .).Chart.AppVersion | quote }}
 {{- end }}
 
-{{/* Takes a list: an image, the tag where it names none, the root. */}}
+{{/* Takes a list: an image, the tag where it names none, the root. As in Docker's references a first component
+with a dot or a colon is a registry, and "localhost" is. */}}
 {{- define "vcuda.image" -}}
 {{- $image := first . -}}
-{{- $registry := (last .).Values.registry -}}
-{{- with $registry }}{{ . }}/{{ end }}{{ $image.repository }}
+{{- if not (regexMatch "^([^/]*[.:][^/]*|localhost)/" $image.repository) -}}
+{{- with (last .).Values.registry }}{{ . }}/{{ end }}
+{{- end }}{{ $image.repository }}
 {{- with $image.digest }}@{{ . }}{{ else }}:{{ $image.tag | default (index . 1) }}{{ end }}
 {{- end }}
 

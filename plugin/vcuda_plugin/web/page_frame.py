@@ -59,6 +59,7 @@ svg.bar .asked{opacity:.35}svg.bar rect{stroke:var(--card);stroke-width:1px}
 svg.bar line{stroke:var(--ink);stroke-width:2px}
 svg.past{display:block;width:100%;height:40px;background:var(--track);border-radius:6px}
 svg.past polyline{fill:none;stroke-width:1.5px;vector-effect:non-scaling-stroke}
+svg.past .event{stroke:var(--bad);vector-effect:non-scaling-stroke;opacity:.6}
 svg.past .compute{stroke:var(--ink)}svg.past .memory{stroke:var(--soft);stroke-dasharray:5 4}
 p.sensors{margin:0 0 4px;font-size:13px;padding-left:84px}
 svg.mini{display:block;width:100%;height:6px;background:var(--track);border-radius:3px;margin-top:3px}

@@ -6,6 +6,7 @@ the picture is readable without colours.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,14 +21,17 @@ Line = list[tuple[str, str]]
 NAME, COMPUTE, MEMORY, WAITS = "name", "compute", "memory", "waits"
 ORDERS = (NAME, COMPUTE, MEMORY, WAITS)
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-# Colours by Okabe and Ito, in xterm's 256, which colour-blind people can distinguish.
-_COLOURS = ("38;5;214", "38;5;74", "38;5;36", "38;5;227", "38;5;32", "38;5;166", "38;5;175")
+# Of xterm's 256: hues like those by Okabe and Ito, which colour-blind people can distinguish; 3:1
+# against black and white, because a program cannot know the terminal's ground.
+_COLOURS = ("38;5;166", "38;5;32", "38;5;29", "38;5;136", "38;5;169", "38;5;61", "38;5;244")
 _BOLD, _DIM, _BAD, _USED = "1", "2", "1;31", "7;"
 # HELD is shown while the containers of a GPU take turns.
 _HEADINGS: tuple[str, ...] = ("COMPUTE", "MEMORY", "HELD", "WAITS", "POLICY")
 _HELD = _HEADINGS.index("HELD")
 # A name shorter than that says little; notes are cut at the edge of the screen first.
 _LEAST_NAME, _LEAST_NOTES, _LEAST_BAR = 16, 24, 10
+# On a narrow screen names are cut to this before compute and memory.
+_SHORTEST_NAME = 8
 
 
 class More(NamedTuple):
@@ -69,7 +73,7 @@ def title(view: _Entry, order: str) -> Line:
     containers = len({entry["id"] for entry in view["tenants"]})
     when = time.strftime("%H:%M:%S", time.localtime(view["time"]))
     counts = f"{_count(len(view['gpus']), 'GPU')}, {_count(containers, 'container')}"
-    return [("vcuda top", _BOLD), (f"  {when}  {counts}, by {order}", "")]
+    return [("vcuda top", _BOLD), (f" {when}, {counts}, by {order}", "")]
 
 
 def drawn(line: Line, width: int, with_colour: bool) -> str:
@@ -191,9 +195,15 @@ def _table(tenants: Sequence[_Entry], width: int) -> list[Line]:
     widths = [max(map(len, column)) for column in zip(headings, *rows)]
     names = [_seen(entry["name"]) for entry in tenants]
     others = sum(w + 2 for w in (*widths[:-1], min(widths[-1], _LEAST_NOTES)))
-    room = max(_LEAST_NAME, width - 4 - others)
+    beside = max(_SHORTEST_NAME, width - 2 - sum(w + 2 for w in widths[:2]))
+    room = max(min(_LEAST_NAME, beside), width - 4 - others)
     longest = min(room, max(map(len, ("CONTAINER", *names))))
     shown = [table.cut(name, longest).ljust(longest) for name in names]
+    # A figure without its last digit would be another one; notes are cut at the edge.
+    ends = itertools.accumulate((w + 2 for w in widths[:-1]), initial=2 + longest)
+    whole = sum(end <= width for end in ends) - 1
+    if whole < len(widths) - 1:
+        headings, *rows = (row[: max(1, whole)] for row in (headings, *rows))
     lines: list[Line] = [
         [(f"  {'CONTAINER'.ljust(longest)}  {table.line(headings, widths)}", _DIM)]
     ]
@@ -221,11 +231,19 @@ def _row(entry: _Entry) -> tuple[str, ...]:
         notes.append(f"{entry['refusals']} refusals")
     return (
         f"{'-' if core is None else f'{core:.0f}'} of {entry['core_percent']} %",
-        f"{'-' if memory is None else table.size(memory)} of {table.size(entry['memory_bytes'])}",
+        _of(memory, entry["memory_bytes"]),
         "-" if held is None else f"{held:.0f} %",
         "-" if waited is None else f"{waited:.0f} %",
         "; ".join(notes),
     )
+
+
+def _of(used: int | None, share: int) -> str:
+    """Both in one unit if they have the same: a phone's screen has 40 columns."""
+    whole = table.size(share)
+    if used is None:
+        return f"- of {whole}"
+    return f"{table.size(used).removesuffix(whole[whole.index(' ') :])} of {whole}"
 
 
 def _seen(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 
@@ -32,6 +33,20 @@ def raw(path: str) -> bytes:
     except OSError as error:
         raise Unanswered(f"kubectl: {error.strerror}") from error
     if done.returncode:
+        if reason := _without_config():  # kubectl's own line would name localhost:8080
+            raise Unanswered(reason)
         lines = done.stderr.decode(errors="replace").strip().splitlines()
         raise Unanswered(f"kubectl: {lines[-1][:300] if lines else done.returncode}")
     return done.stdout[:MOST_BYTES]
+
+
+def _without_config() -> str:
+    """Why kubectl finds no cluster: neither a file nor, in a pod, a service account; else ""."""
+    default = os.path.expanduser("~/.kube/config")
+    words = ("KUBECONFIG", "KUBERNETES_SERVICE_HOST")
+    if any(os.environ.get(word) for word in words) or os.path.exists(default):
+        return ""
+    return (
+        f"kubectl has no kubeconfig: neither KUBECONFIG nor {default}; "
+        "type KUBECONFIG=FILE before vcuda, with sudo after sudo"
+    )

@@ -135,6 +135,32 @@ def test_the_page_fits_a_phone_and_is_readable_in_dark_mode(
             assert (is_light, contrast >= 7) == (scheme == "light", True)
 
 
+def test_agents_page_is_named_for_screen_readers_and_printed_without_links(
+    tenants: Tenants, tmp_path: Path
+) -> None:
+    page = usage_page.render(busy_node(tenants))
+    with serving([page]) as (address, _), browser.browsing(tmp_path) as tab:
+        tab.open(address)
+        nodes = tab.send("Accessibility.getFullAXTree")["nodes"]
+        spoken = [
+            (each["role"]["value"], each.get("name", {}).get("value", ""))
+            for each in nodes
+            if not each.get("ignored")
+        ]
+        links = tab.evaluate("[...document.links].map(each => each.getAttribute('href'))")
+        tab.send("Emulation.setEmulatedMedia", media="print")
+        printed = tab.evaluate("document.body.innerText")
+    assert [name for role, name in spoken if role == "link"][:3] == ["Usage", "Graph", "Metrics"]
+    assert {name for role, name in spoken if role == "table"} == {"Containers of GPU 0"}
+    bars = [name for role, name in spoken if role == "image"]
+    assert [name.partition(":")[0] for name in bars if name][:2] == ["Compute", "Memory"]
+    assert "bar" not in bars and "" not in bars
+    assert {"main", "navigation"} <= {role for role, _ in spoken}
+    # A proxy may serve it below any path.
+    assert [each for each in links if each.startswith(("/", "http"))] == []
+    assert "box" in printed and "Metrics" not in printed
+
+
 def test_page_without_script_shows_current_and_later_figures(
     tenants: Tenants, tmp_path: Path
 ) -> None:

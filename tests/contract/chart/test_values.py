@@ -199,8 +199,16 @@ def test_images_are_of_one_registry_and_of_this_version_and_the_clusters() -> No
     assert [container["image"] for spec in specs for container in spec["containers"]] == [
         f"registry.example/gpu/{AGENT}:{names.VERSION}",
         f"registry.example/gpu/{EXTENDER}:{names.VERSION}",
-        "registry.example/gpu/kube-scheduler:v1.31.0",
+        "registry.k8s.io/kube-scheduler:v1.31.0",
     ]
+
+
+@pytest.mark.parametrize("repository", ["r.test/copy", "host:5000/copy", "localhost/copy"])
+def test_a_repository_with_a_registry_of_its_own_stays(repository: str) -> None:
+    image = {"kubeScheduler": {"image": {"repository": repository, "tag": "v1"}}}
+    found = rendering.objects({"registry": "registry.example/gpu", "scheduler": image})
+    *_, container = rendering.pod_spec(found, EXTENDER)["containers"]
+    assert container["image"] == f"{repository}:v1"
 
 
 def test_an_image_is_named_by_its_digest_where_one_is_given() -> None:

@@ -345,8 +345,27 @@ def test_a_kubectl_without_an_answer_is_named(
     os.chmod(path, stat.S_IRWXU)
     monkeypatch.setattr(kubectl.shutil, "which", lambda name: path)  # type: ignore[attr-defined]
     monkeypatch.setattr(kubectl, "SECONDS", 1)
+    monkeypatch.setenv("KUBECONFIG", "any")
     assert pod_scheduling.ask("ml", "train-0").unknown == unknown
     assert pod_scheduling.ask("ml", "a,b=c").unknown == "not the name of a pod"
+
+
+def test_a_kubectl_without_a_kubeconfig_is_named_with_the_way_out(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    program = write(f"{tmp_path}/kubectl", "#!/bin/sh\necho localhost:8080 refused >&2; exit 1\n")
+    os.chmod(program, stat.S_IRWXU)
+    monkeypatch.setattr(kubectl.shutil, "which", lambda name: program)  # type: ignore[attr-defined]
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for word in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(word, raising=False)
+    assert pod_scheduling.ask("ml", "train-0").unknown == (
+        f"kubectl has no kubeconfig: neither KUBECONFIG nor {tmp_path}/.kube/config; "
+        "type KUBECONFIG=FILE before vcuda, with sudo after sudo"
+    )
+    (tmp_path / ".kube").mkdir()
+    write(f"{tmp_path}/.kube/config", "{}")
+    assert pod_scheduling.ask("ml", "train-0").unknown == "kubectl: localhost:8080 refused"
 
 
 def answered(monkeypatch: Any, **answers: Any) -> None:

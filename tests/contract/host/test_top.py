@@ -86,9 +86,9 @@ def test_the_screen_shows_gpus_as_bars_with_their_tenants_and_what_changes(node:
         "GPU 0  Soft  GPU-0",
         "compute [aaaaaabbbbbbbbbb...............] 0 % used, 50 % reserved",
         "memory  [AAAAAAaaBBBBbbbbbbbbbbb........] 5 GiB of 16 GiB used, 12 GiB promised",
-        "  CONTAINER        COMPUTE    MEMORY          WAITS  POLICY",
-        "A box              0 of 20 %  3 GiB of 4 GiB  0 %    fixed; 7 refusals",
-        "B ml/train-0/main  0 of 30 %  2 GiB of 8 GiB  0 %    elastic to 80 %",
+        "  CONTAINER        COMPUTE    MEMORY      WAITS  POLICY",
+        "A box              0 of 20 %  3 of 4 GiB  0 %    fixed; 7 refusals",
+        "B ml/train-0/main  0 of 30 %  2 of 8 GiB  0 %    elastic to 80 %",
         "",
         "GPU 1  Soft  GPU-1",
         "compute [....................................] 0 % used, 0 % reserved",
@@ -97,7 +97,7 @@ def test_the_screen_shows_gpus_as_bars_with_their_tenants_and_what_changes(node:
     ]
     assert lines[-1].startswith("q quit")
     node.tenants.uses("box", held=1 * GIB)
-    terminal.until(lambda lines: "1 GiB of 4 GiB" in lines[6])
+    terminal.until(lambda lines: "1 of 4 GiB" in lines[6])
     node.tenants.add_record("later", shares=[GpuShare("GPU-1", GIB, 10)])
     terminal.until(lambda lines: "A later" in lines[13])
     with always_busy([node.tenants.page("box")], 0.01, 10**12):
@@ -106,14 +106,25 @@ def test_the_screen_shows_gpus_as_bars_with_their_tenants_and_what_changes(node:
     assert (terminal.end(), terminal.is_as_before()) == (0, True)
 
 
-def test_text_of_a_bar_is_below_it_where_the_screen_is_narrow(node: Node) -> None:
+def test_narrow_screen_has_bar_text_below_and_whole_figures_only(node: Node) -> None:
     lines = node.top(width=40).until(lambda lines: " 0 of 20 %" in lines[8])
+    assert lines[0].endswith(", 2 GPUs, 2 containers")
+    # A name is cut before figures, and a column that does not fit is not there.
+    assert lines[7:10] == [
+        "  CONTAINER        COMPUTE    MEMORY",
+        "A box              0 of 20 %  3 of 4 GiB",
+        "B ml/train-0/main  0 of 30 %  2 of 8 GiB",
+    ]
     assert lines[3:7] == [
         "compute [aaaaaabbbbbbbbb...............]",
         " 0 % used, 50 % reserved",
         "memory  [AAAAAAaaBBBbbbbbbbbbbb........]",
         " 5 GiB of 16 GiB used, 12 GiB promised",
     ]
+    lines = node.top(width=36).until(lambda lines: " 0 of 20 %" in lines[8])
+    assert lines[9] == "B ml/tr~/main  0 of 30 %  2 of 8 GiB"
+    lines = node.top(width=28).until(lambda lines: " 0 of 20 %" in lines[8])
+    assert lines[9].endswith("  0 of 30 %") and len(lines[9]) < 28
 
 
 def test_turns_are_shown_with_the_reason_of_a_wait_while_they_run(node: Node) -> None:
@@ -129,10 +140,10 @@ def test_turns_are_shown_with_the_reason_of_a_wait_while_they_run(node: Node) ->
     lines = terminal.until(lambda lines: "HELD" in lines[5])
     assert lines[3].endswith(" 0 % used, 50 % reserved, 10 % lost")
     assert lines[5:8] == [
-        "  CONTAINER        COMPUTE    MEMORY          HELD  WAITS  POLICY",
-        "A box              0 of 20 %  3 GiB of 4 GiB  20 %  0 %    "
+        "  CONTAINER        COMPUTE    MEMORY      HELD  WAITS  POLICY",
+        "A box              0 of 20 %  3 of 4 GiB  20 %  0 %    "
         "fixed; waits: share used up; 7 refusals",
-        "B ml/train-0/main  0 of 30 %  2 GiB of 8 GiB  70 %  0 %    "
+        "B ml/train-0/main  0 of 30 %  2 of 8 GiB  70 %  0 %    "
         "elastic to 80 %; waits: GPU held by box",
     ]
     terminal.until(lambda lines: "HELD" not in lines[5])
@@ -311,7 +322,7 @@ def test_a_host_without_gpus_or_containers_is_shown_as_one(
     bare = Node(str(tmp_path), SimpleNamespace(path=root))
     words = ("--once", "--interval", "0.1")
     head, *rest = bare.prints(*words).splitlines()
-    assert (head.endswith("  0 GPUs, 0 containers, by name"), rest) == (
+    assert (head.endswith(", 0 GPUs, 0 containers, by name"), rest) == (
         True,
         ["", "No GPU is known: 'vcuda gpus' says why."],
     )

@@ -80,6 +80,10 @@ def test_every_command_of_a_page_is_in_a_tested_block() -> None:
     assert found == [], "write them in a block of the language sh"
 
 
+def test_readme_is_short() -> None:
+    assert len(read("README.md").splitlines()) <= 100
+
+
 def test_what_the_table_names_is_on_a_page() -> None:
     assert {command.page for command in ALL} == set(PAGES)
     assert (RUN.keys() | NOT_HERE.keys()) - {command.text for command in ALL} == set()

@@ -100,6 +100,21 @@ def test_search_finds_what_users_type(site: str, tmp_path: Path) -> None:
     assert {query for query in QUERIES if QUERIES[query] not in found[query]} == set(), found
 
 
+def test_blocks_to_paste_have_a_button_that_copies_them(site: str, tmp_path: Path) -> None:
+    with browsing(tmp_path) as browser:
+        browser.open(f"file://{site}/docs/start-kubernetes.html")
+        found = browser.evaluate(
+            "[...document.querySelectorAll('div[class*=highlight-]')]"
+            ".map(each => [each.className.split(/[- ]/)[1], each.querySelectorAll('.copy').length])"
+        )
+        browser.evaluate("navigator.clipboard.writeText = async text => { copied = text; }, 0")
+        browser.evaluate("document.querySelector('.highlight-yaml .copy').click(), 0")
+        copied = browser.evaluate("copied")
+    assert {kind for kind, buttons in found if buttons == 1} == {"sh", "yaml"}
+    assert {kind for kind, buttons in found if buttons == 0} == {"output"}
+    assert copied.startswith("apiVersion: v1\nkind: Pod\n") and not copied.endswith("\n")
+
+
 def test_links_that_lead_nowhere_fail_the_site_and_are_named(tmp_path: Path) -> None:
     folder = tmp_path / "docs"
     folder.mkdir()

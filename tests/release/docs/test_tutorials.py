@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+import tomllib
 import yaml
 
 from contract.chart import rendering
@@ -111,6 +113,74 @@ def test_notebooks_profiles_ask_for_what_their_names_say() -> None:
     terms = policies.parse(dict(ask.words), ask.core, "page")
     assert (terms.policy, terms.idle_suspend) == ("elastic", 600)
     assert asked(whole).core == 100
+
+
+CI = "docs/tutorial-ci.md"
+
+
+def runners(executor: str) -> tuple[int, dict[str, Any]]:
+    """GitLab Runner's `concurrent`, and its one runner with this executor."""
+    with open(f"{REPOSITORY}/{CI}") as file:
+        found = blocks(CI, file.read())
+    texts = ["\n".join(block.lines) for block in found if block.language == "toml"]
+    for tree in map(tomllib.loads, texts):
+        (runner,) = tree["runners"]
+        if runner["executor"] == executor:
+            return tree.get("concurrent", 1), runner
+    raise AssertionError(executor)
+
+
+def test_both_docker_runners_ask_as_the_pages_tried_command() -> None:
+    concurrent, runner = runners("docker")
+    (job,) = [tree["jobs"]["test"] for tree in trees(CI) if "jobs" in tree]
+    words = [f"-e {each}" for each in runner["environment"]]
+    assert words == [f"-e {key}={value}" for key, value in job["container"]["env"].items()]
+    runtime = f"--runtime={runner['docker']['runtime']}"
+    assert job["container"]["options"] == runtime
+    with open(f"{REPOSITORY}/{CI}") as file:
+        assert " ".join(["sudo docker run --rm", runtime, *words, "IMAGE"]) in file.read()
+    (core,) = [int(each[11:]) for each in runner["environment"] if each.startswith("VCUDA_CORE=")]
+    assert core * concurrent == 100
+
+
+def test_runners_pod_gives_the_share_to_its_jobs_container(tmp_path: Path) -> None:
+    """GitLab Runner merges the patch as kubectl does.
+
+    Source: gitlab-runner 19.4, docs/executors/kubernetes, "Overwrite generated pod specifications".
+    """
+    program = shutil.which("kubectl")
+    if program is None:
+        skip_or_fail("kubectl is not installed")
+    settings = runners("kubernetes")[1]["kubernetes"]
+    (patch,) = settings["pod_spec"]
+    containers = [{"name": name, "image": "any"} for name in ("build", "helper")]
+    spec = {
+        "runtimeClassName": settings["runtime_class_name"],
+        "schedulerName": settings["scheduler_name"],
+        "containers": containers,
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "job"}, "spec": spec}
+    (tmp_path / "pod.json").write_text(json.dumps(pod))
+    words = ["patch", "--local", "-o", "json", "--type", patch["patch_type"]]
+    words += ["-f", str(tmp_path / "pod.json")]
+    words += ["--patch", json.dumps({"spec": yaml.safe_load(patch["patch"])})]
+    made = json.loads(subprocess.check_output([program, *words], text=True))
+    kubernetes_validate.validate(made, rendering.NEWEST, strict=True)
+    assert [len(each.get("resources", {})) for each in made["spec"]["containers"]] == [1, 0]
+    assert share(asked(made)) == (25, 3)
+
+
+def test_kserves_predictor_has_the_fields_of_a_pod_with_the_share() -> None:
+    predictor = manifest("docs/tutorial-serving.md", "InferenceService", "chat")["spec"][
+        "predictor"
+    ]
+    container = {"name": "kserve-container", "resources": predictor.pop("model")["resources"]}
+    annotations = predictor.pop("annotations")
+    spec = {**predictor, "containers": [{**container, "image": "any"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations": annotations}}
+    kubernetes_validate.validate({**pod, "spec": spec}, rendering.NEWEST, strict=True)
+    ask = asked({**pod, "spec": spec})
+    assert (share(ask), dict(ask.words)) == ((60, 40), {"latency": "low"})
 
 
 def test_autoscaler_reads_the_metric_that_the_adapter_makes(tmp_path: Path) -> None:

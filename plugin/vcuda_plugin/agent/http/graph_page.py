@@ -78,7 +78,8 @@ def _links(gpus: Sequence[_Entry], distances: list[list[int]] | None) -> str:
         rows.append(f"<tr><td>GPU {gpu['name']}</td>{cells}</tr>")
     return (
         '<section class="card wide"><h2>Between them</h2>'
-        f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        '<table aria-label="Links between GPUs">'
+        f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         "</section>"
     )
 

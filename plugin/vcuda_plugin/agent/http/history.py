@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from .marks import Marks
 from .node_state import Node, View
 
 STEP_SECONDS = 10
@@ -33,6 +35,7 @@ class History:
 
     def __init__(self, node: Node, also: Callable[[View], Awaitable[None]] | None = None) -> None:
         self._node, self._own, self._also = node, Node(node.name, node.state_dir), also
+        self.marks = Marks(node.state_dir)
         self.gpus: dict[str, dict[str, _Points]] = {}
         self.containers: dict[str, dict[str, _Points]] = {}
 
@@ -44,6 +47,7 @@ class History:
             try:
                 view = await self._own.view()
                 self.add(view)
+                self.marks.follow(view)
                 if self._also:
                     await self._also(view)
             except Exception:  # a fault of one sample must not end the pages
@@ -64,6 +68,7 @@ class History:
             "step_seconds": STEP_SECONDS,
             "gpus": _listed(self.gpus),
             "containers": _listed(self.containers),
+            "events": [mark._asdict() for mark in self.marks.since(time.time())],
         }
 
 

@@ -89,7 +89,12 @@ class Routes:
 
     async def _usage(self, request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):
-            body = await self._of_view("usage", lambda v: usage_page.render(v, self.history.gpus))
+            body = await self._of_view(
+                "usage",
+                lambda v: usage_page.render(
+                    v, self.history.gpus, self.history.marks.since(v.taken)
+                ),
+            )
             return Response(200, body, _PAGE)
         return Response(200, await self._of_view("json", lambda v: _dumped(v.as_json())), _JSON)
 

@@ -11,6 +11,7 @@ from vcuda_hook.text import sensor_text, table
 from ...web.page_frame import COLOURS, escape
 from . import history
 from .agent_page import page
+from .marks import Mark
 from .node_state import View
 
 _Entries = Sequence[Mapping[str, Any]]
@@ -20,13 +21,14 @@ _History = Mapping[str, Mapping[str, _Points]]
 _LEGEND = "Upper part of a bar: used. Lower part: asked for."
 
 
-def render(view: View, past: _History | None = None) -> bytes:
-    """past: of the GPUs, as History has it."""
+def render(view: View, past: _History | None = None, marks: Sequence[Mark] = ()) -> bytes:
+    """past: of the GPUs, as History has it. marks: of the hour before the view, oldest first."""
     past = past or {}
-    parts = [
-        _gpu(gpu, _tenants_of(view, gpu["uuid"]), past.get(gpu["uuid"], {}))
-        for gpu in view.gpus or []
-    ]
+    parts = []
+    for gpu in view.gpus or []:
+        its = [(view.taken - mark.time, mark) for mark in marks if mark.gpu == gpu["uuid"]]
+        drawn = _past(gpu, past.get(gpu["uuid"], {}), its)
+        parts.append(_gpu(gpu, _tenants_of(view, gpu["uuid"]), drawn))
     known = {gpu["uuid"] for gpu in view.gpus or []}
     others = dict.fromkeys(entry["gpu_uuid"] for entry in view.tenants)
     parts += [_elsewhere(uuid, _tenants_of(view, uuid)) for uuid in others if uuid not in known]
@@ -59,22 +61,22 @@ def _tenants_of(view: View, uuid: str) -> _Entries:
     return [entry for entry in view.tenants if entry["gpu_uuid"] == uuid]
 
 
-def _gpu(gpu: Mapping[str, Any], tenants: _Entries, past: Mapping[str, _Points]) -> str:
+def _gpu(gpu: Mapping[str, Any], tenants: _Entries, past: str) -> str:
     sick = views.condition(gpu)
     state = f'<span class="state bad">{escape(sick)}</span>' if sick else ""
     return (
         f'<section class="card"><h2>GPU {gpu["name"]} · {escape(gpu["model"])}'
         f'<span class="soft">{escape(gpu["uuid"])}</span>'
         f"{state or '<span class=state>healthy</span>'}</h2>"
-        f"{_compute(gpu, tenants)}{_memory(gpu, tenants)}{_past(gpu, past)}{_sensors(gpu)}"
-        f"{_table(tenants)}</section>"
+        f"{_compute(gpu, tenants)}{_memory(gpu, tenants)}{past}{_sensors(gpu)}"
+        f"{_table(tenants, 'GPU ' + gpu['name'])}</section>"
     )
 
 
 def _elsewhere(uuid: str, tenants: _Entries) -> str:
     return (
         f'<section class="card"><h2>{escape(uuid)}<span class="state bad">not seen on this node'
-        f"</span></h2>{_table(tenants)}</section>"
+        f"</span></h2>{_table(tenants, uuid)}</section>"
     )
 
 
@@ -106,8 +108,11 @@ def _sensors(gpu: Mapping[str, Any]) -> str:
     return f'<p class="sensors soft">{escape(text)}</p>' if text else ""
 
 
-def _past(gpu: Mapping[str, Any], past: Mapping[str, _Points]) -> str:
-    """Compute and memory of the last hour as two lines, at the right what is now."""
+def _past(
+    gpu: Mapping[str, Any], past: Mapping[str, _Points], marks: Sequence[tuple[float, Mark]]
+) -> str:
+    """Compute and memory of the last hour as two lines, at the right what is now; events as
+    strokes across them. marks: with their age in seconds, the last one the newest."""
     if not past or len(past[history.COMPUTE]) < 2:
         return ""
     drawn, said = "", []
@@ -121,11 +126,21 @@ def _past(gpu: Mapping[str, Any], past: Mapping[str, _Points]) -> str:
             said.append(f"{word} ({how}) {100 * sum(known) / len(known) / whole:.0f} %")
     minutes = len(past[history.COMPUTE]) * history.STEP_SECONDS / 60
     says = f"{minutes:.0f} min, on average {', '.join(said) or 'unknown'}"
-    svg = (
-        f'<svg class="past" viewBox="0 0 {history.STEPS} 40" preserveAspectRatio="none" role="img" '
-        f'aria-label="{escape(says)}">{drawn}</svg>'
-    )
-    return _whole("History", svg, says)
+    for age, mark in marks:
+        x = history.STEPS - age / history.STEP_SECONDS
+        drawn += (
+            f'<line class="event" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="40">'
+            f"<title>{escape(_event(age, mark))}</title></line>"
+        )
+    if marks:
+        count = "1 event" if len(marks) == 1 else f"{len(marks)} events"
+        says += f"; {count} (strokes), the last: {_event(*marks[-1])}"
+    box = f'class="past" viewBox="0 0 {history.STEPS} 40" preserveAspectRatio="none"'
+    return _whole("History", drawn, says, box)
+
+
+def _event(age: float, mark: Mark) -> str:
+    return f"{mark.kind} {mark.name}".strip() + f", {table.age(age)} ago"
 
 
 def _line(points: _Points, whole: float) -> str:
@@ -138,9 +153,14 @@ def _line(points: _Points, whole: float) -> str:
     )
 
 
-def _whole(title: str, bar: str, figures: str) -> str:
-    figures = f'<span class="says">{escape(figures)}</span>'
-    return f'<div class="whole"><span>{title}</span>{bar}{figures}</div>'
+def _whole(title: str, drawn: str, figures: str, box: str = 'class="bar"') -> str:
+    """drawn: the content of the SVG element with the attributes of box."""
+    figures = escape(figures)
+    return (
+        f'<div class="whole"><span>{title}</span>'
+        f'<svg {box} role="img" aria-label="{title}: {figures}">{drawn}</svg>'
+        f'<span class="says">{figures}</span></div>'
+    )
 
 
 def _bar(
@@ -164,15 +184,16 @@ def _bar(
     if scale > there:
         at = 100 * there / scale
         rects += f'<line x1="{at:.2f}%" x2="{at:.2f}%" y1="0" y2="26"/>'
-    return f'<svg class="bar" role="img" aria-label="bar">{rects}</svg>'
+    return rects
 
 
-def _table(tenants: _Entries) -> str:
+def _table(tenants: _Entries, gpu: str) -> str:
     if not tenants:
         return '<p class="soft">It has no tenants.</p>'
     rows = "".join(_row(*pair) for pair in zip(tenants, colours(tenants)))
     heads = "".join(f"<th>{title}</th>" for title in ("Container", "Compute", "Memory", ""))
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+    caption = f'<caption class="hidden">Containers of {escape(gpu)}</caption>'
+    return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _row(entry: Mapping[str, Any], colour: str) -> str:
@@ -205,8 +226,9 @@ def _image(entry: Mapping[str, Any]) -> str:
 def _cell(used: str, of: str, figure: float, whole: float, colour: str) -> str:
     width = min(100.0, 100 * figure / whole)
     return (
-        f'<td>{escape(used)} <span class="of">{escape(of)}</span><svg class="mini">'
-        f'<rect class="{colour}" width="{width:.1f}%" height="6" rx="3"/></svg></td>'
+        f'<td>{escape(used)} <span class="of">{escape(of)}</span>'
+        f'<svg class="mini" aria-hidden="true"><rect class="{colour}" width="{width:.1f}%" '
+        'height="6" rx="3"/></svg></td>'
     )
 
 

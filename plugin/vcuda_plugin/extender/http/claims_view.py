@@ -5,7 +5,7 @@ A viewer sees the names of claims that it may list; what others hold is part of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from vcuda_hook.claims.objects import Claim, Device
@@ -90,6 +90,11 @@ class ClaimsView:
             return NOT_JUDGED
         exact = all(one.is_exact for each in claim.asked for one in each)
         return "" if exact else "its selectors are not judged here"
+
+    @property
+    def offering(self) -> Container[str]:
+        """Nodes that offer GPUs by DRA."""
+        return self._room.nodes.keys()
 
     @property
     def number_of_nodes(self) -> int:

@@ -55,7 +55,7 @@ def view(
     waiting = [pod for pod in waiting if _sees(sight, pod.namespace)]
     shown, following = _some_nodes(cluster, sight, names, after, by_claim)
     waiting.sort(key=lambda pod: (-pod.priority, pod.namespace, pod.name))
-    reasons = Reasons(cluster, names, sight.nodes)
+    reasons = Reasons(cluster, names, by_claim.offering, sight.nodes)
     rows = [reasons.of(pod) for pod in waiting[:MOST_WAITING]]
     without = sorted(by_claim.waiting, key=lambda claim: (claim.namespace, claim.pods, claim.name))
     rows += [reasons.of_claim(each, by_claim) for each in without[: MOST_WAITING - len(rows)]]

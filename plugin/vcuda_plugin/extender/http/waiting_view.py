@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from vcuda_hook.claims.objects import Claim
@@ -23,13 +23,21 @@ _NODES_AT_ONCE = 25
 PAUSE_SECONDS = 0.0005
 _MOST_REASONS = 5
 _MOST_NAMES = 3
+_BY_DRA = "its GPUs are for claims, by DRA"
 
 
 class Reasons:
-    """Equal requests of a namespace are judged once."""
+    """Equal requests of a namespace are judged once.
 
-    def __init__(self, cluster: Cluster, names: Sequence[str], shows_nodes: bool) -> None:
-        self._cluster, self._names, self._shows_nodes = cluster, names, shows_nodes
+    by_dra: the nodes that kube-scheduler refuses for a pod's resources, since they offer none.
+    """
+
+    def __init__(
+        self, cluster: Cluster, names: Sequence[str], by_dra: Container[str], shows_nodes: bool
+    ) -> None:
+        self._cluster, self._shows_nodes = cluster, shows_nodes
+        self._names = [name for name in names if name not in by_dra]
+        self._by_dra = [name for name in names if name in by_dra]
         self._known: dict[tuple[str, int], tuple[int, Verdict]] = {}
         self._until = time.monotonic() + REASONS_SECONDS
 
@@ -48,7 +56,7 @@ class Reasons:
             "fits": len(verdict.fitting),
             "why": self._grouped(verdict),
             "judged": judged,
-            "of": len(self._names),
+            "of": len(self._names) + len(self._by_dra),
         }
 
     def of_claim(self, claim: Claim, claims: ClaimsView) -> dict[str, Any]:
@@ -82,7 +90,7 @@ class Reasons:
         return self._known[key]
 
     def _judge(self, ask: PodAsk) -> tuple[int, Verdict]:
-        whole, judged = Verdict(), 0
+        whole, judged = Verdict(never=dict.fromkeys(self._by_dra, _BY_DRA)), 0
         names, step = self._names, len(self._names)
         if ask.single is None:
             names, step = names[:MOST_NODES_ONE_BY_ONE], _NODES_AT_ONCE
@@ -93,7 +101,7 @@ class Reasons:
             whole.never |= part.never
             judged += len(names[judged : judged + step])
             time.sleep(PAUSE_SECONDS)
-        return judged, whole
+        return judged + len(self._by_dra), whole
 
     def _grouped(self, verdict: Verdict) -> list[dict[str, Any]]:
         """Nodes by reason, the most frequent first; the rarer ones together.
