@@ -92,6 +92,11 @@ def vcuda(machine: Product, engine: Engine, *words: str) -> str:
     return result.stdout
 
 
+def shown(machine: Product, engine: Engine) -> list[Any]:
+    found: list[Any] = json.loads(vcuda(machine, engine, "ps", "--json"))
+    return found
+
+
 def test_unequal_containers_have_their_parts_and_a_namespace_each(
     served: Engine, machine: Product
 ) -> None:
@@ -99,9 +104,9 @@ def test_unequal_containers_have_their_parts_and_a_namespace_each(
         begin(served, id, f"exec {BUSY}", core)
     assert parts(machine, 2) == pytest.approx([30, 70], abs=3)
     assert len(set(spaces(machine, served))) == 2
-    shown: list[Any] = json.loads(vcuda(machine, served, "ps", "--json"))
-    assert {one["mps"]["version"] for one in shown} == {3}
-    assert "the MPS server's limit of each process" in shown[0]["isolation_holds"]
+    found = shown(machine, served)
+    assert {one["mps"]["version"] for one in found} == {3}
+    assert "the MPS server's limit of each process" in found[0]["isolation_holds"]
     end(served, "one")
     until(lambda: len(spaces(machine, served)) == 1)
     end(served, "two")
@@ -139,3 +144,18 @@ def test_killed_keeper_leaves_no_namespace_after_one_sweep(
     assert daemons(machine.state_dir(engine)) == []
     for id in ("one", "two"):
         engine.delete(id)
+
+
+def test_replaced_daemon_has_a_namespace_for_each_container_and_faults_are_shown(
+    served: Engine, machine: Product
+) -> None:
+    begin(served, "one", "exec sleep 100", 30)
+    before = kill_daemons(machine.state_dir(served))
+    until(lambda: len(set(daemons(machine.state_dir(served))) - set(before)) == 2)
+    # It does not see the fault, so the server does not recover meanwhile.
+    begin(served, "two", "exec vcuda-workload hold --bytes 1048576 --seconds 100", 70)
+    assert len(spaces(machine, served)) == 2
+    until(lambda: [one["mps"]["clients"] for one in shown(machine, served)] == [1, 1])
+    machine.order("fail", "--mps-fault", "0")
+    until(lambda: "mps, fault" in vcuda(machine, served, "ps", "--wide"))
+    end(served, "one", "two")

@@ -44,7 +44,7 @@ SHORT: Mapping[ModuleType, Mapping[str, object]] = {
     ctr: {"ROUNDS": 2, "WARM_UP": 1},
     fences: {"SEQUENCES": 5, "EVENTS": 12, "STARTS": 2},
     fences_pods: {"PODS": 20},
-    fences_mps: {"SHARES": ((30, 70),), "SECONDS": 0.5},
+    fences_mps: {"CASES": (((30, 70), ("--driver-version", "615.10")),), "SECONDS": 0.5},
     scheduler: {
         **{"SIZES": ((20, 100, None),), "LEASED": (20, 100)},
         **{"FILTERS": 10, "WARMING": 2, "PAIRS": 20, "WARMING_PAIRS": 2},
