@@ -117,6 +117,9 @@ queue_level (struct claimant *const *claimants, int count)
   for (int i = 0; i < count; i++)
     {
       struct claimant *claimant = claimants[i];
+      /* What another has saved is no surplus of one that pauses just now.  */
+      if (!is_active (claimant))
+        continue;
       int64_t budget = claimant->budget_ns - earned (claimant->rate_ppm, least - MOST_SPAN_NS);
       int64_t owed = -claimant->debt_ns;
       owed = owed < claimant->budget_ns ? owed : claimant->budget_ns;

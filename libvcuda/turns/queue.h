@@ -94,7 +94,7 @@ void queue_take_over (struct claimant *claimant, int64_t bucket_ns, int64_t sinc
                       int64_t alone_ns);
 
 /* Where each claimant that wants or holds has more than MOST_SPAN_NS of its rate: takes the least
-   surplus from all budgets, by rate, but not what is owed to one.  */
+   surplus from their budgets, by rate, but not what is owed to one.  */
 void queue_level (struct claimant *const *claimants, int count);
 
 /* Where turns are longer than TURN_NS and CLAIMANT's budget is too small for one: adds to all what

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 from collections.abc import Sequence
@@ -191,6 +192,14 @@ with Ledger(json.loads(sys.argv[1])["state"]) as ledger:
             resize.change(ledger, allocation, shares)
 time.sleep(3600)
 """
+
+
+@pytest.mark.parametrize("every_ms", [49, 51])
+def test_a_neighbour_has_its_share_beside_requests_of_any_period(every_ms: int) -> None:
+    """Each request ends its time alone: what its thread and the queue have saved comes along."""
+    asks = dataclasses.replace(REQUESTS, every_ms=every_ms)
+    outcome = judge(MODELS["default"], [Tenant(30, asks), Tenant(70, loads.MS_25)], window_s=8)
+    assert 100 * outcome.tenants[1].work == pytest.approx(70, abs=0.6)
 
 
 def test_a_change_to_low_latency_counts_while_the_container_runs() -> None:

@@ -193,6 +193,14 @@ def test_levelling_takes_the_same_span_from_all_and_leaves_enough(queue, budgets
         assert min(one.budget_ns for one in all_of) >= 16 * TURN_NS * rate // 1_000_000 - 1
 
 
+def test_levelling_takes_nothing_of_a_tenant_that_pauses(queue):
+    saves = claimant(300_000, budget_ns=90 * MS)
+    pauses = claimant(700_000, budget_ns=2 * MS, wants=False)
+    array = (ctypes.POINTER(Claimant) * 2)(ctypes.pointer(saves), ctypes.pointer(pauses))
+    queue.queue_level(array, 2)
+    assert (saves.budget_ns, pauses.budget_ns) == (72 * MS, 2 * MS)
+
+
 @pytest.mark.parametrize(
     ("count", "pass_us", "turn_ms", "used_ms"),
     [

@@ -2,6 +2,7 @@
 
 #include "compute/throttle.h"
 
+#include "compute/credit.h"
 #include "compute/time_bucket.h"
 #include "compute/turn.h"
 #include "pages/pages.h"
@@ -133,7 +134,12 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
           least = longer (least);
         }
       vcuda_unlock (&meter->mutex);
+      /* Back in the bucket, since the keeper may take it over meanwhile.  */
+      int64_t credit = vcuda_thread ()->credit.ns;
+      credit = credit > 0 ? credit : 0;
+      vcuda_charge_time (gpu, -credit);
       vcuda_turn_sleep (gpu, pause);
+      vcuda_charge_time (gpu, credit);
       vcuda_lock (&meter->mutex);
       /* Updated at each pause: the host sees from it which containers want more than they have.  */
       __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].throttled_ns, vcuda_now () - now,
