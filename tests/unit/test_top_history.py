@@ -11,7 +11,7 @@ import pytest
 
 from support.served import serving
 from vcuda_hook.live import in_time
-from vcuda_hook.show import history, top, top_screen
+from vcuda_hook.show import history, top, top_table
 from vcuda_hook.show.history import History
 
 
@@ -116,7 +116,7 @@ def test_each_colour_stands_out_from_a_black_and_a_white_ground(ground: int) -> 
         steps, cube = (0, 95, 135, 175, 215, 255), number - 16
         return steps[cube // 36], steps[cube // 6 % 6], steps[cube % 6]
 
-    numbers = [int(each.rpartition(";")[2]) for each in top_screen._COLOURS]
+    numbers = [int(each.rpartition(";")[2]) for each in top_table.COLOURS]
     around = luminance(ground, ground, ground) + 0.05
     ratios = [(luminance(*colour(number)) + 0.05) / around for number in numbers]
     assert len(set(numbers)) == 7

@@ -191,6 +191,25 @@ def test_keys_of_htop_order_help_and_quit(node: Node) -> None:
     assert (terminal.end(), terminal.is_as_before()) == (0, True)
 
 
+def test_key_of_htops_tree_shows_processes_with_host_pid_and_memory(node: Node) -> None:
+    with subprocess.Popen(["sleep", "100"]) as process:
+        state = json.dumps({"status": "running", "pid": process.pid})
+        runtime = write(f"{node.tenants.state_dir}/runtime", f"#!/bin/sh\necho '{state}'\n")
+        os.chmod(runtime, 0o755)
+        node.tenants.add_record("cot", shares=[GpuShare("GPU-0", GIB, 10)], runtime=[runtime])
+        node.tenants.uses("cot", held=GIB // 2, pid=process.pid)
+        terminal = node.top()
+        terminal.until(lambda lines: names(lines) == ["box", "cot", "ml/train-0/main"])
+        terminal.press("t")
+        # The second reading knows how much of the time it computed.
+        row = [str(process.pid), "sleep", "0", "%", "512", "MiB"]
+        terminal.until(lambda lines: lines[8].split() == row)
+        terminal.press("\x1b[15~")
+        terminal.until(lambda lines: names(lines) == ["box", "cot", "ml/train-0/main"])
+        terminal.press("q")
+        assert (terminal.end(), process.kill()) == (0, None)
+
+
 def test_the_agents_history_and_sensors_are_drawn(node: Node) -> None:
     points = [None, *[0.0] * 100, *[100.0] * 100]
     tree = {"step_seconds": 10, "gpus": {"GPU-0": {"compute_percent": points}}}
