@@ -9,6 +9,7 @@ from vcuda_hook.show import process_rows, top_table
 from vcuda_hook.show.process_rows import NOTHING, ProcessRow, Reading
 
 SECOND = 10**9
+TRAIN = ProcessRow(70, "train", None, 1 << 20)
 
 
 def reading(at: int, *processes: ContainerProcess) -> Reading:
@@ -54,3 +55,10 @@ def test_many_processes_are_bounded_and_a_name_moves_no_cursor() -> None:
     assert texts[2].split() == ["0", "?[2J", "-", "1", "MiB"]
     assert texts[-1] == "    and 5 more processes"
     assert texts[0].index("MEMORY") == texts[2].index("1 MiB")
+
+
+def test_process_of_a_suspended_or_false_container_shows_no_memory() -> None:
+    off = {"step": "suspended", "since": 0, "bytes": 1 << 20}
+    for changes, shown in (({"suspension": off}, "0 B"), ({"usage": "impossible"}, "-")):
+        *_, line = top_table.lines([entry(**changes)], 80, lambda id, uuid: [TRAIN])
+        assert line[0][0].split(maxsplit=3)[3] == shown

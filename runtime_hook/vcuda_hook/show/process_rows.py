@@ -13,7 +13,7 @@ from typing import NamedTuple
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 
-from ..live import container_use
+from ..live import container_use, usage
 from ..live.container_use import ContainerProcess
 
 _PERIOD_SECONDS = 1.0
@@ -51,19 +51,12 @@ def rows(id: str, uuid: str, before: Reading, now: Reading) -> list[ProcessRow]:
     found = []
     for each in now.of[id]:
         memory = each.held_bytes[at] if at < len(each.held_bytes) else None
-        percent = _percent(earlier.get(each.pid), each, at, now.at_ns - before.at_ns)
-        found.append(ProcessRow(each.pid, each.command, percent, memory))
+        known, busy = earlier.get(each.pid), None
+        if known and at < min(len(known.busy_ns), len(each.busy_ns)):
+            passed = now.at_ns - before.at_ns
+            busy = usage.percent_of(known.busy_ns[at], each.busy_ns[at], passed)
+        found.append(ProcessRow(each.pid, each.command, busy, memory))
     return sorted(found, key=lambda row: (row.memory_bytes is None, -(row.memory_bytes or 0)))
-
-
-def _percent(
-    before: ContainerProcess | None, now: ContainerProcess, at: int, passed_ns: int
-) -> float | None:
-    if before is None or passed_ns <= 0 or at >= min(len(before.busy_ns), len(now.busy_ns)):
-        return None
-    percent = 100 * (now.busy_ns[at] - before.busy_ns[at]) / passed_ns
-    # Long kernels are counted when they end. Less than before: the container has rewritten it.
-    return min(percent, 100.0) if percent >= 0 else None
 
 
 class ProcessRows:

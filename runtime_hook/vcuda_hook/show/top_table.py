@@ -56,12 +56,12 @@ def lines(
     if whole < len(widths) - 1:
         headings, *rows = (row[: max(1, whole)] for row in (headings, *rows))
     found: list[Line] = [[(f"  {'CONTAINER'.ljust(longest)}  {table.line(headings, widths)}", DIM)]]
-    for number, (name, row, its) in enumerate(zip(shown, rows, below)):
+    for number, (entry, name, row, its) in enumerate(zip(tenants, shown, rows, below)):
         letter, colour = LETTERS[number % len(LETTERS)], COLOURS[number % len(COLOURS)]
         found.append([(letter, USED + colour), (f" {name}  {table.line(row, widths)}", "")])
         for each in its[: process_rows.MOST]:
             label = table.cut(_label(each), longest - 2).ljust(longest - 2)
-            found.append([(f"    {label}  {table.line(_figures(each), widths)}", "")])
+            found.append([(f"    {label}  {table.line(_figures(each, entry), widths)}", "")])
         left = len(its) - process_rows.MOST
         found += [[(f"    and {count(left, 'more process', 'es')}", DIM)]] if left > 0 else []
     return found
@@ -71,8 +71,12 @@ def _label(process: ProcessRow) -> str:
     return f"{process.pid} {seen(process.command)}"
 
 
-def _figures(process: ProcessRow) -> tuple[str, str]:
+def _figures(process: ProcessRow, entry: _Entry) -> tuple[str, str]:
     core, memory = process.core_percent, process.memory_bytes
+    if entry["usage"] != views.READ:
+        core = memory = None
+    elif memory is not None and views.is_off(entry):
+        memory = 0
     return (
         "-" if core is None else f"{core:.0f} %",
         "-" if memory is None else table.size(memory),
