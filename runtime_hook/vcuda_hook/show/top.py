@@ -33,6 +33,7 @@ _KEYS = {
 }
 _HELP = "q quit   ? help   t processes   sort: n name, c compute, m memory, w waits"
 _HISTORY_SECONDS = 1.0
+_MOST_NAMED = 5  # more do not fit a wide terminal
 _NO_GRAPH = top_screen.More().past
 
 
@@ -47,10 +48,10 @@ def top(arguments: argparse.Namespace, settings: Config) -> int:
     if not is_usable():
         raise VcudaError("shows nothing without a terminal", "vcuda top", "use --once or --json")
     past = History(_agents(settings.listen))
-    sensors = agent_client.Sensors(settings.listen)
+    agent = agent_client.Followed(settings.listen)
     try:
         with Terminal() as terminal:
-            _live(live, terminal, arguments, past, sensors, ProcessRows(settings.state_dir))
+            _live(live, terminal, arguments, past, agent, ProcessRows(settings.state_dir))
     except Ended as end:
         end_by(end.number)
     return 0
@@ -82,7 +83,7 @@ def _live(
     terminal: Terminal,
     arguments: argparse.Namespace,
     past: History,
-    sensors: agent_client.Sensors,
+    agent: agent_client.Followed,
     processes: ProcessRows,
 ) -> None:
     """Raises Ended."""
@@ -94,7 +95,12 @@ def _live(
     while True:
         width, height = terminal.size()
         graph = functools.partial(past.line, plain=_is_plain()) if graphs else _NO_GRAPH
-        more = top_screen.More(graph, lambda uuid: _sensors(sensors, uuid), processes.of)
+        more = top_screen.More(
+            graph,
+            functools.partial(_events, past, agent),
+            lambda uuid: _sensors(agent, uuid),
+            processes.of,
+        )
         body = top_screen.help() if helps else top_screen.screen(view, width, order, more)
         room = max(1, height - 3)
         above = max(0, min(above, len(body) - room))
@@ -128,8 +134,18 @@ def _agents(listen: str) -> dict[str, list[float | None]]:
     return {} if isinstance(answer, in_time.Unanswered) else answer
 
 
-def _sensors(sensors: agent_client.Sensors, uuid: str) -> str:
-    text = sensor_text.of(sensors.of(uuid))
+def _events(past: History, agent: agent_client.Followed, uuid: str, width: int) -> tuple[str, str]:
+    """Marks below the history, and the names of the last events, the newest first."""
+    now, events = time.time(), agent.events(uuid)
+    named = [
+        f"{' '.join(filter(None, (each.kind, each.name)))} {table.age(now - each.time)} ago"
+        for each in reversed(events[-_MOST_NAMED:])
+    ]
+    return past.marks(uuid, width, [now - each.time for each in events]), ", ".join(named)
+
+
+def _sensors(agent: agent_client.Followed, uuid: str) -> str:
+    text = sensor_text.of(agent.sensors(uuid))
     return text.replace("°C", "C") if _is_plain() else text
 
 

@@ -26,10 +26,12 @@ _LEAST_BAR = 10
 
 class More(NamedTuple):
     """What is shown of a GPU beside the sample. past: a sparkline of so many characters and what it
-    shows, as History.line. sensors: a line. processes: of an allocation, on a GPU.
+    shows, as History.line. events: a line of so many characters with marks, and one with the
+    events' names. sensors: a line. processes: of an allocation, on a GPU.
     """
 
     past: Callable[[str, int], tuple[str, str]] = lambda uuid, width: ("", "")
+    events: Callable[[str, int], tuple[str, str]] = lambda uuid, width: ("", "")
     sensors: Callable[[str], str] = lambda uuid: ""
     processes: Callable[[str, str], Sequence[ProcessRow]] = lambda id, uuid: ()
 
@@ -98,12 +100,13 @@ _HELP = (
     ("n c m w", "order by name, compute, memory, waits"),
     ("N P M > F6", "as in htop: by name, compute, memory; the next order"),
     ("up down space", "scroll; Home, End, Page Up, Page Down"),
-    ("g", "show or hide the history of each GPU"),
+    ("g", "show or hide the history and events"),
     ("t F5", "show or hide the processes of each container"),
     ("what is shown", ""),
     ("AAAaaa...", "what container A uses, the rest of its share, what is free"),
     ("history", "compute, the newest at the right: the agent's last hour"),
     ("COMPUTE MEMORY", "used and share; a container reports its own use"),
+    ("events", "^ marks one below the history; the newest is named first"),
     ("HELD", "part of the time in which it had its turn of the GPU"),
     ("WAITS", "part of the time in which its launches waited"),
     ("POLICY", "and why it waits; 'vcuda why NAME' says more"),
@@ -155,6 +158,9 @@ def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int, more: More) -> list
     for name, bar, text in bars[0 if drawn else 1 :]:
         lines.append([(f"{name} [", ""), *bar, ("]" if below else "]" + text, "")])
         lines += [[(text, "")]] if below else []
+        if name == "history":
+            marks, names = more.events(gpu["uuid"], wide)
+            lines += [[(f"events  [{marks}]", "")], [(f"  {seen(names)}", DIM)]] if marks else []
     return lines
 
 

@@ -212,7 +212,16 @@ def test_key_of_htops_tree_shows_processes_with_host_pid_and_memory(node: Node) 
 
 def test_the_agents_history_and_sensors_are_drawn(node: Node) -> None:
     points = [None, *[0.0] * 100, *[100.0] * 100]
-    tree = {"step_seconds": 10, "gpus": {"GPU-0": {"compute_percent": points}}}
+    began = time.time()
+    events = [
+        {"gpu": "GPU-0", "time": began - 1500, "kind": "claimed", "name": "box"},
+        {"gpu": "GPU-0", "time": began - 60, "kind": "refused", "name": "\x1b[2J"},
+    ]
+    tree = {
+        "step_seconds": 10,
+        "gpus": {"GPU-0": {"compute_percent": points}},
+        "events": events,
+    }
     sensors = {"temperature_celsius": 41, "power_watts": 99.6, "sm_clock_hertz": 1.5e9}
     usage = {"gpus": [{"uuid": "GPU-0", "sensors": sensors}]}
     pages = (json.dumps(page).encode() for page in (tree, usage))
@@ -224,7 +233,10 @@ def test_the_agents_history_and_sensors_are_drawn(node: Node) -> None:
         lines = terminal.until(lambda lines: lines[3].startswith("history ["))
         assert lines[3].endswith("] 33 min: 50 %, at most 100 %")
         terminal.until(lambda lines: lines[2] == "GPU 0  Soft  GPU-0  41 °C, 100 W, 1,500 MHz")
-        assert lines[3].count("█") in range(10, 20) and lines[8].startswith("B ml/train-0/main")
+        lines = terminal.until(lambda lines: lines[4].startswith("events"))
+        assert lines[3].count("█") in range(10, 20) and lines[10].startswith("B ml/train-0/main")
+        assert lines[4].count("^") == 2 and lines[4].index("]") == lines[3].index("]")
+        assert lines[5] == "  refused ?[2J 1m ago, claimed box 25m ago"
         terminal.press("g")
         terminal.until(lambda lines: lines[3].startswith("compute ["))
         terminal.press("q")
