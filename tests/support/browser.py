@@ -61,9 +61,17 @@ class Browser:
         while self._next().get("method") != event:
             pass
 
+    def press(self, *keys: str) -> None:
+        """Press keys one after the other: "Tab", "Enter", or a character."""
+        for key in keys:
+            words = {"key": key, "text": {"Tab": "", "Enter": "\r"}.get(key, key)}
+            code = {"Tab": 9, "Enter": 13}.get(key, ord(key[0].upper()))
+            for kind in ("keyDown", "keyUp"):
+                self.send("Input.dispatchKeyEvent", type=kind, windowsVirtualKeyCode=code, **words)
+
     def evaluate(self, expression: str) -> Any:
         found = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
-        return found["result"]["value"]
+        return found["result"].get("value")  # of undefined: None
 
     def text(self) -> str:
         """The page's HTML."""

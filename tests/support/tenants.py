@@ -61,8 +61,18 @@ class Tenants:
     def page(self, id: str) -> str:
         return f"{self.ledger.containers}/{id}/usage"
 
-    def uses(self, id: str, gpu: int = 0, held: int = 0, contexts: int = 1, **figures: int) -> None:
-        """Write the slot of the container's first process, with `held` bytes on GPU number `gpu`.
+    def uses(
+        self,
+        id: str,
+        gpu: int = 0,
+        held: int = 0,
+        contexts: int = 1,
+        pid: int = 7,
+        busy: int = 0,
+        **figures: int,
+    ) -> None:
+        """Write the slot of the container's first process, with `held` bytes on GPU number `gpu`
+        and `busy` nanoseconds of its time.
 
         figures: fields of usage_gpu.
         """
@@ -71,9 +81,10 @@ class Tenants:
         if fd < 0:
             fd = self._locked[inode] = os.open(self.page(id), os.O_RDWR)
         os.pwrite(fd, struct.pack("=I", 1), 12)
-        os.pwrite(fd, struct.pack("=IIQ", 7, 1, 1), _SLOTS)
+        os.pwrite(fd, struct.pack("=IIQ", pid, 1, 1), _SLOTS)
         at = {name: at for name, at, _ in layout.offsets()}
         os.pwrite(fd, struct.pack("=Q", held), _SLOTS + at["usage_slot.held_bytes"] + 8 * gpu)
+        os.pwrite(fd, struct.pack("=Q", busy), _SLOTS + at["usage_slot.busy_ns"] + 8 * gpu)
         os.pwrite(fd, bytes([contexts]), _SLOTS + at["usage_slot.contexts"] + gpu)
         for name, value in figures.items():
             place = _GPU + gpu * layout.USAGE_GPU_SIZE + at[f"usage_gpu.{name}"]

@@ -238,7 +238,7 @@ def test_node_that_offers_by_dra_has_no_room_for_resources(claimed: Any) -> None
     assert (waits["pod"], waits["fits"], waits["judged"], waits["of"]) == ("old", 0, 2, 2)
     assert {group["reason"]: group["names"] for group in waits["why"]} == {
         "its GPUs are for claims, by DRA": ["node-1"],
-        "its GPUs never have 40 % and 50.0 GiB": ["node-2"],
+        "its GPUs never have 40 % and 50.0 GiB: the largest of 1 has 16.0 GiB": ["node-2"],
     }
 
 

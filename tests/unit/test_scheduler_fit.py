@@ -139,7 +139,7 @@ def test_each_refused_node_has_a_reason() -> None:
         ["roomy"],
         {"full": free, "nowhere": NOT_KNOWN},
         {
-            "small": "its GPUs never have 30 % and 4.0 GiB",
+            "small": "its GPUs never have 30 % and 4.0 GiB: the largest of 1 has 2.0 GiB",
             "old": OTHER_GPU,
             "bare": "no GPUs that vcuda shares",
             "ill": "every GPU is unhealthy: Xid 79",

@@ -11,7 +11,7 @@ import pytest
 
 from support.served import serving
 from vcuda_hook.live import in_time
-from vcuda_hook.show import history, top, top_screen
+from vcuda_hook.show import agent_client, history, top, top_table
 from vcuda_hook.show.history import History
 
 
@@ -44,6 +44,18 @@ def test_many_points_share_a_character_and_an_hour_is_the_most() -> None:
     drawn, says = past.line("GPU-0", 20, plain=True)
     assert drawn == "@" * 10 + " " * 10
     assert says == "60 min: 50 %, at most 100 %"
+
+
+def test_marks_stand_below_the_points_of_their_time() -> None:
+    past = History({"GPU-0": [0.0] * 10})
+    assert past.marks("GPU-0", 14, [0, 95, 25, 100, -5]) == "    ^      ^ ^"
+    assert past.marks("GPU-0", 5, [15, 25]) == "   ^^"
+    assert past.marks("GPU-0", 5, [3600]) == past.marks("GPU-7", 5, [1]) == ""
+
+
+@pytest.mark.parametrize("tree", [None, [], {"events": 5}, {"events": [5, {"time": "x"}]}])
+def test_what_is_no_list_of_events_counts_as_none(tree: Any) -> None:
+    assert agent_client.events_of(tree) == {}
 
 
 def answered(body: Any, status: int = 200) -> Any:
@@ -116,7 +128,7 @@ def test_each_colour_stands_out_from_a_black_and_a_white_ground(ground: int) -> 
         steps, cube = (0, 95, 135, 175, 215, 255), number - 16
         return steps[cube // 36], steps[cube // 6 % 6], steps[cube % 6]
 
-    numbers = [int(each.rpartition(";")[2]) for each in top_screen._COLOURS]
+    numbers = [int(each.rpartition(";")[2]) for each in top_table.COLOURS]
     around = luminance(ground, ground, ground) + 0.05
     ratios = [(luminance(*colour(number)) + 0.05) / around for number in numbers]
     assert len(set(numbers)) == 7

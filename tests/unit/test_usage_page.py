@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,11 @@ from support.agent_pages import POD, ParsedPage
 from support.files import write
 from support.samples import GIB, gpus
 from support.tenants import Tenants
+from vcuda_hook.live import usage
+from vcuda_hook.live.usage import Sample
 from vcuda_oci.model import policies, topology
 from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.pages.page_reader import UsageProcess
 from vcuda_plugin.agent.http import graph_page, node_state, usage_page
 from vcuda_plugin.agent.http.node_state import Node, View
 from vcuda_plugin.kube.node_gpus import NodeGpus
@@ -47,9 +51,8 @@ def test_a_gpu_shows_its_tenants_with_what_they_asked_for_and_use(tenants: Tenan
     assert "GPU 0 · Soft GPU-0 healthy" in text
     assert "Compute 0 % used, 50 % reserved" in text
     assert "Memory 1.5 GiB used, 6 GiB promised of 16 GiB" in text
-    assert (
-        "ml/train-0/main 0 % of 30 % 1.5 GiB of 4 GiB fixed, waited 61 s, 1,200 refused allocations"
-    ) in text
+    assert "ml/train-0/main 1 process pid 7: 1.5 GiB, 0 % of the GPU pids are " in text
+    assert (" 0 % of 30 % 1.5 GiB of 4 GiB fixed, waited 61 s, 1,200 refused allocations") in text
     assert "ffffffffffff 0 % of 20 % 0 B of 2 GiB elastic to 80 %" in text
 
 
@@ -69,6 +72,34 @@ def test_the_page_shows_why_a_container_waits_and_what_turns_lose(tenants: Tenan
     assert "Compute 0 % used, 100 % reserved, 3 % lost" in text
     assert "a 0 % of 50 % 0 B of 1 GiB fixed, waits: GPU held by b" in text
     assert text.count("waits") == 1
+
+
+def test_process_use_is_counted_by_slot_and_only_the_largest_are_listed(
+    tenants: Tenants,
+) -> None:
+    tenants.add_record("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
+    view = look(tenants, NodeGpus(gpus(16)))
+
+    def process(slot: int, generation: int, held: int, busy: int) -> UsageProcess:
+        return UsageProcess(slot, 100 + slot, generation, 0, (held,), (busy,), (1,))
+
+    before = Sample(0, 1, [], [], [process(0, 1, 5, 10), process(1, 1, 9, 80)])
+    now = [process(0, 1, 5, 60), process(1, 2, 9, 90), process(2, 1, 7, 0)]
+    later = Sample(100, 1, [], [], now)
+    found = usage.processes_between(before, later, 0)
+    assert found == [(101, None, 9), (102, None, 7), (100, 50.0, 5)]
+    other_page = usage.processes_between(before, replace(later, file=2), 0)
+    assert {each.core_percent for each in other_page} == {None}
+    many = view._replace(processes={("box", "GPU-0"): found * 7})
+    page = ParsedPage(usage_page.render(many))
+    assert "box 21 processes pid 101: 9 B pid 102: 7 B pid 100: 5 B, 50 % of" in page.text()
+    assert "and 1 more pids are" in page.text()
+    suspension = {"step": "suspended", "since": 0.0, "bytes": 9}
+    (entry,) = view.tenants
+    off = many._replace(tenants=[{**entry, "suspension": suspension}])
+    assert "pid 101: 0 B" in ParsedPage(usage_page.render(off)).text()
+    false = many._replace(tenants=[{**entry, "usage": "impossible"}])
+    assert "pid 101" not in ParsedPage(usage_page.render(false)).text()
 
 
 @pytest.mark.parametrize(

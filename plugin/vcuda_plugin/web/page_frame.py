@@ -69,7 +69,12 @@ td{border-top:1px solid var(--line);padding:7px 12px 8px 0;vertical-align:top;fo
 font-variant-numeric:tabular-nums}
 th:first-child{width:34%}td:last-child,th:last-child{padding-right:0}
 .waits th:first-child{width:26%}.waits th:nth-child(2){width:14%}.waits th:nth-child(3){width:13%}
-td.name{overflow-wrap:anywhere;padding-left:18px;text-indent:-18px}td.notes{color:var(--soft);font-size:13px}
+td.name{overflow-wrap:anywhere;padding-left:18px;text-indent:-18px}
+summary{cursor:pointer;list-style:none}summary .of{white-space:nowrap}
+summary .of::before{content:"\\25b8  ";content:"\\25b8  "/""}
+[open]>summary .of::before{content:"\\25be  ";content:"\\25be  "/""}
+ul.processes{margin:6px 0 0;padding:0;list-style:none;text-indent:0;font-size:13px}
+td.notes{color:var(--soft);font-size:13px}
 i{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:8px}
 .of{color:var(--soft)}
 .wide{overflow-x:auto}.wide svg{display:block;margin:0 auto}
@@ -94,16 +99,20 @@ padding:8px 0}td{border:0;padding:0}td.name,td.notes{grid-column:1/3}}
 """
 )
 # The server renders each page; the script only replaces the old content with the new, unless the
-# keyboard's focus is in it.
+# keyboard's focus is in it. What the user has opened stays open.
 _SCRIPT = """
 async function again(){
   const main=document.querySelector("main");
-  if(!document.hidden&&!main.contains(document.activeElement))try{
+  if(!document.hidden&&!main.querySelector(":focus-visible"))try{
     const page=await fetch(location.pathname+location.search,
       {headers:{Accept:"text/html"},cache:"no-store"});
     const fresh=new DOMParser().parseFromString(await page.text(),"text/html");
     if(!page.ok)throw page.status;
-    main.replaceWith(fresh.querySelector("main"));
+    for(const {id} of main.querySelectorAll("details[open]")){
+      const same=fresh.getElementById(id);
+      if(same)same.open=true
+    }
+    if(!main.querySelector(":focus-visible"))main.replaceWith(fresh.querySelector("main"));
     document.documentElement.classList.remove("stale");
   }catch(error){document.documentElement.classList.add("stale")}
   setTimeout(again,document.documentElement.dataset.every*1000)

@@ -6,7 +6,8 @@ container: the host's table says which pid that is here.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from vcuda_oci.ledger.ledger import Ledger
@@ -20,18 +21,25 @@ from . import container_processes, usage
 class ContainerProcess:
     """pid_inside: in the process's own pid namespace. command: chosen by the container.
 
-    memory_used_bytes, busy_seconds: GPU memory and time on all GPUs of the container; None: the
-    process has no entry in the usage page.
+    held_bytes, busy_ns: GPU memory and time on each GPU of the container, in the order of its
+    shares; (): the process has no entry in the usage page.
     """
 
     pid: int
     pid_inside: int
     command: str
-    memory_used_bytes: int | None = None
-    busy_seconds: float | None = None
+    held_bytes: Sequence[int] = ()
+    busy_ns: Sequence[int] = ()
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Figures of all GPUs together; None: unknown."""
+        return {
+            "pid": self.pid,
+            "pid_inside": self.pid_inside,
+            "command": self.command,
+            "memory_used_bytes": sum(self.held_bytes) if self.held_bytes else None,
+            "busy_seconds": sum(self.busy_ns) / 1e9 if self.busy_ns else None,
+        }
 
 
 def of(ledger: Ledger, allocation: Allocation) -> list[ContainerProcess]:
@@ -51,8 +59,7 @@ def of(ledger: Ledger, allocation: Allocation) -> list[ContainerProcess]:
         if process:
             its = by_pid.get(process.pid_inside)
             if its:
-                process.memory_used_bytes = sum(its["held_bytes"])
-                process.busy_seconds = sum(its["busy_ns"]) / 1e9
+                process.held_bytes, process.busy_ns = its["held_bytes"], its["busy_ns"]
             found.append(process)
     return found
 

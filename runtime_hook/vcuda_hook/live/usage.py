@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from vcuda_oci.guest import page_file
 from vcuda_oci.ledger.ledger import Ledger
@@ -25,13 +25,14 @@ class Sample:
     """A sample of one container's pages at `at_ns` (CLOCK_MONOTONIC).
 
     context_bytes: charge for a context on each GPU; None: the limits cannot be read. file: the
-    page's inode; a restarted container has a new page.
+    page's inode; a restarted container has a new page. processes: the running ones.
     """
 
     at_ns: int
     file: int
     gpus: Sequence[page_reader.UsageGpu]
     context_bytes: Sequence[int | None]
+    processes: Sequence[page_reader.UsageProcess] = ()
 
 
 @dataclass
@@ -47,6 +48,16 @@ class Use:
     counters: page_reader.UsageGpu | None = None
     context_bytes: int | None = None  # part of counters.held_bytes: the charge for contexts
     waited_percent: float | None = None
+
+
+class ProcessUse(NamedTuple):
+    """A process's use of one GPU, as it reports it. pid_inside: in its own pid namespace.
+    core_percent: as of Use, but at most 100 and never below 0.
+    """
+
+    pid_inside: int
+    core_percent: float | None
+    memory_bytes: int
 
 
 def measure(ledger: Ledger, allocations: Sequence[Allocation], seconds: float) -> list[list[Use]]:
@@ -71,8 +82,9 @@ def take_sample(
         return None
     now = time.monotonic_ns()
     if before and before.file == file and None not in before.context_bytes:
-        return Sample(now, file, page.gpus, before.context_bytes)
-    return Sample(now, file, page.gpus, _context_bytes(ledger, allocation))
+        return Sample(now, file, page.gpus, before.context_bytes, page.processes)
+    charges = _context_bytes(ledger, allocation)
+    return Sample(now, file, page.gpus, charges, page.processes)
 
 
 def between(allocation: Allocation, earlier: Sample | None, later: Sample | None) -> list[Use]:
@@ -94,6 +106,39 @@ def between(allocation: Allocation, earlier: Sample | None, later: Sample | None
         Use(used, gpu, _charged(gpu.contexts, each), waits)
         for used, waits, gpu, each in zip(busy, waited, later.gpus, later.context_bytes)
     ]
+
+
+def processes_between(earlier: Sample | None, later: Sample | None, at: int) -> list[ProcessUse]:
+    """The processes' use of the container's GPU number `at`, the most memory first."""
+    if later is None:
+        return []
+    same = earlier if earlier and earlier.file == later.file else None
+    before = {_who(each): each.busy_ns[at] for each in same.processes} if same else {}
+    passed = later.at_ns - same.at_ns if same else 0
+    found = [
+        ProcessUse(
+            each.pid,
+            percent_of(before.get(_who(each)), each.busy_ns[at], passed),
+            each.held_bytes[at],
+        )
+        for each in later.processes
+    ]
+    return sorted(found, key=lambda each: (-each.memory_bytes, each.pid_inside))
+
+
+def percent_of(before_ns: int | None, now_ns: int, passed_ns: int) -> float | None:
+    """A process's part of the time that passed between two readings of its counter; None: unknown,
+    or the container has rewritten its page.
+    """
+    if before_ns is None or passed_ns <= 0 or now_ns < before_ns:
+        return None
+    # Long kernels are counted when they end.
+    return min(100.0, 100 * (now_ns - before_ns) / passed_ns)
+
+
+def _who(process: page_reader.UsageProcess) -> tuple[int, int, int]:
+    """A slot is used again, by the next generation."""
+    return process.slot, process.generation, process.pid
 
 
 def calls_inside(ledger: Ledger, allocation: Allocation) -> int | None:

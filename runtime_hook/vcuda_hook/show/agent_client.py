@@ -9,14 +9,16 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 _ANSWER_SECONDS = 0.5
 _MOST_BYTES = 32 << 20
 _PERIOD_SECONDS = 2.0
 # Sensors that are older than this are not shown.
 _FRESH_SECONDS = 10.0
+# The agent adds to its history so often.
+_EVENTS_SECONDS = 10.0
 
 
 def ask(listen: str, path: str) -> Any:
@@ -39,26 +41,56 @@ def ask(listen: str, path: str) -> Any:
         return None
 
 
-class Sensors:
-    """The GPUs' sensors, which a thread asks the agent for: an agent that hangs delays nothing."""
+class Event(NamedTuple):
+    """Of a GPU. time: in seconds since 1970. name: the container's, or ""."""
+
+    time: float
+    kind: str
+    name: str
+
+
+class Followed:
+    """The GPUs' sensors and events, which a thread asks the agent for: an agent that hangs delays
+    nothing."""
 
     def __init__(self, listen: str) -> None:
         self._listen = listen
         self._known: tuple[float, dict[str, dict[str, float]]] = (0.0, {})
+        self._events: dict[str, list[Event]] = {}
         if listen:
             threading.Thread(target=self._follow, daemon=True).start()
 
-    def of(self, uuid: str) -> Mapping[str, float]:
+    def events(self, uuid: str) -> Sequence[Event]:
+        """The last hour's of a GPU, oldest first, as last known."""
+        return self._events.get(uuid, ())
+
+    def sensors(self, uuid: str) -> Mapping[str, float]:
         """The figures of a GPU by key; {}: unknown."""
         at, known = self._known
         return known.get(uuid, {}) if time.monotonic() - at < _FRESH_SECONDS else {}
 
     def _follow(self) -> None:
+        asked = -_EVENTS_SECONDS
         while True:
+            if time.monotonic() - asked >= _EVENTS_SECONDS:
+                asked = time.monotonic()
+                self._events = events_of(ask(self._listen, "/history")) or self._events
             found = sensors_of(ask(self._listen, "/usage"))
             if found:
                 self._known = time.monotonic(), found
             time.sleep(_PERIOD_SECONDS)
+
+
+def events_of(tree: Any) -> dict[str, list[Event]]:
+    """The events in the agent's /history, by UUID, oldest first; what is no event is left out."""
+    events = tree.get("events") if isinstance(tree, dict) else None
+    found: dict[str, list[Event]] = {}
+    for each in events if isinstance(events, list) else ():
+        at = each.get("time") if isinstance(each, dict) else None
+        if isinstance(at, (int, float)) and 0 <= at < 1e12:
+            event = Event(at, str(each.get("kind", "")), str(each.get("name", "")))
+            found.setdefault(str(each.get("gpu")), []).append(event)
+    return {uuid: sorted(its) for uuid, its in found.items()}
 
 
 def sensors_of(tree: Any) -> dict[str, dict[str, float]]:

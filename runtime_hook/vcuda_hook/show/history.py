@@ -59,6 +59,19 @@ class History:
         average = sum(known) / len(known)
         return drawn.rjust(width), f"{minutes} min: {average:.0f} %, at most {max(known):.0f} %"
 
+    def marks(self, uuid: str, width: int, ages: Sequence[float]) -> str:
+        """A "^" below the part of `line` in which each event was; "": there is none. ages: in
+        seconds.
+        """
+        points = len(self.of.get(uuid, ()))
+        count = min(width, points)
+        drawn = [" "] * width
+        for age in ages:
+            at = points - 1 - int(age // STEP_SECONDS)
+            if count and 0 <= at < points:
+                drawn[width - count + at * count // points] = "^"
+        return "".join(drawn) if "^" in drawn else ""
+
 
 def _level(percent: float, levels: int) -> int:
     """A used GPU never looks like an idle one."""

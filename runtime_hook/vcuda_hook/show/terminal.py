@@ -21,7 +21,7 @@ _KEYS = {
     b"\x1b[A": "up", b"\x1bOA": "up", b"\x1b[B": "down", b"\x1bOB": "down",
     b"\x1b[5~": "page up", b"\x1b[6~": "page down", b" ": "page down",
     b"\x1b[H": "home", b"\x1b[1~": "home", b"\x1b[F": "end", b"\x1b[4~": "end",
-    b"\x1bOP": "f1", b"\x1b[11~": "f1", b"\x1b[17~": "f6", b"\x1b[21~": "f10",
+    b"\x1bOP": "f1", b"\x1b[11~": "f1", b"\x1b[15~": "f5", b"\x1b[17~": "f6", b"\x1b[21~": "f10",
 }  # fmt: skip
 
 

@@ -21,8 +21,9 @@ from ..text import sensor_text, table
 from . import agent_client, history, top_screen
 from .history import History
 from .live_view import LiveView
+from .process_rows import ProcessRows
 from .terminal import Ended, Terminal, end_by, is_usable
-from .top_screen import Line
+from .top_table import Line
 
 _WIDTH = 100  # if the terminal does not report its size
 _KEYS = {
@@ -30,8 +31,9 @@ _KEYS = {
     # As in htop.
     **{"N": top_screen.NAME, "P": top_screen.COMPUTE, "M": top_screen.MEMORY},
 }
-_HELP = "q quit   ? help   sort: n name, c compute, m memory, w waits   arrows, space: scroll"
+_HELP = "q quit   ? help   t processes   sort: n name, c compute, m memory, w waits"
 _HISTORY_SECONDS = 1.0
+_MOST_NAMED = 5  # more do not fit a wide terminal
 _NO_GRAPH = top_screen.More().past
 
 
@@ -46,10 +48,10 @@ def top(arguments: argparse.Namespace, settings: Config) -> int:
     if not is_usable():
         raise VcudaError("shows nothing without a terminal", "vcuda top", "use --once or --json")
     past = History(_agents(settings.listen))
-    sensors = agent_client.Sensors(settings.listen)
+    agent = agent_client.Followed(settings.listen)
     try:
         with Terminal() as terminal:
-            _live(live, terminal, arguments, past, sensors)
+            _live(live, terminal, arguments, past, agent, ProcessRows(settings.state_dir))
     except Ended as end:
         end_by(end.number)
     return 0
@@ -81,10 +83,11 @@ def _live(
     terminal: Terminal,
     arguments: argparse.Namespace,
     past: History,
-    sensors: agent_client.Sensors,
+    agent: agent_client.Followed,
+    processes: ProcessRows,
 ) -> None:
     """Raises Ended."""
-    order, above, helps, graphs = arguments.sort, 0, False, True
+    order, above, helps, graphs, tree = arguments.sort, 0, False, True, False
     view = live.sample()
     past.add(view)
     # The first sample has no use of GPU time: take the second soon.
@@ -92,7 +95,12 @@ def _live(
     while True:
         width, height = terminal.size()
         graph = functools.partial(past.line, plain=_is_plain()) if graphs else _NO_GRAPH
-        more = top_screen.More(graph, lambda uuid: _sensors(sensors, uuid))
+        more = top_screen.More(
+            graph,
+            functools.partial(_events, past, agent),
+            lambda uuid: _sensors(agent, uuid),
+            processes.of,
+        )
         body = top_screen.help() if helps else top_screen.screen(view, width, order, more)
         room = max(1, height - 3)
         above = max(0, min(above, len(body) - room))
@@ -107,6 +115,8 @@ def _live(
             helped, helps = helps, not helps and key in ("?", "h", "f1")
             above = above if helps == helped else 0
             graphs ^= key == "g"
+            tree ^= key in ("t", "f5")
+            processes.show(tree)
             order = _KEYS.get(key, _next(order) if key in (">", "f6") else order)
             far = len(body)
             steps = {"up": -1, "down": 1, "page up": -room, "page down": room}
@@ -124,8 +134,18 @@ def _agents(listen: str) -> dict[str, list[float | None]]:
     return {} if isinstance(answer, in_time.Unanswered) else answer
 
 
-def _sensors(sensors: agent_client.Sensors, uuid: str) -> str:
-    text = sensor_text.of(sensors.of(uuid))
+def _events(past: History, agent: agent_client.Followed, uuid: str, width: int) -> tuple[str, str]:
+    """Marks below the history, and the names of the last events, the newest first."""
+    now, events = time.time(), agent.events(uuid)
+    named = [
+        f"{' '.join(filter(None, (each.kind, each.name)))} {table.age(now - each.time)} ago"
+        for each in reversed(events[-_MOST_NAMED:])
+    ]
+    return past.marks(uuid, width, [now - each.time for each in events]), ", ".join(named)
+
+
+def _sensors(agent: agent_client.Followed, uuid: str) -> str:
+    text = sensor_text.of(agent.sensors(uuid))
     return text.replace("°C", "C") if _is_plain() else text
 
 

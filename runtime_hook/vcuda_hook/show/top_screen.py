@@ -6,41 +6,34 @@ the picture is readable without colours.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..live import turn_figures, views
+from ..live import views
 from ..text import table
+from . import top_table
+from .process_rows import ProcessRow
+from .top_table import COLOURS, DIM, LETTERS, USED, Line, count, seen
 
 _Entry = Mapping[str, Any]
 
-# A text and its colour (SGR parameters, or "").
-Line = list[tuple[str, str]]
 NAME, COMPUTE, MEMORY, WAITS = "name", "compute", "memory", "waits"
 ORDERS = (NAME, COMPUTE, MEMORY, WAITS)
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-# Of xterm's 256: hues like those by Okabe and Ito, which colour-blind people can distinguish; 3:1
-# against black and white, because a program cannot know the terminal's ground.
-_COLOURS = ("38;5;166", "38;5;32", "38;5;29", "38;5;136", "38;5;169", "38;5;61", "38;5;244")
-_BOLD, _DIM, _BAD, _USED = "1", "2", "1;31", "7;"
-# HELD is shown while the containers of a GPU take turns.
-_HEADINGS: tuple[str, ...] = ("COMPUTE", "MEMORY", "HELD", "WAITS", "POLICY")
-_HELD = _HEADINGS.index("HELD")
-# A name shorter than that says little; notes are cut at the edge of the screen first.
-_LEAST_NAME, _LEAST_NOTES, _LEAST_BAR = 16, 24, 10
-# On a narrow screen names are cut to this before compute and memory.
-_SHORTEST_NAME = 8
+_BOLD, _BAD = "1", "1;31"
+_LEAST_BAR = 10
 
 
 class More(NamedTuple):
     """What is shown of a GPU beside the sample. past: a sparkline of so many characters and what it
-    shows, as History.line. sensors: a line.
+    shows, as History.line. events: a line of so many characters with marks, and one with the
+    events' names. sensors: a line. processes: of an allocation, on a GPU.
     """
 
     past: Callable[[str, int], tuple[str, str]] = lambda uuid, width: ("", "")
+    events: Callable[[str, int], tuple[str, str]] = lambda uuid, width: ("", "")
     sensors: Callable[[str], str] = lambda uuid: ""
+    processes: Callable[[str, str], Sequence[ProcessRow]] = lambda id, uuid: ()
 
 
 _NO_MORE = More()
@@ -52,27 +45,31 @@ def screen(view: _Entry, width: int, order: str, more: More = _NO_MORE) -> list[
     known = [gpu["uuid"] for gpu in view["gpus"]]
     for gpu in view["gpus"]:
         tenants = _sorted([e for e in view["tenants"] if e["gpu_uuid"] == gpu["uuid"]], order)
-        lines += [*_gpu(gpu, tenants, width, more), *_table(tenants, width), []]
+        lines += [
+            *_gpu(gpu, tenants, width, more),
+            *top_table.lines(tenants, width, more.processes),
+            [],
+        ]
     for uuid in dict.fromkeys(entry["gpu_uuid"] for entry in view["tenants"]):
         if uuid not in known:
             tenants = _sorted([e for e in view["tenants"] if e["gpu_uuid"] == uuid], order)
-            lines += [[(f"{_seen(uuid)} is not seen on this host", _BOLD)]]
-            lines += [*_table(tenants, width), []]
+            lines += [[(f"{seen(uuid)} is not seen on this host", _BOLD)]]
+            lines += [*top_table.lines(tenants, width, more.processes), []]
     unread = {entry["id"] for entry in view["tenants"] if entry["usage"] == views.UNREADABLE}
     if unread:
-        of = _count(len(unread), "container")
+        of = count(len(unread), "container")
         lines += [[(f"The use of {of} is unknown: only root may read a usage page.", _BAD)], []]
     if not known:
         lines += [[("No GPU is known: 'vcuda gpus' says why.", "")], []]
     for name in view["broken_records"]:
-        lines += [[(f"{_seen(name)} is not a whole record: see 'vcuda ps'", _BAD)], []]
+        lines += [[(f"{seen(name)} is not a whole record: see 'vcuda ps'", _BAD)], []]
     return lines[:-1]
 
 
 def title(view: _Entry, order: str) -> Line:
     containers = len({entry["id"] for entry in view["tenants"]})
     when = time.strftime("%H:%M:%S", time.localtime(view["time"]))
-    counts = f"{_count(len(view['gpus']), 'GPU')}, {_count(containers, 'container')}"
+    counts = f"{count(len(view['gpus']), 'GPU')}, {count(containers, 'container')}"
     return [("vcuda top", _BOLD), (f" {when}, {counts}, by {order}", "")]
 
 
@@ -84,10 +81,6 @@ def drawn(line: Line, width: int, with_colour: bool) -> str:
         width -= len(part)
         text += f"\x1b[{colour}m{part}\x1b[0m" if with_colour and colour and part else part
     return text if with_colour else text.rstrip()
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _sorted(tenants: list[_Entry], order: str) -> list[_Entry]:
@@ -107,11 +100,13 @@ _HELP = (
     ("n c m w", "order by name, compute, memory, waits"),
     ("N P M > F6", "as in htop: by name, compute, memory; the next order"),
     ("up down space", "scroll; Home, End, Page Up, Page Down"),
-    ("g", "show or hide the history of each GPU"),
+    ("g", "show or hide the history and events"),
+    ("t F5", "show or hide the processes of each container"),
     ("what is shown", ""),
     ("AAAaaa...", "what container A uses, the rest of its share, what is free"),
     ("history", "compute, the newest at the right: the agent's last hour"),
     ("COMPUTE MEMORY", "used and share; a container reports its own use"),
+    ("events", "^ marks one below the history; the newest is named first"),
     ("HELD", "part of the time in which it had its turn of the GPU"),
     ("WAITS", "part of the time in which its launches waited"),
     ("POLICY", "and why it waits; 'vcuda why NAME' says more"),
@@ -124,18 +119,18 @@ def help() -> list[Line]:
         [("  " + heading.ljust(18), ""), (text, "")] if text else [(heading, _BOLD)]
         for heading, text in _HELP
     ]
-    return [*lines, [], [("any key returns", _DIM)]]
+    return [*lines, [], [("any key returns", DIM)]]
 
 
 def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int, more: More) -> list[Line]:
     head: Line = [(f"GPU {gpu['name']}", _BOLD)]
-    head.append((f"  {_seen(gpu['model'])}  {table.short(_seen(gpu['uuid']))}", ""))
+    head.append((f"  {seen(gpu['model'])}  {table.short(seen(gpu['uuid']))}", ""))
     sensors = more.sensors(gpu["uuid"])
     if sensors:
         head.append((f"  {sensors}", ""))
     if condition := views.condition(gpu):
         word, colon, why = condition.partition(":")
-        head.append((f"  {word.upper()}{colon}{_seen(why)}", _BAD))
+        head.append((f"  {word.upper()}{colon}{seen(why)}", _BAD))
     unread = any(entry["usage"] == views.UNREADABLE for entry in tenants)
     busy = [(e["core_used_percent"] or 0, e["core_percent"]) for e in tenants]
     held = [(e["memory_used_bytes"] or 0, e["memory_bytes"]) for e in tenants]
@@ -155,7 +150,7 @@ def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int, more: More) -> list
         wide = max(_LEAST_BAR, width - 10)
     drawn, shows = more.past(gpu["uuid"], wide)
     bars: list[tuple[str, Line, str]] = [
-        ("history", [(drawn, _COLOURS[1])], " " + shows),
+        ("history", [(drawn, COLOURS[1])], " " + shows),
         ("compute", _bar(busy, 100, wide), says[0]),
         ("memory ", _bar(held, gpu["memory_bytes"], wide), says[1]),
     ]
@@ -163,6 +158,9 @@ def _gpu(gpu: _Entry, tenants: Sequence[_Entry], width: int, more: More) -> list
     for name, bar, text in bars[0 if drawn else 1 :]:
         lines.append([(f"{name} [", ""), *bar, ("]" if below else "]" + text, "")])
         lines += [[(text, "")]] if below else []
+        if name == "history":
+            marks, names = more.events(gpu["uuid"], wide)
+            lines += [[(f"events  [{marks}]", "")], [(f"  {seen(names)}", DIM)]] if marks else []
     return lines
 
 
@@ -174,78 +172,13 @@ def _bar(parts: Sequence[tuple[float, float]], whole: float, width: int) -> Line
     bar: Line = []
     begin, drawn_to = 0.0, 0
     for number, (used, has) in enumerate(parts):
-        letter, colour = _LETTERS[number % len(_LETTERS)], _COLOURS[number % len(_COLOURS)]
+        letter, colour = LETTERS[number % len(LETTERS)], COLOURS[number % len(COLOURS)]
         for end, text, how in (
-            (begin + used, letter, _USED + colour),
+            (begin + used, letter, USED + colour),
             (begin + max(used, has), letter.lower(), colour),
         ):
             to = round(end * width / whole)
             bar.append((text * (to - drawn_to), how))
             drawn_to = to
         begin += max(used, has)
-    return [*bar, ("." * (width - drawn_to), _DIM)]
-
-
-def _table(tenants: Sequence[_Entry], width: int) -> list[Line]:
-    if not tenants:
-        return []
-    headings, *rows = (_HEADINGS, *map(_row, tenants))
-    if all(entry["held_percent"] is None for entry in tenants):
-        headings, *rows = (row[:_HELD] + row[_HELD + 1 :] for row in (headings, *rows))
-    widths = [max(map(len, column)) for column in zip(headings, *rows)]
-    names = [_seen(entry["name"]) for entry in tenants]
-    others = sum(w + 2 for w in (*widths[:-1], min(widths[-1], _LEAST_NOTES)))
-    beside = max(_SHORTEST_NAME, width - 2 - sum(w + 2 for w in widths[:2]))
-    room = max(min(_LEAST_NAME, beside), width - 4 - others)
-    longest = min(room, max(map(len, ("CONTAINER", *names))))
-    shown = [table.cut(name, longest).ljust(longest) for name in names]
-    # A figure without its last digit would be another one; notes are cut at the edge.
-    ends = itertools.accumulate((w + 2 for w in widths[:-1]), initial=2 + longest)
-    whole = sum(end <= width for end in ends) - 1
-    if whole < len(widths) - 1:
-        headings, *rows = (row[: max(1, whole)] for row in (headings, *rows))
-    lines: list[Line] = [
-        [(f"  {'CONTAINER'.ljust(longest)}  {table.line(headings, widths)}", _DIM)]
-    ]
-    for number, (name, row) in enumerate(zip(shown, rows)):
-        letter, colour = _LETTERS[number % len(_LETTERS)], _COLOURS[number % len(_COLOURS)]
-        lines.append([(letter, _USED + colour), (f" {name}  {table.line(row, widths)}", "")])
-    return lines
-
-
-def _row(entry: _Entry) -> tuple[str, ...]:
-    core, memory, held, waited = (
-        entry[key]
-        for key in ("core_used_percent", "memory_used_bytes", "held_percent", "waited_percent")
-    )
-    # What matters most comes first: a narrow screen cuts the rest.
-    notes = ["its figures cannot be true"] if entry["usage"] == views.IMPOSSIBLE else []
-    notes += filter(None, [views.suspended(entry)])
-    notes.append(views.policy(entry))
-    reason = turn_figures.waits(entry)
-    if reason:
-        notes.append(_seen(reason))
-    if entry["memory_managed"]:
-        notes.append("managed memory")
-    if entry["refusals"]:
-        notes.append(f"{entry['refusals']} refusals")
-    return (
-        f"{'-' if core is None else f'{core:.0f}'} of {entry['core_percent']} %",
-        _of(memory, entry["memory_bytes"]),
-        "-" if held is None else f"{held:.0f} %",
-        "-" if waited is None else f"{waited:.0f} %",
-        "; ".join(notes),
-    )
-
-
-def _of(used: int | None, share: int) -> str:
-    """Both in one unit if they have the same: a phone's screen has 40 columns."""
-    whole = table.size(share)
-    if used is None:
-        return f"- of {whole}"
-    return f"{table.size(used).removesuffix(whole[whole.index(' ') :])} of {whole}"
-
-
-def _seen(text: str) -> str:
-    """One character for each column: a name must not control the terminal or shift its line."""
-    return "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
+    return [*bar, ("." * (width - drawn_to), DIM)]

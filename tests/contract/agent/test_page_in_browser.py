@@ -7,6 +7,7 @@ import contextlib
 import http.server
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from support import browser
 from support.samples import GIB, gpus
 from support.tenants import Tenants
+from support.waiting import until
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.http import graph_page, usage_page
 from vcuda_plugin.agent.http.node_state import Node, View
@@ -159,6 +161,41 @@ def test_agents_page_is_named_for_screen_readers_and_printed_without_links(
     # A proxy may serve it below any path.
     assert [each for each in links if each.startswith(("/", "http"))] == []
     assert "box" in printed and "Metrics" not in printed
+
+
+OPEN = "[...document.querySelectorAll('details[open]')].map(each => each.id)"
+FOCUSED = "document.activeElement.innerText.split('\\n')[0]"
+
+
+def test_keyboard_alone_opens_a_containers_processes_and_a_refresh_leaves_them(
+    tenants: Tenants, tmp_path: Path
+) -> None:
+    before = usage_page.render(busy_node(tenants))
+    tenants.add_record("latecomer")
+    after = usage_page.render(busy_node(tenants))
+    with serving([before, after]) as (address, asked), browser.browsing(tmp_path) as tab:
+        tab.open(address)
+        focused = []
+        for _ in range(4):
+            tab.press("Tab")
+            focused.append(tab.evaluate(FOCUSED))
+        tab.press("Enter")
+        listed = tab.evaluate("document.querySelector('ul.processes').innerText")
+        nodes = tab.send("Accessibility.getFullAXTree")["nodes"]
+        spoken = [(each["role"]["value"], each.get("name", {}).get("value")) for each in nodes]
+        time.sleep(page_frame.REFRESH_SECONDS + 0.5)
+        while_focused = len(asked), tab.evaluate(OPEN)
+        tab.evaluate("document.activeElement.blur()")
+        until(lambda: "latecomer" in tab.evaluate("document.body.innerText"))
+        afterwards = tab.evaluate(OPEN)
+        tab.evaluate("document.querySelector('summary').click()")
+        closed = tab.evaluate(OPEN)
+    assert focused == ["Usage", "Graph", "Metrics", "box"]
+    assert listed.startswith("pid 7: 1 GiB, 0 % of the GPU")
+    assert ("list", "Processes of box") in spoken
+    assert ("DisclosureTriangle", "box 1 process") in spoken
+    assert while_focused == (1, ["GPU-0 box"])
+    assert (afterwards, closed) == (["GPU-0 box"], [])
 
 
 def test_page_without_script_shows_current_and_later_figures(

@@ -191,9 +191,37 @@ def test_keys_of_htop_order_help_and_quit(node: Node) -> None:
     assert (terminal.end(), terminal.is_as_before()) == (0, True)
 
 
+def test_key_of_htops_tree_shows_processes_with_host_pid_and_memory(node: Node) -> None:
+    with subprocess.Popen(["sleep", "100"]) as process:
+        state = json.dumps({"status": "running", "pid": process.pid})
+        runtime = write(f"{node.tenants.state_dir}/runtime", f"#!/bin/sh\necho '{state}'\n")
+        os.chmod(runtime, 0o755)
+        node.tenants.add_record("cot", shares=[GpuShare("GPU-0", GIB, 10)], runtime=[runtime])
+        node.tenants.uses("cot", held=GIB // 2, pid=process.pid)
+        terminal = node.top()
+        terminal.until(lambda lines: names(lines) == ["box", "cot", "ml/train-0/main"])
+        terminal.press("t")
+        # The second reading knows how much of the time it computed.
+        row = [str(process.pid), "sleep", "0", "%", "512", "MiB"]
+        terminal.until(lambda lines: lines[8].split() == row)
+        terminal.press("\x1b[15~")
+        terminal.until(lambda lines: names(lines) == ["box", "cot", "ml/train-0/main"])
+        terminal.press("q")
+        assert (terminal.end(), process.kill()) == (0, None)
+
+
 def test_the_agents_history_and_sensors_are_drawn(node: Node) -> None:
     points = [None, *[0.0] * 100, *[100.0] * 100]
-    tree = {"step_seconds": 10, "gpus": {"GPU-0": {"compute_percent": points}}}
+    began = time.time()
+    events = [
+        {"gpu": "GPU-0", "time": began - 1500, "kind": "claimed", "name": "box"},
+        {"gpu": "GPU-0", "time": began - 60, "kind": "refused", "name": "\x1b[2J"},
+    ]
+    tree = {
+        "step_seconds": 10,
+        "gpus": {"GPU-0": {"compute_percent": points}},
+        "events": events,
+    }
     sensors = {"temperature_celsius": 41, "power_watts": 99.6, "sm_clock_hertz": 1.5e9}
     usage = {"gpus": [{"uuid": "GPU-0", "sensors": sensors}]}
     pages = (json.dumps(page).encode() for page in (tree, usage))
@@ -205,7 +233,10 @@ def test_the_agents_history_and_sensors_are_drawn(node: Node) -> None:
         lines = terminal.until(lambda lines: lines[3].startswith("history ["))
         assert lines[3].endswith("] 33 min: 50 %, at most 100 %")
         terminal.until(lambda lines: lines[2] == "GPU 0  Soft  GPU-0  41 °C, 100 W, 1,500 MHz")
-        assert lines[3].count("█") in range(10, 20) and lines[8].startswith("B ml/train-0/main")
+        lines = terminal.until(lambda lines: lines[4].startswith("events"))
+        assert lines[3].count("█") in range(10, 20) and lines[10].startswith("B ml/train-0/main")
+        assert lines[4].count("^") == 2 and lines[4].index("]") == lines[3].index("]")
+        assert lines[5] == "  refused ?[2J 1m ago, claimed box 25m ago"
         terminal.press("g")
         terminal.until(lambda lines: lines[3].startswith("compute ["))
         terminal.press("q")

@@ -142,7 +142,7 @@ def test_pod_owner_reads_the_reason_of_a_full_node_in_the_schedulers_event(
         assert running.filter(asking, "a")["FailedNodes"] == {"a": why}
         assert running.bind(asking, "a") == f"node a: {why}"
         too_much = pod("too-much", container(core=30, memory=400))
-        never = "its GPUs never have 30 percent and 100.0 GiB"
+        never = "its GPUs never have 30 percent and 100.0 GiB: the largest of 2 has 16.0 GiB"
         assert running.filter(too_much, "a")["FailedAndUnresolvableNodes"] == {"a": never}
 
 

@@ -6,11 +6,12 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from vcuda_hook.live import fence_figures, turn_figures, usage, views
 from vcuda_hook.live.turn_figures import GpuTurns
-from vcuda_hook.live.usage import Sample
+from vcuda_hook.live.usage import ProcessUse, Sample
 from vcuda_hook.names import container_names
 from vcuda_hook.names.engine_files import Described
 from vcuda_oci.model.allocation import Allocation
@@ -32,6 +33,7 @@ class View(NamedTuple):
     `vcuda gpus --json` with "numa" and "unhealthy" (the reason, or None) added.
     tenants: the entries of `vcuda ps --json` without status. broken: file names of damaged records.
     distances: between the GPUs, in the order of `gpus` (vcuda_oci.model.topology); None: unknown.
+    processes: by allocation and UUID, the most memory first; not part of the JSON tree.
     """
 
     node: str
@@ -40,6 +42,7 @@ class View(NamedTuple):
     tenants: list[dict[str, Any]]
     broken: list[str]
     distances: list[list[int]] | None = None
+    processes: Mapping[tuple[str, str], Sequence[ProcessUse]] = MappingProxyType({})
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -118,7 +121,14 @@ class Node:
         fence_figures.add_to(tenants, gpu_entries or [], fence_figures.read(self.state_dir))
         paths = [os.path.basename(path) for path, _ in broken]
         far = self.known.distances if self.known else None
-        return View(self.name, time.time(), gpu_entries, tenants, paths, far)
+        processes = {
+            (each.id, share.uuid): usage.processes_between(
+                earlier.get(each.id), samples.of[each.id], at
+            )
+            for each in allocations
+            for at, share in enumerate(each.shares)
+        }
+        return View(self.name, time.time(), gpu_entries, tenants, paths, far, processes)
 
     def _gpu_entries(self, allocations: Sequence[Allocation]) -> list[dict[str, Any]] | None:
         if self.known is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from vcuda_hook.live import turn_figures, views
+from vcuda_hook.live import views
 from vcuda_hook.text import sensor_text, table
 
 from ...web.page_frame import COLOURS, escape
-from . import history
+from . import container_cells, history
 from .agent_page import page
 from .marks import Mark
 from .node_state import View
@@ -28,10 +28,14 @@ def render(view: View, past: _History | None = None, marks: Sequence[Mark] = ())
     for gpu in view.gpus or []:
         its = [(view.taken - mark.time, mark) for mark in marks if mark.gpu == gpu["uuid"]]
         drawn = _past(gpu, past.get(gpu["uuid"], {}), its)
-        parts.append(_gpu(gpu, _tenants_of(view, gpu["uuid"]), drawn))
+        parts.append(_gpu(gpu, _tenants_of(view, gpu["uuid"]), drawn, view.processes))
     known = {gpu["uuid"] for gpu in view.gpus or []}
     others = dict.fromkeys(entry["gpu_uuid"] for entry in view.tenants)
-    parts += [_elsewhere(uuid, _tenants_of(view, uuid)) for uuid in others if uuid not in known]
+    parts += [
+        _elsewhere(uuid, _tenants_of(view, uuid), view.processes)
+        for uuid in others
+        if uuid not in known
+    ]
     if view.gpus is None:
         parts.insert(0, _note("The driver has not answered yet: the GPUs are not known."))
     elif not view.gpus:
@@ -61,7 +65,9 @@ def _tenants_of(view: View, uuid: str) -> _Entries:
     return [entry for entry in view.tenants if entry["gpu_uuid"] == uuid]
 
 
-def _gpu(gpu: Mapping[str, Any], tenants: _Entries, past: str) -> str:
+def _gpu(
+    gpu: Mapping[str, Any], tenants: _Entries, past: str, processes: container_cells.Processes
+) -> str:
     sick = views.condition(gpu)
     state = f'<span class="state bad">{escape(sick)}</span>' if sick else ""
     return (
@@ -69,14 +75,14 @@ def _gpu(gpu: Mapping[str, Any], tenants: _Entries, past: str) -> str:
         f'<span class="soft">{escape(gpu["uuid"])}</span>'
         f"{state or '<span class=state>healthy</span>'}</h2>"
         f"{_compute(gpu, tenants)}{_memory(gpu, tenants)}{past}{_sensors(gpu)}"
-        f"{_table(tenants, 'GPU ' + gpu['name'])}</section>"
+        f"{_table(tenants, 'GPU ' + gpu['name'], processes)}</section>"
     )
 
 
-def _elsewhere(uuid: str, tenants: _Entries) -> str:
+def _elsewhere(uuid: str, tenants: _Entries, processes: container_cells.Processes) -> str:
     return (
         f'<section class="card"><h2>{escape(uuid)}<span class="state bad">not seen on this node'
-        f"</span></h2>{_table(tenants, uuid)}</section>"
+        f"</span></h2>{_table(tenants, uuid, processes)}</section>"
     )
 
 
@@ -187,60 +193,13 @@ def _bar(
     return rects
 
 
-def _table(tenants: _Entries, gpu: str) -> str:
+def _table(tenants: _Entries, gpu: str, processes: container_cells.Processes) -> str:
     if not tenants:
         return '<p class="soft">It has no tenants.</p>'
-    rows = "".join(_row(*pair) for pair in zip(tenants, colours(tenants)))
+    rows = "".join(
+        container_cells.row(entry, colour, processes.get((entry["id"], entry["gpu_uuid"]), ()))
+        for entry, colour in zip(tenants, colours(tenants))
+    )
     heads = "".join(f"<th>{title}</th>" for title in ("Container", "Compute", "Memory", ""))
     caption = f'<caption class="hidden">Containers of {escape(gpu)}</caption>'
     return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-def _row(entry: Mapping[str, Any], colour: str) -> str:
-    core, memory = entry["core_used_percent"], entry["memory_used_bytes"]
-    return (
-        f'<tr><td class="name"><i class="{colour}"></i>{escape(entry["name"])}{_image(entry)}</td>'
-        + _cell(
-            "-" if core is None else f"{core:.0f} %",
-            f"of {entry['core_percent']} %",
-            core or 0.0,
-            entry["core_percent"],
-            colour,
-        )
-        + _cell(
-            "-" if memory is None else table.size(memory),
-            f"of {table.size(entry['memory_bytes'])}",
-            memory or 0.0,
-            entry["memory_bytes"],
-            colour,
-        )
-        + f'<td class="notes">{_notes(entry)}</td></tr>'
-    )
-
-
-def _image(entry: Mapping[str, Any]) -> str:
-    image = entry["image"]
-    return f'<br><span class="of">{escape(image)}</span>' if image else ""
-
-
-def _cell(used: str, of: str, figure: float, whole: float, colour: str) -> str:
-    width = min(100.0, 100 * figure / whole)
-    return (
-        f'<td>{escape(used)} <span class="of">{escape(of)}</span>'
-        f'<svg class="mini" aria-hidden="true"><rect class="{colour}" width="{width:.1f}%" '
-        'height="6" rx="3"/></svg></td>'
-    )
-
-
-def _notes(entry: Mapping[str, Any]) -> str:
-    if entry["usage"] == views.IMPOSSIBLE:
-        return '<span class="bad">its figures cannot be true</span>'
-    if entry["usage"] == views.UNREADABLE:
-        return '<span class="bad">its usage page cannot be read</span>'
-    notes = [*filter(None, [views.suspended(entry)]), views.policy(entry)]
-    if entry["waited_seconds"] >= 1:
-        notes.append(f"waited {entry['waited_seconds']:,.0f} s")
-    if entry["refusals"]:
-        notes.append(f"{entry['refusals']:,} refused allocations")
-    notes += filter(None, [turn_figures.waits(entry)])
-    return escape(", ".join(notes))

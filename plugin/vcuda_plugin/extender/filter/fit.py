@@ -145,4 +145,8 @@ def _why_never(cluster: Cluster, ask: PodAsk, name: str) -> str:
         return facts.why
     if not any(ask.wanted.allows(gpu.uuid, gpu.model) for gpu in facts.reported.gpus):
         return OTHER_GPU
-    return f"its GPUs never have {described(ask)}"
+    reason = f"its GPUs never have {described(ask)}"
+    if ask.isolation == policies.MIG:
+        return reason
+    sizes = [gpu.memory_bytes for gpu in facts.usable if ask.wanted.allows(gpu.uuid, gpu.model)]
+    return f"{reason}: the largest of {len(sizes)} has {gib(max(sizes))}" if sizes else reason
