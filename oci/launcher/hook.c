@@ -2,8 +2,8 @@
 
    runc passes the image's environment variables to a hook that has no env of its own. So this
    program is linked statically, which keeps the image's LD_PRELOAD out, and gives Python a fixed
-   environment. Where the claim socket answers, two hooks start no Python: poststop, with which each
-   container with a share ends, and that of our CDI devices, unless it has to mount something.  */
+   environment. Where the claim socket answers, two hooks start no Python: poststop, and that of our
+   CDI devices, unless it has more to do than run one command (start/cdi_edits.py).  */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -86,8 +86,8 @@ release_by_socket (const char *config, const char *allocation)
   return reply != SOCKET_CLOSED;
 }
 
-/* Makes the edits of a container with our CDI devices by the command that the claim socket answers,
-   or has the socket clean up after one that has stopped. False: Python has to do it.  */
+/* Has the claim socket clean up after a container with our CDI devices that has stopped, or runs the
+   command that it answers for one that is being created. False: Python has to do it.  */
 static bool
 edit_by_socket (const char *config)
 {

@@ -76,9 +76,6 @@ def test_policy_for_all_requests_fits_beside_a_whole_gpu() -> None:
     assert found.request.terms == Terms("elastic", 80)
 
 
-TWICE = "claim default/claim-u1: two of its devices are on one GPU; add a constraint with "
-
-
 @pytest.mark.parametrize(
     ("tree", "error"),
     [

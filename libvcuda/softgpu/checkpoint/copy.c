@@ -1,7 +1,7 @@
 /* Moves a locked process's memory to the host, and back.
 
-   Device memory is the process's own memory here, so the driver's own copy moves no byte: only what
-   counts changes, and time passes. For custom storage the caller copies: see storage.c.  */
+   Device memory is the process's own memory here, so the driver's own copy moves no byte: it takes
+   time, and changes what the GPU counts. For custom storage the caller copies: see storage.c.  */
 
 #include <stdlib.h>
 
@@ -23,8 +23,8 @@ held_bytes (const struct softgpu_slot *slot)
 /* Memory between processes can be checkpointed from this driver on.  */
 #define IPC_MAJOR 610
 
-/* Whether the driver can checkpoint it: without managed memory, MIG, MPS, shared memory, and memory
-   that it copies for a checkpoint.  */
+/* Whether the driver can checkpoint the process: not with managed memory, MIG, MPS or shared memory,
+   and not while it copies another process's memory for a checkpoint.  */
 static bool
 supported (const struct softgpu_slot *slot)
 {
@@ -139,7 +139,8 @@ cuCheckpointProcessCheckpoint (int pid, CUcheckpointCheckpointArgs *args)
   return rc == CUDA_SUCCESS && !storage ? wait_until (&target, end) : rc;
 }
 
-/* What the other way has stored is lost: what a driver makes of that is documented nowhere.  */
+/* A restore from the other storage than the checkpoint's loses the process. Assumed: see
+   docs/softgpu.md.  */
 static CUresult
 check_storage (struct softgpu_slot *slot, bool custom)
 {

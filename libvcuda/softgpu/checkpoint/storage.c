@@ -4,7 +4,7 @@
    GPU, until cuCheckpointOperationComplete. So the caller's copies take the bytes from the process
    itself, and put them back there. A restore begins with empty memory.
 
-   The caller has the mappings and the handle, the process's slot has the caller: see
+   Mappings and handle are the caller's; the process's slot names the caller: see
    engine/process_state.h.  */
 
 #include "checkpoint/storage.h"
@@ -49,7 +49,7 @@ check_contexts (const struct softgpu_slot *slot, const unsigned moves[])
   return CUDA_SUCCESS;
 }
 
-/* PART over the addresses from AT on. STORE: the file that most parts are in.  */
+/* Maps PART at the address AT. STORE: the file that holds most parts.  */
 static bool
 map_part (int pid, const struct softgpu_slot *slot, const struct part *part, int store, char *at)
 {
@@ -70,7 +70,7 @@ make_stream (CUstream *stream, CUdevice device)
   return rc;
 }
 
-/* What the process has on GPU, into DATA; its size is 0 where that is nothing.  */
+/* Maps what the process has on GPU, and fills DATA; size 0: it has nothing there.  */
 static CUresult
 map_gpu (CUcheckpointCustomStoragePerDeviceData *data, int pid, const struct softgpu_slot *slot,
          const struct parts *parts, int store, unsigned gpu, CUdevice device)
@@ -177,7 +177,7 @@ softgpu_copies_for (unsigned slot)
   return false;
 }
 
-/* Where HANDLE is among those that are not completed; NULL: nowhere. With the guard held.  */
+/* The link to HANDLE in `operations`; NULL: it is not there. With the guard held.  */
 static CUcheckpointOperationHandle *
 known (CUcheckpointOperationHandle handle)
 {
@@ -217,7 +217,7 @@ complete (CUcheckpointOperationHandle operation)
   return rc;
 }
 
-/* One that fails before its streams are done can be called again.  */
+/* A call that fails before its streams are done can be made again.  */
 CUresult
 cuCheckpointOperationComplete (CUcheckpointOperationHandle handle)
 {

@@ -33,8 +33,7 @@ uint64_t softgpu_begin_copy (struct softgpu_slot *slot, enum softgpu_process_sta
                              uint64_t bytes, uint64_t rate);
 
 /* Begins a copy by the process in the slot COPIER, which softgpu_end_custom_copy ends. With the
- * lock held.
- */
+   lock held.  */
 void softgpu_begin_custom_copy (struct softgpu_slot *slot, enum softgpu_process_state state,
                                 unsigned copier);
 void softgpu_end_custom_copy (struct softgpu_slot *slot, enum softgpu_process_state state);

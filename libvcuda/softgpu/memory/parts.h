@@ -1,8 +1,8 @@
-/* Where a process's device memory is, for the caller of a checkpoint to custom storage.
+/* The list of a process's device memory, for the caller of a checkpoint to custom storage.
 
-   From driver 615 on all device memory lies in files that have no name (memfd), and each range of
-   them is in a list, which lies in such a file too. The process's slot says where. Only the process
-   itself writes the list; another one reads it while the process is locked.  */
+   From driver 615 on all device memory lies in files without a name (memfd), and so does the list
+   of its ranges. The process's slot names the list's file. Only the process itself writes the list;
+   another one reads it while the process is locked.  */
 
 #ifndef SOFTGPU_PARTS_H
 #define SOFTGPU_PARTS_H
@@ -25,7 +25,7 @@ struct part
 struct parts
 {
   _Atomic uint32_t used;   /* entries from here on are empty */
-  _Atomic uint32_t missed; /* memory that is not in the list: the list is of no use then */
+  _Atomic uint32_t missed; /* memory that is not in the list: the list is useless then */
   struct part part[SOFTGPU_PARTS];
 };
 
@@ -36,12 +36,12 @@ bool softgpu_lists_parts (void);
    is; FD is -1 where it is in none. NULL: the host has no memory.  */
 void *softgpu_map_part (CUdevice device, size_t bytes, void *at, int *fd, uint64_t *offset);
 
-/* Memory in FD that is in no other part.  */
+/* Adds or removes a range of FD, which is in no other part.  */
 void softgpu_list_part (CUdevice device, int fd, uint64_t offset, uint64_t bytes);
 void softgpu_unlist_part (int fd, uint64_t offset);
 
-/* The list of the process in SLOT, which this one sees as PID; NULL: it cannot be read, or is of no
-   use. *FD: the file in which it is, for the caller to close.  */
+/* The list of the process in SLOT, which this one sees as PID; NULL: it cannot be read, or is
+   useless. *FD: its file, for softgpu_close_parts.  */
 const struct parts *softgpu_open_parts (int pid, const struct softgpu_slot *slot, int *fd);
 void softgpu_close_parts (const struct parts *parts, int fd);
 

@@ -129,7 +129,7 @@ obey (struct connection *user, char *line)
   size_t length = 0;
   mps_log ("Cmd:%s", line);
   FILE *out = open_memstream (&text, &length);
-  int status = (mps.version == MPS_V3 ? mps_do_verb : mps_do) (user, line, out);
+  int status = (mps.version == MPS_V3 ? mps_do_v3 : mps_do_v2) (user, line, out);
   fputc (0, out);
   fputc (status, out);
   fclose (out);
@@ -226,7 +226,7 @@ mps_loop (void)
         watch[i] = (struct pollfd){ .fd = mps.connection[i].fd, .events = POLLIN };
       for (unsigned i = 0; i < listeners; i++)
         watch[count + i] = (struct pollfd){ .fd = mps.listener[i].fd, .events = POLLIN };
-      poll (watch, count + listeners, MPS_LOOK_MS);
+      poll (watch, count + listeners, MPS_POLL_MS);
       for (unsigned i = count; i-- > 0;)
         if (watch[i].revents && !hear (&mps.connection[i]))
           drop (i);

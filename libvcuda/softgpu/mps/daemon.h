@@ -1,8 +1,8 @@
-/* The MPS control daemon: its servers, the connections to it, and what it was told.
+/* The MPS control daemon: its servers, namespaces, sockets and connections.
 
-   Version 2 of NVIDIA's interface has one server without a name, version 3 several with names, and
-   namespaces in each. Both keep them in `mps.server`: version 2's is the first one, and its clients
-   are in the namespace "default" of it.  */
+   Version 2 of NVIDIA's interface has one server without a name; version 3 has several with names,
+   each with namespaces. Version 2's server is the first one in `mps.server`, and its clients are in
+   that server's namespace "default".  */
 
 #ifndef SOFTGPU_MPS_DAEMON_H
 #define SOFTGPU_MPS_DAEMON_H
@@ -40,7 +40,7 @@ struct server
 {
   char name[MPS_NAME]; /* "": there is none */
   char gpus[1024];     /* UUIDs that CUDA_VISIBLE_DEVICES names to it; "": the daemon's */
-  bool removed;        /* its name goes with its process */
+  bool removed;        /* deleted; its name is free when its process has ended */
   pid_t pid;           /* 0: none runs */
   int fd;              /* on which it says that it is ready */
   uid_t uid;
@@ -71,7 +71,7 @@ struct connection
   struct space *space;
 };
 
-/* A socket, and where those go that come by it.  */
+/* A socket, and the server and namespace of the clients that connect to it.  */
 struct listener
 {
   int fd;
@@ -102,10 +102,10 @@ extern struct daemon mps;
 /* Writes one line to control.log, with the time.  */
 void mps_log (const char *format, ...) __attribute__ ((format (printf, 1, 2)));
 
-/* Does LINE of USER, and writes what is printed to OUT; the control program's exit status. One for
-   each version.  */
-int mps_do (const struct connection *user, char *line, FILE *out);
-int mps_do_verb (const struct connection *user, char *line, FILE *out);
+/* Execute the command LINE of USER in version 2 or 3, and print to OUT; return the control program's
+   exit status.  */
+int mps_do_v2 (const struct connection *user, char *line, FILE *out);
+int mps_do_v3 (const struct connection *user, char *line, FILE *out);
 
 /* The index in mps.gpu of a GPU, by number or UUID; -1: none.  */
 int mps_device_of (const char *text);
@@ -125,7 +125,7 @@ bool mps_server_recovers (const struct server *server);
 unsigned mps_clients (const struct server *server, const struct space *space);
 unsigned mps_most_clients (void);
 
-/* Servers and namespaces of version 3, by name: NULL, none has it.  */
+/* The server or namespace of this name; NULL: there is none.  */
 struct server *mps_server_of (const char *name);
 struct space *mps_space_of (struct server *server, const char *name);
 
@@ -133,7 +133,7 @@ struct space *mps_space_of (struct server *server, const char *name);
 struct server *mps_add_server (const char *name, uid_t uid);
 struct space *mps_add_space (struct server *server, const char *name);
 
-/* End their clients and remove their sockets. A server's name goes when its process has ended.  */
+/* End their clients and remove their sockets. A server's name is free when its process has ended.  */
 void mps_remove_space (struct server *server, struct space *space);
 void mps_remove_server (struct server *server);
 
@@ -147,13 +147,13 @@ void mps_shared_name (char name[64], uid_t uid, pid_t pid);
 _Noreturn void mps_serve (int fd, uid_t uid, bool multiuser);
 
 /* Serves the listeners until the daemon is told to end.  */
-#define MPS_LOOK_MS 20
+#define MPS_POLL_MS 20
 void mps_loop (void);
 
 /* Notices that servers are ready, or have ended.  */
 void mps_watch_servers (void);
 
-/* Binds a socket FOLDER/NAME for those of SERVER and SPACE; false: it cannot be.  */
+/* Listens on a socket FOLDER/NAME for clients of SERVER and SPACE; false: it cannot.  */
 bool mps_listen (const char *folder, const char *name, unsigned mode, struct server *server,
                  struct space *space);
 

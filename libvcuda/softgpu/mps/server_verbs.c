@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mps/verbs.h"
+#include "mps/v3_commands.h"
 
 /* Reads "0,1" or UUIDs into the server's; false: no such GPU.  */
 static bool

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mps/verbs.h"
+#include "mps/v3_commands.h"
 
 /* "4G", "512M", "1024K"; 0: not such a size.  */
 static uint64_t
@@ -25,7 +25,6 @@ size_text (char text[32], uint64_t size)
   return size ? text : "-";
 }
 
-/* Sets the limits that the options name; the exit status.  */
 int
 mps_set_limits (const struct command *command, struct limits *limits)
 {

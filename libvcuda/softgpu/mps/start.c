@@ -130,7 +130,7 @@ end_servers (void)
     while (mps.server[i].pid)
       {
         mps_watch_servers ();
-        usleep (MPS_LOOK_MS * 100);
+        usleep (MPS_POLL_MS * 100);
       }
 }
 

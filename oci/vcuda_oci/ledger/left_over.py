@@ -12,7 +12,7 @@ from .ledger import Ledger
 
 def destroy_released(ledger: Ledger) -> None:
     """After a release, without the ledger's lock: destroy the GPU instances of released shares,
-    end MPS daemons without a container, and remove namespaces of others.
+    end MPS daemons and remove namespaces of MPS that have no container.
 
     Raises VcudaError: NVML or a daemon cannot be asked. The next sweep tries again.
     """

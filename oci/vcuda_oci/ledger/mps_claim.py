@@ -37,12 +37,12 @@ def claim_mps(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[
 def wait(
     ledger: Ledger, host: Host, allocation: Allocation, root: str | None = None
 ) -> list[tuple[str, str, list[str]]]:
-    """Wait until the GPU's daemon serves, and has the container's namespace where it has such;
-    return the mounts that its clients need.
+    """Wait until the GPU's daemon serves, as version 3 with the container's namespace; return the
+    mounts that its clients need.
 
     root: the driver root as the process with the claim socket sees it; None: as here. Raises
-    VcudaError: the daemon does not start; NotKnownYetError: it does not serve now, and other claims
-    need this process.
+    VcudaError: the daemon does not start; NotKnownYetError: it does not serve yet, and this process
+    must not wait, because other claims need it.
     """
     uuid = allocation.shares[0].uuid
     folder = mps_folder.folder_of(ledger.state_dir, uuid)
@@ -58,7 +58,7 @@ def wait(
         if time.monotonic() > until:
             what = f"{mps.WHAT}: no MPS server after {_READY_SECONDS:.0f} s"
             raise VcudaError(what, folder, f"see {folder}/log and 'vcuda doctor'")
-        os.kill(_claim_socket_pid(ledger.state_dir), signal.SIGCHLD)  # ends its pause
+        os.kill(_claim_socket_pid(ledger.state_dir), signal.SIGCHLD)  # it wakes the MPS keeper
         time.sleep(_PAUSE_SECONDS)
         found = _socket(folder, allocation)
     read_only = ["bind", "rprivate", "nosuid", "nodev", "ro", "noexec"]
@@ -72,7 +72,7 @@ def wait(
 
 
 def _socket(folder: str, allocation: Allocation) -> tuple[str, list[str]] | None:
-    """The socket with the container's limits, and names below /dev/shm; None: not yet."""
+    """The container's control socket, and the server's names below /dev/shm; None: not yet."""
     found = mps_folder.ready(folder)
     if found is None:
         return None

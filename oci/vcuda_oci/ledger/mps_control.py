@@ -1,8 +1,8 @@
-"""NVIDIA's MPS control program: start a daemon with its server, and ask a daemon that runs.
+"""NVIDIA's MPS control program: start a daemon with its server, and send commands to it.
 
-From driver 615 on the daemon runs as version 3: one named server, and in it a namespace for each
-container, with limits that hold whatever the container's processes set. Before, it runs as version
-2, where the processes' variables are all that holds a share. tree: as `wanted.json` has it.
+From driver 615 on the daemon runs as version 3: one named server, with a namespace for each
+container; the container's processes cannot widen its limits. Before, it runs as version 2, where
+only variables of the processes hold a share. tree: the content of `wanted.json`.
 
 Source: NVIDIA's guide to MPS, release 615, "MPS v3 Interface" and "Legacy MPS v2 Interface".
 """
@@ -22,7 +22,7 @@ from .mps_folder import SERVER, Ready
 
 _START_SECONDS = 5.0
 _PAUSE_SECONDS = 0.01
-# A control program that does not know the options of one way is started in the next.
+# Tried in this order, then none: an older control program ends at an option that it does not know.
 _VERSION_3 = ["-p", "3", "-m"]
 _VERSION_2 = ["-multiuser-server"]
 _CSV = "--format=csv,noheader"
@@ -40,19 +40,23 @@ def start(folder: str, tree: dict[str, str]) -> Ready:
 def clients(folder: str, tree: dict[str, str], now: Ready) -> tuple[int, bool]:
     """The number of the server's clients, and whether a fault has ended the work of all of them."""
     if now.spaces is None:
-        status = _say(folder, tree, f"get_server_status {now.server[0]}")
-        listed = _say(folder, tree, f"get_client_list {now.server[0]}")
+        status = _ask_v2(folder, tree, f"get_server_status {now.server[0]}")
+        listed = _ask_v2(folder, tree, f"get_client_list {now.server[0]}")
     else:
-        status = _do(folder, tree, "server", "get", SERVER, "status")
-        listed = _do(folder, tree, "client", "list", f"--server={SERVER}", _CSV)
+        status = _ask_v3(folder, tree, "server", "get", SERVER, "status")
+        listed = _ask_v3(folder, tree, "client", "list", f"--server={SERVER}", _CSV)
     return len(re.findall(r"^\d+\b", listed, re.M)), "fault" in status.lower()
 
 
 def spaces(folder: str, tree: dict[str, str]) -> dict[str, tuple[float, int]]:
-    """Percentage and bytes of memory (0: no limit) of each namespace by name, without the default
-    one. Raises VcudaError: the daemon does not answer."""
+    """Percentage and bytes of memory (0: no limit) of each container's namespace, by its name.
+
+    Raises VcudaError: the daemon does not answer.
+    """
     found = {}
-    for line in _must(folder, tree, "namespace", "list", f"--server={SERVER}", _CSV).splitlines():
+    for line in _require_v3(
+        folder, tree, "namespace", "list", f"--server={SERVER}", _CSV
+    ).splitlines():
         name, _, _, pinned, percent = (line.strip() + ",,,,").split(",")[:5]
         if name.startswith(mps.SPACE):
             found[name] = (_number(percent), int(_number(pinned[:-1]) * _UNITS.get(pinned[-1:], 0)))
@@ -64,14 +68,14 @@ def add_space(
 ) -> None:
     """Make a namespace, if it is new, and set its limits. Raises VcudaError."""
     if is_new:
-        _must(folder, tree, "namespace", "create", name, f"--server={SERVER}")
+        _require_v3(folder, tree, "namespace", "create", name, f"--server={SERVER}")
     words = [f"--pinned-memory-limit={limits.mib}M", f"--active-thread-percentage={limits.percent}"]
-    _must(folder, tree, "namespace", "set", name, f"--server={SERVER}", *words)
+    _require_v3(folder, tree, "namespace", "set", name, f"--server={SERVER}", *words)
 
 
 def remove_space(folder: str, tree: dict[str, str], name: str) -> None:
     """Remove a namespace, and end the clients that it still has. Raises VcudaError."""
-    _must(folder, tree, "namespace", "delete", name, f"--server={SERVER}", "--force")
+    _require_v3(folder, tree, "namespace", "delete", name, f"--server={SERVER}", "--force")
 
 
 def _environment(folder: str, tree: dict[str, str]) -> dict[str, str]:
@@ -83,13 +87,13 @@ def _environment(folder: str, tree: dict[str, str]) -> dict[str, str]:
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
     }
     root = tree["program"].rpartition("/usr/bin/")[0]
-    # The software GPU's programs find their state so; NVIDIA's do not know the variable.
+    # For the software GPU's programs; NVIDIA's do not know the variable.
     return {**places, **({"SOFTGPU_ROOT": root} if root else {})}
 
 
 def _start_daemon(folder: str, tree: dict[str, str]) -> tuple[int, bool]:
-    """Start the daemon; its pid, and whether it has namespaces. For clients of all users where the
-    program knows how. Raises VcudaError: it ends at once."""
+    """Start the daemon, for clients of all users where the program can; return its pid, and whether
+    it has namespaces. Raises VcudaError: it ends at once."""
     newest = [_VERSION_3] if mps.has_namespaces(tree["driver"]) else []
     for options in (*newest, _VERSION_2, []):
         daemon = subprocess.Popen(
@@ -110,19 +114,19 @@ def _start_daemon(folder: str, tree: dict[str, str]) -> tuple[int, bool]:
 
 
 def _start_server(folder: str, tree: dict[str, str], daemon: int, has_spaces: bool) -> int:
-    """Start a server; its pid. daemon: pid. Raises VcudaError."""
+    """Start a server; return its pid. daemon: its pid. Raises VcudaError."""
     if has_spaces:
         words = [f"--uid={os.geteuid()}", f"--allowed-devices={tree['gpu']}"]
-        _must(folder, tree, "server", "create", SERVER, *words)
+        _require_v3(folder, tree, "server", "create", SERVER, *words)
     else:
-        _say(folder, tree, f"start_server -uid {os.geteuid()}")
+        _ask_v2(folder, tree, f"start_server -uid {os.geteuid()}")
     until = time.monotonic() + _START_SECONDS
     while time.monotonic() < until and liveness.start_time(daemon):
         if has_spaces:
-            row = _do(folder, tree, "server", "list", SERVER, _CSV).strip().split(",")
+            row = _ask_v3(folder, tree, "server", "list", SERVER, _CSV).strip().split(",")
             found = row[2:3] if len(row) > 3 and row[3].lower() == "ready" else []
         else:
-            found = re.findall(r"^\d+$", _say(folder, tree, "get_server_list"), re.MULTILINE)
+            found = re.findall(r"^\d+$", _ask_v2(folder, tree, "get_server_list"), re.MULTILINE)
         if found and found[0].isdigit():
             return int(found[0])
         time.sleep(_PAUSE_SECONDS)
@@ -143,15 +147,15 @@ def _run(folder: str, tree: dict[str, str], words: list[str], text: str) -> tupl
     return done.returncode, done.stdout
 
 
-def _say(folder: str, tree: dict[str, str], word: str) -> str:
+def _ask_v2(folder: str, tree: dict[str, str], word: str) -> str:
     return _run(folder, tree, [], word + "\n")[1]
 
 
-def _do(folder: str, tree: dict[str, str], *words: str) -> str:
+def _ask_v3(folder: str, tree: dict[str, str], *words: str) -> str:
     return _run(folder, tree, list(words), "")[1]
 
 
-def _must(folder: str, tree: dict[str, str], *words: str) -> str:
+def _require_v3(folder: str, tree: dict[str, str], *words: str) -> str:
     """Raises VcudaError: the command fails."""
     status, text = _run(folder, tree, list(words), "")
     if status:

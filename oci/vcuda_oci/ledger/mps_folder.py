@@ -7,12 +7,11 @@
     <state>/mps/<GPU>/pipe, log     CUDA_MPS_PIPE_DIRECTORY and CUDA_MPS_LOG_DIRECTORY
 
 A claim writes its allocation first, then `wanted.json`, and waits for `ready.json`. The keeper
-(start/mps_keeper.py) starts a daemon for each `wanted.json`. A daemon is not wanted any more when
-no allocation under MPS is on its GPU; that is decided with the ledger's lock held, under which
-`wanted.json` and `ready.json` are removed before the daemon is ended. So a claim that finds
-`ready.json` has written its allocation in time, and a kill at any moment leaves at worst a folder,
-a daemon or a server that the next sweep finds: daemons and servers by their environment. Namespaces
-of a daemon that goes on: mps_spaces.py.
+(start/mps_keeper.py) starts a daemon for each `wanted.json`. A daemon is ended when no allocation
+under MPS is on its GPU: a sweep decides that, and removes `wanted.json` and `ready.json`, with the
+ledger's lock held, before it ends the daemon. So a claim that finds `ready.json` has written its
+allocation in time. A kill at any moment leaves at worst a folder, a daemon or a server, which the
+next sweep finds: daemons and servers by their environment. Namespaces: mps_spaces.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Processes of MPS on this host: which run, of which folder, and how they end."""
+"""Find and end processes of MPS on this host."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def is_same(process: list[int]) -> bool:
 
 
 def processes(folder: str) -> list[int]:
-    """Pids of daemons and servers with this folder's pipe directory, also of killed keepers."""
+    """Pids of daemons and servers with this folder's pipe directory, of any keeper."""
     variable = f"CUDA_MPS_PIPE_DIRECTORY={folder}/pipe".encode()
     return [pid for pid in all_processes() if variable in words_of(pid, "environ")]
 
 
 def all_processes() -> list[int]:
-    """Pids of MPS programs. Only of this pid namespace: a container's process could keep a read of
-    its words waiting."""
+    """Pids of MPS programs in this pid namespace: a container's process could block a read of its
+    environment."""
     here, found = os.readlink("/proc/self/ns/pid"), []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -38,7 +38,7 @@ def all_processes() -> list[int]:
 
 
 def words_of(pid: int, part: str) -> list[bytes]:
-    """The words of a process. part: "cmdline" or "environ". []: it has ended."""
+    """The strings in a file of a process. part: "cmdline" or "environ". []: it has ended."""
     try:
         return files.read(f"/proc/{pid}/{part}", 1 << 20).split(b"\0")
     except OSError:

@@ -1,12 +1,13 @@
 """Namespaces of MPS, version 3: one for each container under MPS, with the container's limits.
 
-The daemon has them, `ready.json` names those that have their limits, and the allocations say which
-there must be. A namespace's name has the allocation's id and limits in it, so a container that is
-claimed anew with other limits has another one. `follow` makes the daemon's namespaces those of the
-allocations. It lists them before it reads the ledger, both under the lock of MPS, and an allocation
-is written before its namespace is made: so none that is in use is removed, and after a kill at any
-moment the next `follow` finds what is missing or left over: the next keeper's first, and that of
-each sweep.
+The daemon holds the namespaces, `ready.json` lists those with their limits set, and the allocations
+say which must exist. A name is a hash of the allocation's id and limits: a container that is
+claimed anew with other limits gets another namespace.
+
+`follow` makes the daemon's namespaces those of the allocations. Under the lock of MPS it lists them
+before it reads the ledger, and a claim writes its allocation before its namespace is made: so no
+namespace in use is removed. What a kill leaves out or behind, the next `follow` mends: the next
+keeper's first one, or that of the next sweep.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from .mps_folder import Ready
 
 
 def is_in_step(now: Ready, containers: list[Allocation]) -> bool:
-    """Whether `ready.json` has the namespaces of these containers, and no other."""
+    """Whether `ready.json` lists the namespaces of these containers, and no others."""
     return now.spaces is None or set(now.spaces) == set(map(mps.space_of, containers))
 
 
 def follow(ledger: Ledger, folder: str) -> None:
     """Add and remove namespaces of the folder's daemon. Needs the lock of MPS. Raises VcudaError: a
-    record is broken, or the daemon does not do as it is told; OSError, subprocess.SubprocessError:
-    it cannot be asked."""
+    record is broken, or the daemon refuses; OSError, subprocess.SubprocessError: the control
+    program cannot run."""
     tree, now = mps_folder.wanted(folder), mps_folder.ready(folder)
     if tree is None or now is None or now.spaces is None:
         return
@@ -54,8 +55,10 @@ def follow(ledger: Ledger, folder: str) -> None:
 
 
 def sweep(ledger: Ledger) -> None:
-    """End the daemons without a container, and the namespaces of others. Raises VcudaError: a
-    record is broken, or a daemon does not answer."""
+    """End each daemon without a container, and remove each namespace without one.
+
+    Raises VcudaError: a record is broken, or a daemon does not answer.
+    """
     for folder in mps_folder.folders(ledger.state_dir):
         with mps_folder.lock(ledger.state_dir):
             shared: list[str] = []
@@ -76,7 +79,7 @@ def sweep(ledger: Ledger) -> None:
 
 
 def _follow_if_it_can(ledger: Ledger, folder: str) -> None:
-    """Raises VcudaError: a record is broken, or a daemon that runs does not as it is told."""
+    """Raises VcudaError: a record is broken, or a daemon that runs refuses."""
     try:
         follow(ledger, folder)
     except (OSError, subprocess.SubprocessError):

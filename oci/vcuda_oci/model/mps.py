@@ -1,5 +1,7 @@
-"""What a request cannot have under MPS, and what its namespace has: pure, so that schedulers refuse
-a request as the node does."""
+"""What MPS cannot give a request, and the limits of a container's namespace.
+
+Pure, so that schedulers refuse a request as the node does.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def limits_of(held: Allocation) -> Limits:
 
 
 def space_of(held: Allocation) -> str:
-    """The name of the container's namespace: short, because a socket's path is."""
+    """The name of the container's namespace: short, since a socket's path may have 107 bytes."""
     from hashlib import sha256  # late: only for containers under MPS
 
     limits = limits_of(held)

@@ -1,4 +1,4 @@
-"""Find the low-level runtime that called a hook, in /proc."""
+"""Find the low-level runtime that called a hook: in /proc, among its ancestors."""
 
 from __future__ import annotations
 

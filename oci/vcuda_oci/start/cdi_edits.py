@@ -1,6 +1,6 @@
-"""The edits that our CDI spec cannot name, because they depend on the container or its image.
+"""Edits that depend on the container or its image, which our CDI spec cannot name.
 
-The spec's hook makes them when the engine has injected devices and mounts. For a named slice the
+The spec's hook makes them after the engine has injected devices and mounts. For a named slice the
 shim is mounted over the image's own libcuda. /proc/driver/nvidia is limited to the container's
 GPUs, and the image's NVIDIA_REQUIRE_* are checked.
 """
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 def hook_without_mounts(config: str, state: State, pid: int) -> list[str] | None:
-    """The command of the one hook that makes all edits, [] for no edit; None: Python makes them.
+    """The command that makes all edits, [] for no edit; None: the hook has to start Python.
 
-    For the claim socket: its processes may mount nothing. None for a refusal too, because the
-    hook's own process reports it to the engine. pid: of the process that the runtime called as its
-    hook.
+    For the claim socket, whose processes may mount nothing. None where there is something to mount,
+    a device to close or a refusal to report to the engine, and where the hook has to stay until the
+    container's end. pid: of the process that the runtime called as its hook.
     """
     if state.bundle == "/":
         return None
@@ -56,7 +56,7 @@ def hook_without_mounts(config: str, state: State, pid: int) -> list[str] | None
 
 
 def edits_of(container: Container, settings: Config, facts: Host) -> tuple[Edits, list[str]]:
-    """The edits, and the places at which the engine has mounted the same before.
+    """The edits, and the places of mounts that replace the engine's read-only ones.
 
     Writes the container's /proc/driver/nvidia. Raises VcudaError: the image's requirements are not
     met, or the container has more than a slice.

@@ -3,10 +3,10 @@
 The launcher sends one packet: the settings' path, the low-level runtime, and the runtime's
 arguments, each ended by NUL. The reply is one packet: "+" the bundle is ready; "-" and the error
 line; "?" (or no reply): the launcher starts Python. After "+" and the line come NUL and the
-allocation's id, for the log. The launcher at a delete, and the poststop hook, send "" as the
-runtime, then "delete" and the id, or "poststop", the id and the container's state, or "cdi" and the
-state. The reply to "cdi" has more after the id: the command that the hook runs for a container that
-is being created, each word after a NUL; none if there is nothing to do.
+allocation's id, for the log. Three others send "" as the runtime: the launcher at a delete, then
+"delete" and the id; the poststop hook, then "poststop", the id and the container's state; the hook
+of our CDI devices, then "cdi" and the state. The reply to "cdi" has after the id, which is empty,
+the command that the hook has to run, each word after a NUL; none if there is nothing to do.
 
 Several worker processes accept connections, so that a slow claim delays no other; a fork for each
 connection would cost twice as much as a claim. Two more processes run while the socket is open: the

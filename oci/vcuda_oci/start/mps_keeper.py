@@ -21,14 +21,14 @@ from ..ledger.mps_folder import Ready
 from ..model.errors import VcudaError
 from ..system import files
 
-# Between two checks; a claim that waits for its daemon or its namespace ends the pause by a signal,
-# through the process with the claim socket.
+# Between two checks. A claim that waits cuts the pause short: it signals the process with the claim
+# socket, which signals the keeper.
 _PERIOD_SECONDS = 0.2
 _RETRY_SECONDS = 1.0
 # A daemon that ends within _SHORT_SECONDS of its start is replaced after a pause that doubles: root
-# in a container under it may end it again and again. The first time there is none.
+# in a container under it may end it again and again. There is no pause the first time.
 _SHORT_SECONDS, _LONGEST_PAUSE_SECONDS = 60.0, 8.0
-# The daemon is asked for a fault so often: each time by a process.
+# Between two questions for clients and a fault: each starts a process.
 _ASK_SECONDS = 0.5
 
 

@@ -1,1 +1,1 @@
-"""Call the driver until all processes of a container are at work, or all are off the GPUs."""
+"""The driver's calls that take all processes of a container off the GPUs, or put all to work."""

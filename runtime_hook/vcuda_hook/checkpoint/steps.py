@@ -22,7 +22,7 @@ RUNNING, LOCKED, CHECKPOINTED, FAILED, CHECKPOINTING, RESTORING = range(6)
 # Where all processes shall be: off the GPUs, or at work on them.
 OFF, ON = "off", "on"
 
-# Calls; the last two are none: the driver is still copying, and all are where they shall be.
+# Calls. WAIT and DONE are none: the driver still copies; all processes are where they shall be.
 LOCK, CHECKPOINT, RESTORE, UNLOCK = "lock", "checkpoint", "restore", "unlock"
 WAIT, DONE = "wait", "done"
 
@@ -42,7 +42,7 @@ class Next(NamedTuple):
     pids: tuple[int, ...] = ()
 
 
-# What processes come to that are copied when they are first seen.
+# The state that follows a copy which was under way before the first call.
 _BECOMES = {CHECKPOINTING: CHECKPOINTED, RESTORING: LOCKED}
 
 

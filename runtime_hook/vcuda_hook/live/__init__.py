@@ -1,4 +1,4 @@
-"""Live containers as this host sees them: names, usage, processes, state.
+"""Live containers as this host sees them: usage, processes, state, workloads.
 
 The node agent reads them too.
 """

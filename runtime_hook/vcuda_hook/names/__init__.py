@@ -1,1 +1,1 @@
-"""Names of containers: their engines', their pods', their workloads'."""
+"""Names of containers, by their engines and pods, and which containers a typed name means."""

@@ -1,4 +1,4 @@
-"""Why a pod waits of which events say too little: the room for its claims, and no scheduler."""
+"""Why a pod waits where its events do not say: no room for its claims, or no scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-/* What the control daemon is told: the words of NVIDIA's version 2.  */
+/* Version 2's commands.  */
 
 #include <stdlib.h>
 #include <string.h>
@@ -112,9 +112,9 @@ is (const char *word, const char *name)
   return strcmp (word, name) == 0;
 }
 
-/* Words that only look; false: WORD is none.  */
+/* Commands that only read; false: WORD is none of them.  */
 static bool
-look (char **word, FILE *out)
+read_only (char **word, FILE *out)
 {
   if (is (word[0], "get_server_list"))
     {
@@ -152,7 +152,7 @@ look (char **word, FILE *out)
   return true;
 }
 
-/* Words that change something; false: WORD is none.  */
+/* Commands that change something; false: WORD is none of them.  */
 static bool
 change (char **word, FILE *out)
 {
@@ -198,12 +198,12 @@ change (char **word, FILE *out)
 }
 
 int
-mps_do (const struct connection *user, char *line, FILE *out)
+mps_do_v2 (const struct connection *user, char *line, FILE *out)
 {
   char *word[MOST_WORDS] = { NULL }, *rest = line;
   for (int i = 0; i < MOST_WORDS - 1 && (word[i] = strtok_r (rest, " ", &rest)); i++)
     continue;
-  if (!word[0] || look (word, out))
+  if (!word[0] || read_only (word, out))
     return 0;
   if (!user->privileged)
     fputs ("Permission denied\n", out);

@@ -1,7 +1,7 @@
 /* A command of version 3: a module, a verb, up to three words, and options.  */
 
-#ifndef SOFTGPU_MPS_VERBS_H
-#define SOFTGPU_MPS_VERBS_H
+#ifndef SOFTGPU_MPS_V3_COMMANDS_H
+#define SOFTGPU_MPS_V3_COMMANDS_H
 
 #include "mps/daemon.h"
 
@@ -9,7 +9,6 @@ enum
 {
   VERB_WORDS = 3,
   VERB_OPTIONS = 8,
-  VERB_COLUMNS = 8,
 };
 
 struct command
@@ -22,7 +21,7 @@ struct command
   const char *name[VERB_OPTIONS], *value[VERB_OPTIONS]; /* "": a flag */
 };
 
-/* A verb of a module: prints, and returns the exit status. changes: it needs a privileged user.  */
+/* A verb of a module: prints, and returns the exit status. changes: for privileged users only.  */
 struct verb
 {
   const char *module, *name;
@@ -30,7 +29,7 @@ struct verb
   int (*run) (const struct command *command);
 };
 
-/* An entry without a name ends each.  */
+/* Each list ends with an entry without a name.  */
 extern const struct verb mps_server_verbs[], mps_space_verbs[], mps_client_verbs[];
 
 /* The value of an option; NULL: not given.  */
@@ -40,20 +39,20 @@ const char *mps_option (const struct command *command, const char *name);
 int mps_wrong (const struct command *command, const char *format, ...)
     __attribute__ ((format (printf, 2, 3)));
 
-/* One line of a list: as columns, or as --format=csv has them. HEADER: left out with noheader.  */
+/* Prints one line of a list, as columns or as --format=csv. A header is left out with noheader.  */
 void mps_row (const struct command *command, bool is_header, unsigned count,
               const char *const cell[]);
 
-/* The cell of FIELD, by the names of a list's columns; the exit status.  */
+/* Prints the cell in column FIELD of a list; returns the exit status.  */
 int mps_field (const struct command *command, const char *field, unsigned count,
                const char *const name[], const char *const cell[]);
 
-/* The server of this name; NULL: none has it, which is printed.  */
+/* The server of this name; NULL: there is none, and an error was printed.  */
 struct server *mps_named_server (const struct command *command, const char *name);
 
 const char *mps_status (const struct server *server);
 
-/* Sets the limits that the options name; the exit status.  */
+/* Sets the limits that the options name; returns the exit status.  */
 int mps_set_limits (const struct command *command, struct limits *limits);
 
 #endif

@@ -1,6 +1,6 @@
-/* Version 3's commands: reading them, printing lists, and the modules `client` and `device`.  */
+/* Version 3's commands: parsing, printing of lists, and the modules `client` and `device`.  */
 
-#include "mps/verbs.h"
+#include "mps/v3_commands.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -185,7 +185,7 @@ read_command (struct command *command, char *line)
 }
 
 int
-mps_do_verb (const struct connection *user, char *line, FILE *out)
+mps_do_v3 (const struct connection *user, char *line, FILE *out)
 {
   struct command command = { .user = user, .out = out };
   if (!read_command (&command, line))
