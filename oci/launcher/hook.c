@@ -86,8 +86,8 @@ release_by_socket (const char *config, const char *allocation)
   return reply != SOCKET_CLOSED;
 }
 
-/* Has the claim socket clean up after a container with our CDI devices that has stopped, or runs the
-   command that it answers for one that is being created. False: Python has to do it.  */
+/* Has the claim socket clean up after a container with our CDI devices that has stopped, or runs
+   the command that it answers for one that is being created. False: Python has to do it.  */
 static bool
 edit_by_socket (const char *config)
 {

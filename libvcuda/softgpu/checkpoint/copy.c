@@ -23,8 +23,8 @@ held_bytes (const struct softgpu_slot *slot)
 /* Memory between processes can be checkpointed from this driver on.  */
 #define IPC_MAJOR 610
 
-/* Whether the driver can checkpoint the process: not with managed memory, MIG, MPS or shared memory,
-   and not while it copies another process's memory for a checkpoint.  */
+/* Whether the driver can checkpoint the process: not with managed memory, MIG, MPS or shared
+   memory, and not while it copies another process's memory for a checkpoint.  */
 static bool
 supported (const struct softgpu_slot *slot)
 {

@@ -6,8 +6,8 @@
 #include "checkpoint/target.h"
 
 /* Maps all that TARGET, which the caller knows as PID, has on each GPU into the caller, and sets
-   *OUT. MOVES, by each GPU's index: the index of the GPU that it is mapped on. STEP_STATE: the state
-   until the operation is completed, CHECKPOINTING or RESTORING. Errors, with nothing changed:
+   *OUT. MOVES, by each GPU's index: the index of the GPU that it is mapped on. STEP_STATE: the
+   state until the operation is completed, CHECKPOINTING or RESTORING. Errors, with nothing changed:
    CUDA_ERROR_INVALID_CONTEXT where the caller has not retained the primary context of one of these
    GPUs; CUDA_ERROR_MAP_FAILED where it may not open the process's files. With the lock held.  */
 CUresult softgpu_map_target (int pid, const struct target_process *target,

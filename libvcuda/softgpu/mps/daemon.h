@@ -102,8 +102,8 @@ extern struct daemon mps;
 /* Writes one line to control.log, with the time.  */
 void mps_log (const char *format, ...) __attribute__ ((format (printf, 1, 2)));
 
-/* Execute the command LINE of USER in version 2 or 3, and print to OUT; return the control program's
-   exit status.  */
+/* Execute the command LINE of USER in version 2 or 3, and print to OUT; return the control
+   program's exit status.  */
 int mps_do_v2 (const struct connection *user, char *line, FILE *out);
 int mps_do_v3 (const struct connection *user, char *line, FILE *out);
 
@@ -133,7 +133,7 @@ struct space *mps_space_of (struct server *server, const char *name);
 struct server *mps_add_server (const char *name, uid_t uid);
 struct space *mps_add_space (struct server *server, const char *name);
 
-/* End their clients and remove their sockets. A server's name is free when its process has ended.  */
+/* End clients and remove sockets. A server's name is free when its process has ended.  */
 void mps_remove_space (struct server *server, struct space *space);
 void mps_remove_server (struct server *server);
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 def hook_without_mounts(config: str, state: State, pid: int) -> list[str] | None:
     """The command that makes all edits, [] for no edit; None: the hook has to start Python.
 
-    For the claim socket, whose processes may mount nothing. None where there is something to mount,
-    a device to close or a refusal to report to the engine, and where the hook has to stay until the
+    For the claim socket: its processes may mount nothing. None where there is something to mount, a
+    device to close or a refusal to report to the engine, and where a process has to clean up at the
     container's end. pid: of the process that the runtime called as its hook.
     """
     if state.bundle == "/":

@@ -50,7 +50,9 @@ def hold(ledger: Ledger, tree: dict[str, str], id: str, core: int) -> Allocation
 
 
 def without_limits(folder: str, tree: dict[str, str], name: str) -> None:
-    mps_control._must(folder, tree, "namespace", "create", name, f"--server={mps_folder.SERVER}")
+    mps_control._require_v3(
+        folder, tree, "namespace", "create", name, f"--server={mps_folder.SERVER}"
+    )
 
 
 def left_over(folder: str, tree: dict[str, str], name: str) -> None:
