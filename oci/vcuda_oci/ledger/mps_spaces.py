@@ -5,14 +5,12 @@ there must be. A namespace's name has the allocation's id and limits in it, so a
 claimed anew with other limits has another one. `follow` makes the daemon's namespaces those of the
 allocations. It lists them before it reads the ledger, both under the lock of MPS, and an allocation
 is written before its namespace is made: so none that is in use is removed, and after a kill at any
-moment the next `follow` finds what is missing or left over: the next keeper's first, and that of
-each sweep.
+moment the next keeper's first `follow` finds what is missing or left over.
 """
 
 from __future__ import annotations
 
 import shutil
-import subprocess
 
 from ..model import mps
 from ..model.allocation import Allocation
@@ -38,8 +36,7 @@ def follow(ledger: Ledger, folder: str) -> None:
     found = mps_control.spaces(folder, tree)
     containers = mps_folder.containers(ledger, tree["gpu"])
     wanted = {mps.space_of(one): mps.limits_of(one) for one in containers}
-    for name in found.keys() - wanted.keys():
-        mps_control.remove_space(folder, tree, name)
+    left_over = found.keys() - wanted.keys()
     missing = [name for name, limits in wanted.items() if found.get(name) != limits.as_listed]
     for name in missing:
         mps_control.add_space(folder, tree, name, name not in found, wanted[name])
@@ -51,36 +48,33 @@ def follow(ledger: Ledger, folder: str) -> None:
             raise VcudaError(what, folder, f"see {folder}/log")
     if set(now.spaces) != set(wanted):
         mps_folder.write_ready(folder, now.replaced(spaces=sorted(wanted)))
+    # Last: a namespace that cannot be removed keeps no container from its start.
+    for name in left_over:
+        mps_control.remove_space(folder, tree, name)
 
 
 def sweep(ledger: Ledger) -> None:
-    """End the daemons without a container, and the namespaces of others. Raises VcudaError: a
-    record is broken, or a daemon does not answer."""
+    """End the daemons without a container. Raises VcudaError: a record is broken.
+
+    It asks no daemon, and takes the lock of MPS only where one has to end: a daemon that hangs
+    delays no container's end. The keeper removes the namespaces of a daemon that stays.
+    """
     for folder in mps_folder.folders(ledger.state_dir):
-        with mps_folder.lock(ledger.state_dir):
-            shared: list[str] = []
-            with ledger:
-                stays = mps_folder.is_wanted(ledger, folder)
-                if not stays:
-                    shared = mps_folder.shared_files(folder)
-                    files.remove(folder + "/wanted.json")
-                    files.remove(folder + "/ready.json")
-            if stays:
-                _follow_if_it_can(ledger, folder)
-                continue
-            mps_folder.end_all(folder)
-            mps_folder.remove_shared(shared)
-            with ledger:
-                if mps_folder.wanted(folder) is None:
-                    shutil.rmtree(folder, ignore_errors=True)
+        if not mps_folder.is_wanted(ledger, folder):
+            with mps_folder.lock(ledger.state_dir):
+                _end_unless_wanted(ledger, folder)
 
 
-def _follow_if_it_can(ledger: Ledger, folder: str) -> None:
-    """Raises VcudaError: a record is broken, or a daemon that runs does not as it is told."""
-    try:
-        follow(ledger, folder)
-    except (OSError, subprocess.SubprocessError):
-        pass  # an agent in a pod has no control program: its host's keeper does it
-    except VcudaError:
-        if mps_folder.ready(folder):
-            raise
+def _end_unless_wanted(ledger: Ledger, folder: str) -> None:
+    """Needs the lock of MPS."""
+    with ledger:
+        if mps_folder.is_wanted(ledger, folder):
+            return
+        shared = mps_folder.shared_files(folder)
+        files.remove(folder + "/wanted.json")
+        files.remove(folder + "/ready.json")
+    mps_folder.end_all(folder)
+    mps_folder.remove_shared(shared)
+    with ledger:
+        if mps_folder.wanted(folder) is None:
+            shutil.rmtree(folder, ignore_errors=True)
