@@ -69,7 +69,7 @@ def main() -> None:
         elif kind == CDI:
             from vcuda_oci.start import cdi_stopped  # late, as said above
 
-            from . import cdi_hook, created_container
+            from . import cdi_hook, created_container  # late, as said above
 
             cdi_hook.finish(settings, state)
             if created_container.is_kept():
