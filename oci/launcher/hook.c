@@ -96,8 +96,11 @@ edit_by_socket (const char *config)
     return false;
   size_t count = 0;
   const char *id = answer + strlen (answer) + 1;
-  for (char *word = (char *) id + strlen (id) + 1; *word && count < 7; word += strlen (word) + 1)
+  char *word = (char *) id + strlen (id) + 1;
+  for (; word < answer + sizeof answer && *word && count < 7; word += strlen (word) + 1)
     command[count++] = word;
+  if (word < answer + sizeof answer && *word)
+    return false; /* part of a command is another one */
   if (count == 0)
     return true;
   static char *none[] = { NULL };

@@ -90,3 +90,31 @@ def test_caller_that_is_killed_before_it_completes_leaves_the_target_lost_and_ch
     caller.communicate()
     assert guest.python(CALLER + "say(state=state(pid))", pid) == {"state": FAILED}
     assert used(guest) == [8, 0]
+
+
+def test_forked_child_waits_for_no_lock_of_its_parents_threads(guest: Guest) -> None:
+    code = (
+        PRELUDE
+        + STORAGE
+        + """
+import signal, threading
+threads = [threading.Thread(target=lambda: [complete(5) for _ in iter(int, 1)], daemon=True)
+           for _ in range(2)]
+complete(5)
+for thread in threads:
+    thread.start()
+ended = set()
+for _ in range(300):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(2)
+        complete(5)
+        os._exit(0)
+    ended.add(os.waitpid(pid, 0)[1])
+    if ended != {0}:
+        break
+say(ended=sorted(ended))
+os._exit(0)
+"""
+    )
+    assert guest.python(code) == {"ended": [0]}

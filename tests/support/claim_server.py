@@ -43,7 +43,7 @@ class ClaimServer:
 
     def _is_complete(self) -> bool:
         keepers = sum(map(is_keeper, children(self.pid)))
-        return keepers == len(claim_socket.KEEPERS) and len(self.workers()) == claim_socket.WORKERS
+        return keepers >= len(claim_socket.KEEPERS) and len(self.workers()) == claim_socket.WORKERS
 
     def workers(self) -> list[int]:
         """Process ids of the workers, without the keepers."""
@@ -75,7 +75,7 @@ class ClaimServer:
 
 
 def is_keeper(pid: int) -> bool:
-    return name_of(pid) in claim_socket.KEEPERS
+    return name_of(pid) in (*claim_socket.KEEPERS, claim_socket.MPS_KEEPER)
 
 
 def name_of(pid: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -64,3 +66,47 @@ def test_server_of_a_daemon_that_has_ended_is_not_waited_for(
     tree = {"gpu": UUID, "program": "/bin/true", "library": "/usr/lib", "driver": "615.10"}
     with pytest.raises(VcudaError, match="the MPS server does not start"):
         mps_control._start_server(str(tmp_path), tree, 1 << 30, has_spaces=False)
+
+
+@pytest.mark.parametrize("limits", [b"infM, nan", b"\xb2M, \xff", b"1e999M, 1e999", b","])
+def test_limits_that_are_no_numbers_are_those_of_no_container(
+    tmp_path: Path, limits: bytes
+) -> None:
+    program = tmp_path / "control"
+    program.write_bytes(b"#!/bin/sh\necho 'n1, vcuda, 0, " + limits + b"'\n")
+    program.chmod(0o755)
+    tree = {"gpu": UUID, "program": str(program), "library": "", "driver": "615.10"}
+    assert mps_control.spaces(str(tmp_path), tree) == {"n1": (0.0, 0)}
+
+
+def test_daemon_that_hangs_at_its_start_is_ended_before_the_next_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mps_control, "_START_SECONDS", 0.2)
+    program = tmp_path / "control"
+    program.write_text(f"#!/bin/sh\necho $$ >>{tmp_path}/pids\nexec sleep 60\n")
+    program.chmod(0o755)
+    tree = {"gpu": UUID, "program": str(program), "library": "", "driver": "615.10"}
+    with pytest.raises(VcudaError, match="the MPS control daemon does not start"):
+        mps_control.start(str(tmp_path), tree)
+    pids = (tmp_path / "pids").read_text().split()
+    assert (len(pids), [pid for pid in pids if Path("/proc", pid).exists()]) == (3, [])
+
+
+def test_daemon_that_hangs_is_asked_again_after_half_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, asked = [1000.0], list[float]()
+
+    def hang(*_: object) -> None:
+        asked.append(at[0] - 1000)
+        raise subprocess.TimeoutExpired("control", 5)
+
+    monkeypatch.setattr(time, "monotonic", lambda: at[0])
+    monkeypatch.setattr(mps_control, "clients", hang)
+    keeper, now = MpsKeeper(str(tmp_path)), Ready([1, 1], [1, 1], [])
+    for _ in range(62):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            keeper._watch(str(tmp_path), {}, now)
+        at[0] += 1
+    assert asked == [0, 30, 60]

@@ -10,6 +10,8 @@
    While the host has suspended the container, or is about to, these calls wait: the host brings
    each process back to the state in which it found it.  */
 
+#include "context/checkpoints.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +90,13 @@ take_copy (CUcheckpointOperationHandle handle)
   vcuda_unlock (&mutex);
   free (copy);
   return pid;
+}
+
+void
+vcuda_checkpoints_forget (void)
+{
+  mutex = (pthread_mutex_t) PTHREAD_MUTEX_INITIALIZER;
+  copies = NULL;
 }
 
 static void

@@ -4,6 +4,7 @@
 
 #include "compute/meters.h"
 #include "compute/turn.h"
+#include "context/checkpoints.h"
 #include "context/context_count.h"
 #include "context/context_limits.h"
 #include "context/contexts.h"
@@ -41,6 +42,7 @@ in_child (void)
   vcuda_graph_memory_forget ();
   vcuda_pools_forget ();
   vcuda_contexts_forget ();
+  vcuda_checkpoints_forget ();
   vcuda_primaries_forget ();
   vcuda_current_forget_all ();
   vcuda_meters_forget ();

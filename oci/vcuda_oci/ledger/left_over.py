@@ -12,9 +12,9 @@ from .ledger import Ledger
 
 def destroy_released(ledger: Ledger) -> None:
     """After a release, without the ledger's lock: destroy the GPU instances of released shares,
-    end MPS daemons and remove namespaces of MPS that have no container.
+    end MPS daemons that have no container.
 
-    Raises VcudaError: NVML or a daemon cannot be asked. The next sweep tries again.
+    Raises VcudaError: NVML cannot be asked. The next sweep tries again.
     """
     if instance_records.stale(ledger):
         from . import instances  # late: NVML, only where an instance is left over

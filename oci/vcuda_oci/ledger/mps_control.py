@@ -110,6 +110,8 @@ def _start_daemon(folder: str, tree: dict[str, str]) -> tuple[int, bool]:
             if os.path.exists(f"{folder}/pipe/nvidia-cuda-mps-control.pid"):
                 return daemon.pid, options is _VERSION_3
             time.sleep(_PAUSE_SECONDS)
+        daemon.kill()  # one that only hangs must not serve beside the next
+        daemon.wait()
     raise VcudaError("the MPS control daemon does not start", tree["program"], f"see {folder}/log")
 
 
@@ -127,7 +129,7 @@ def _start_server(folder: str, tree: dict[str, str], daemon: int, has_spaces: bo
             found = row[2:3] if len(row) > 3 and row[3].lower() == "ready" else []
         else:
             found = re.findall(r"^\d+$", _ask_v2(folder, tree, "get_server_list"), re.MULTILINE)
-        if found and found[0].isdigit():
+        if found and re.fullmatch(r"\d+", found[0].strip(), re.ASCII):
             return int(found[0])
         time.sleep(_PAUSE_SECONDS)
     raise VcudaError("the MPS server does not start", folder, f"see {folder}/log")
@@ -141,7 +143,8 @@ def _run(folder: str, tree: dict[str, str], words: list[str], text: str) -> tupl
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         timeout=_START_SECONDS,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         check=False,
     )
     return done.returncode, done.stdout
@@ -165,10 +168,8 @@ def _require_v3(folder: str, tree: dict[str, str], *words: str) -> str:
 
 
 def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
+    """0 for what is no decimal number, which no limit is equal to."""
+    return float(text) if re.fullmatch(r"\d{1,15}(\.\d*)?", text, re.ASCII) else 0.0
 
 
 def _unblock() -> None:

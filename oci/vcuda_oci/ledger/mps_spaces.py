@@ -6,14 +6,13 @@ claimed anew with other limits gets another namespace.
 
 `follow` makes the daemon's namespaces those of the allocations. Under the lock of MPS it lists them
 before it reads the ledger, and a claim writes its allocation before its namespace is made: so no
-namespace in use is removed. What a kill leaves out or behind, the next `follow` mends: the next
-keeper's first one, or that of the next sweep.
+namespace in use is removed. What a kill leaves out or behind, the next keeper's first `follow`
+mends.
 """
 
 from __future__ import annotations
 
 import shutil
-import subprocess
 
 from ..model import mps
 from ..model.allocation import Allocation
@@ -25,22 +24,21 @@ from .mps_folder import Ready
 
 
 def is_in_step(now: Ready, containers: list[Allocation]) -> bool:
-    """Whether `ready.json` lists the namespaces of these containers, and no others."""
+    """Whether `ready.json` has the namespaces of these containers, and no other."""
     return now.spaces is None or set(now.spaces) == set(map(mps.space_of, containers))
 
 
 def follow(ledger: Ledger, folder: str) -> None:
     """Add and remove namespaces of the folder's daemon. Needs the lock of MPS. Raises VcudaError: a
-    record is broken, or the daemon refuses; OSError, subprocess.SubprocessError: the control
-    program cannot run."""
+    record is broken, or the daemon does not do as it is told; OSError, subprocess.SubprocessError:
+    it cannot be asked."""
     tree, now = mps_folder.wanted(folder), mps_folder.ready(folder)
     if tree is None or now is None or now.spaces is None:
         return
     found = mps_control.spaces(folder, tree)
     containers = mps_folder.containers(ledger, tree["gpu"])
     wanted = {mps.space_of(one): mps.limits_of(one) for one in containers}
-    for name in found.keys() - wanted.keys():
-        mps_control.remove_space(folder, tree, name)
+    left_over = found.keys() - wanted.keys()
     missing = [name for name, limits in wanted.items() if found.get(name) != limits.as_listed]
     for name in missing:
         mps_control.add_space(folder, tree, name, name not in found, wanted[name])
@@ -52,38 +50,33 @@ def follow(ledger: Ledger, folder: str) -> None:
             raise VcudaError(what, folder, f"see {folder}/log")
     if set(now.spaces) != set(wanted):
         mps_folder.write_ready(folder, now.replaced(spaces=sorted(wanted)))
+    # Last: a namespace that cannot be removed keeps no container from its start.
+    for name in left_over:
+        mps_control.remove_space(folder, tree, name)
 
 
 def sweep(ledger: Ledger) -> None:
-    """End each daemon without a container, and remove each namespace without one.
+    """End the daemons without a container. Raises VcudaError: a record is broken.
 
-    Raises VcudaError: a record is broken, or a daemon does not answer.
+    It asks no daemon, and takes the lock of MPS only where one has to end: a daemon that hangs
+    delays no container's end. The keeper removes the namespaces of a daemon that stays.
     """
     for folder in mps_folder.folders(ledger.state_dir):
-        with mps_folder.lock(ledger.state_dir):
-            shared: list[str] = []
-            with ledger:
-                stays = mps_folder.is_wanted(ledger, folder)
-                if not stays:
-                    shared = mps_folder.shared_files(folder)
-                    files.remove(folder + "/wanted.json")
-                    files.remove(folder + "/ready.json")
-            if stays:
-                _follow_if_it_can(ledger, folder)
-                continue
-            mps_folder.end_all(folder)
-            mps_folder.remove_shared(shared)
-            with ledger:
-                if mps_folder.wanted(folder) is None:
-                    shutil.rmtree(folder, ignore_errors=True)
+        if not mps_folder.is_wanted(ledger, folder):
+            with mps_folder.lock(ledger.state_dir):
+                _end_unless_wanted(ledger, folder)
 
 
-def _follow_if_it_can(ledger: Ledger, folder: str) -> None:
-    """Raises VcudaError: a record is broken, or a daemon that runs refuses."""
-    try:
-        follow(ledger, folder)
-    except (OSError, subprocess.SubprocessError):
-        pass  # an agent in a pod has no control program: its host's keeper does it
-    except VcudaError:
-        if mps_folder.ready(folder):
-            raise
+def _end_unless_wanted(ledger: Ledger, folder: str) -> None:
+    """Needs the lock of MPS."""
+    with ledger:
+        if mps_folder.is_wanted(ledger, folder):
+            return
+        shared = mps_folder.shared_files(folder)
+        files.remove(folder + "/wanted.json")
+        files.remove(folder + "/ready.json")
+    mps_folder.end_all(folder)
+    mps_folder.remove_shared(shared)
+    with ledger:
+        if mps_folder.wanted(folder) is None:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -12,15 +12,23 @@ from ..model import names
 from ..system import settings_file
 from . import apply_share, cdi_edits
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def clean_up(config_path: str, state: State) -> None:
-    """Remove the empty files that the runtime made for our mounts; raises VcudaError, OSError."""
+
+def clean_up(config_path: str, state: State, has_left: Callable[[], bool] = lambda: False) -> None:
+    """Remove the empty files that the runtime made for our mounts; raises VcudaError, OSError.
+
+    has_left: whether the hook waits no longer. Then its Python cleans up, and the container may run
+    again, with mounts that a late removal would undo.
+    """
     if state.bundle == "/":
         return  # crun in a user namespace shows another folder as the bundle
     if not os.path.lexists(_config_of(state)):
         return  # BuildKit deletes the bundle first; see clean_up_at_end
     root, places = _root_and_places(config_path, state)
-    if root:
+    if root and not has_left():
         mount_points.remove_since(_config_of(state), root, places)
 
 

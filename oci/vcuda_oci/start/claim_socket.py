@@ -41,6 +41,7 @@ from . import after_delete, apply_share, cdi_edits, cdi_stopped, main, poststop
 NAME = names.CLAIM_SOCKET
 MOST_BYTES = 65536
 _MOST_REPLY_BYTES = 4096 - 2  # PATH_MAX, with two NULs at the end
+_MOST_WORDS = 7  # oci/launcher/hook.c, edit_by_socket
 WORKERS = 4
 DONE, REFUSED, CLOSED = b"+", b"-", b"?"
 _BACKLOG = 128
@@ -291,7 +292,7 @@ def _answer(connection: socket.socket) -> bytes:
             state = hook_state.parse_state(os.fsencode(words[3]))
             if state.status != "stopped":
                 return _of_cdi_hook(words[0], state, pid)
-            cdi_stopped.clean_up(words[0], state)
+            cdi_stopped.clean_up(words[0], state, lambda: _has_left(connection))
         else:
             return CLOSED
     except NotKnownYetError:
@@ -304,10 +305,15 @@ def _answer(connection: socket.socket) -> bytes:
 
 def _of_cdi_hook(config: str, state: hook_state.State, pid: int) -> bytes:
     command = cdi_edits.hook_without_mounts(config, state, pid)
-    if command is None:
+    # The words are parted by NUL, and end with an empty one.
+    if command is None or len(command) > _MOST_WORDS or not all(map(_is_word, command)):
         return CLOSED
     reply = b"\0".join([DONE, b"", *map(os.fsencode, command)])
     return reply if len(reply) < _MOST_REPLY_BYTES else CLOSED
+
+
+def _is_word(text: str) -> bool:
+    return text != "" and "\0" not in text
 
 
 def _has_left(connection: socket.socket) -> bool:

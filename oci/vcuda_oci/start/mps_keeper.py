@@ -28,8 +28,9 @@ _RETRY_SECONDS = 1.0
 # A daemon that ends within _SHORT_SECONDS of its start is replaced after a pause that doubles: root
 # in a container under it may end it again and again. There is no pause the first time.
 _SHORT_SECONDS, _LONGEST_PAUSE_SECONDS = 60.0, 8.0
-# Between two questions for clients and a fault: each starts a process.
-_ASK_SECONDS = 0.5
+# Between two questions for clients and a fault: each starts a process. A daemon that hangs is asked
+# again later, because the daemons of other GPUs wait meanwhile.
+_ASK_SECONDS, _ASK_AGAIN_SECONDS = 0.5, 30.0
 
 
 class MpsKeeper:
@@ -40,7 +41,7 @@ class MpsKeeper:
         self._began: dict[str, float] = {}  # when a folder's daemon was started
         self._pause: dict[str, float] = {}  # before the next daemon, if this one ends soon
         self._logged: dict[str, str] = {}
-        self._asked: dict[str, float] = {}
+        self._ask_due: dict[str, float] = {}
         self._in_step: set[str] = set()  # folders of which this process has listed the namespaces
         self._faulty: set[str] = set()  # folders with a fault that was reported
 
@@ -89,10 +90,11 @@ class MpsKeeper:
 
     def _watch(self, folder: str, tree: dict[str, str], now: Ready) -> None:
         """Note the server's clients, and report a fault that ends the work of all of them."""
-        if time.monotonic() - self._asked.get(folder, 0) < _ASK_SECONDS:
+        if time.monotonic() < self._ask_due.get(folder, 0):
             return
-        self._asked[folder] = time.monotonic()
+        self._ask_due[folder] = time.monotonic() + _ASK_AGAIN_SECONDS  # if there is no answer
         clients, is_faulty = mps_control.clients(folder, tree, now)
+        self._ask_due[folder] = time.monotonic() + _ASK_SECONDS
         if not is_faulty:
             self._faulty.discard(folder)
         elif folder not in self._faulty:

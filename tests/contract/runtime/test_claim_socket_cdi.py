@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,13 @@ from support.driver_root import DriverRoot
 from support.files import write
 from support.installed_wrapper import Installed
 from support.samples import record
+from vcuda_oci.container import hook_state
+from vcuda_oci.guest import mount_points
 from vcuda_oci.ledger import events
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import names
 from vcuda_oci.pages import limits
+from vcuda_oci.start import apply_share, cdi_edits, claim_socket
 
 # A runtime's command line is `runc create …`: that of this script is `/bin/sh create …`.
 RUNTIME = 'exec <"$3"; "$2" cdi; status=$?; exit $status\n'
@@ -171,3 +176,59 @@ def test_mount_points_of_an_ended_container_are_removed_without_python(
         assert created.call() == (0, "")
     assert (os.path.exists(place), os.path.exists(own)) == (False, True)
     assert (created.mounted(), created.installed.python_starts()) == ([], 0)
+
+
+def test_late_answer_removes_no_mount_point_of_a_container_that_runs_again(
+    created: Created, overlay: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created.write_config([], [{"destination": names.GUEST_LIMITS, "source": "/x"}])
+    place = write(overlay + names.GUEST_LIMITS, "")
+    state = json.dumps({**created.state, "status": "stopped"})
+    hook, worker = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    hook.send(b"\0".join(map(str.encode, (created.installed.settings, "", "cdi", state, ""))))
+    real = apply_share.host_of
+
+    def slowly(settings: Any) -> Any:
+        hook.close()  # the launcher waits no longer
+        return real(settings)
+
+    monkeypatch.setattr(apply_share, "host_of", slowly)
+    monkeypatch.setattr(mount_points, "_PROGRAM", created.installed.hook)
+    with worker:
+        assert claim_socket._answer(worker)[:1] == claim_socket.DONE
+    assert os.path.exists(place)
+
+
+@pytest.mark.parametrize("part", ["a\0b", ""])
+def test_command_whose_words_would_be_others_is_not_answered(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["/bin/hook", part, "driver/nvidia"]
+    monkeypatch.setattr(cdi_edits, "hook_without_mounts", lambda *_: command)
+    state = hook_state.State("box", "creating", 1, "/b", {})
+    assert claim_socket._of_cdi_hook("/c", state, 1) == claim_socket.CLOSED
+
+
+@pytest.mark.parametrize("count", [7, 8])
+def test_hook_runs_no_part_of_a_longer_command(created: Created, count: int) -> None:
+    created.write_config([], [])
+    script = write(created.folder + "/script", f"#!/bin/sh\necho $# >{created.folder}/ran\n", 0o755)
+    path = f"{created.ledger.state_dir}/{claim_socket.NAME}"
+    os.makedirs(created.ledger.state_dir)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(path)
+        listening.listen()
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(claim_socket.MOST_BYTES)
+                connection.send(b"\0".join([b"+", b"", script.encode(), *[b"x"] * (count - 1)]))
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        created.call()
+        thread.join(30)
+    assert (os.path.exists(created.folder + "/ran"), created.installed.python_starts()) == (
+        (True, 0) if count == 7 else (False, 1)
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -66,14 +68,14 @@ def noted_but_not_made(folder: str, tree: dict[str, str], name: str) -> None:
 
 
 @pytest.mark.parametrize("kill", [without_limits, left_over, noted_but_not_made])
-def test_kill_at_any_step_leaves_what_the_next_sweep_sets_right(
+def test_kill_at_any_step_leaves_what_the_next_keeper_sets_right(
     started: Started, kill: Callable[[str, dict[str, str], str], None]
 ) -> None:
     ledger, folder, tree = started
     held = [hold(ledger, tree, "one", 30), hold(ledger, tree, "two", 70)]
     names = [mps.space_of(one) for one in held]
     kill(folder, tree, names[0])
-    mps_spaces.sweep(ledger)
+    mps_spaces.follow(ledger, folder)
     mib = 1024 + 1 + 512  # rounded up, and contexts
     expected = {names[0]: (30.0, mib << 20), names[1]: (70.0, mib << 20)}
     assert mps_control.spaces(folder, tree) == expected
@@ -85,11 +87,46 @@ def test_kill_at_any_step_leaves_what_the_next_sweep_sets_right(
 def test_container_with_other_limits_has_another_namespace(started: Started) -> None:
     ledger, folder, tree = started
     first = mps.space_of(hold(ledger, tree, "one", 30))
-    mps_spaces.sweep(ledger)
+    mps_spaces.follow(ledger, folder)
     second = mps.space_of(hold(ledger, tree, "one", 40))
-    mps_spaces.sweep(ledger)
+    mps_spaces.follow(ledger, folder)
     assert first != second
     assert mps_control.spaces(folder, tree).keys() == {second}
+
+
+def test_hanging_daemon_delays_no_end_of_a_container(started: Started) -> None:
+    ledger, folder, tree = started
+    hold(ledger, tree, "one", 30)
+    now = mps_folder.ready(folder)
+    assert now is not None
+    os.kill(now.daemon[0], signal.SIGSTOP)
+    try:
+        with mps_folder.lock(ledger.state_dir):  # the keeper waits for the daemon
+            began = time.monotonic()
+            mps_spaces.sweep(ledger)
+        assert time.monotonic() - began < 2
+    finally:
+        os.kill(now.daemon[0], signal.SIGCONT)
+    assert now.lives
+
+
+def test_namespace_that_cannot_be_removed_keeps_no_container_waiting(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, folder, tree = started
+    left_over(folder, tree, LEFT)
+    space = mps.space_of(hold(ledger, tree, "one", 30))
+    remove = mps_control.remove_space
+
+    def refused(folder: str, tree: dict[str, str], _: str) -> None:
+        remove(folder, tree, "n1")  # the daemon has no such namespace
+
+    monkeypatch.setattr(mps_control, "remove_space", refused)
+    with pytest.raises(VcudaError, match="namespace delete"):
+        mps_spaces.follow(ledger, folder)
+    now = mps_folder.ready(folder)
+    assert now is not None
+    assert now.spaces == [space]
 
 
 def test_daemon_that_takes_no_limits_admits_no_container(
@@ -99,7 +136,7 @@ def test_daemon_that_takes_no_limits_admits_no_container(
     hold(ledger, tree, "one", 30)
     monkeypatch.setattr(mps_control, "add_space", lambda *_: None)
     with pytest.raises(VcudaError, match="MPS has not taken the limits of namespace n"):
-        mps_spaces.sweep(ledger)
+        mps_spaces.follow(ledger, folder)
     now = mps_folder.ready(folder)
     assert now is not None
     assert now.spaces == []
