@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,16 @@ UUID = "GPU-12345678-9"
 
 
 @pytest.fixture
-def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+def short_folder() -> Iterator[str]:
+    """Sockets' paths are short: below tmp_path there may be no room for them."""
+    with tempfile.TemporaryDirectory(prefix="mps") as folder:
+        yield folder
+
+
+@pytest.fixture
+def starts(short_folder: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
     """Runs a keeper for some seconds; returns when it started daemons, which end at once."""
-    ledger, at, found = Ledger(str(tmp_path)), [1000.0], list[float]()
+    ledger, at, found = Ledger(short_folder), [1000.0], list[float]()
     held = record(shares=[GpuShare(UUID, GIB, 30)], isolation="mps")
     with ledger:
         ledger.write(held, limits.page_of(held))
