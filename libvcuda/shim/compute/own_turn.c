@@ -81,7 +81,8 @@ vcuda_own_begin (int gpu, CUstream stream, uint64_t now)
     own->gap_ns = mean (own->gap_ns, now - own->rested_ns);
   own->begins_turn = word != own->began_word;
   own->began_word = word;
-  own->began_ns = now;
+  /* Another thread may have found the queue empty since NOW was read.  */
+  own->began_ns = now > own->rested_ns ? now : own->rested_ns;
   own->stream = stream;
   own->several = false;
   vcuda_own_mark (gpu, VCUDA_TURN_BUSY);
