@@ -111,7 +111,8 @@ def test_short_gaps_do_not_change_the_reason(
     assert told(node, model, tenants) == (shown, parts)
 
 
-MOSTLY_SHARE = [pytest.approx(0, abs=0.03), pytest.approx(0.5, abs=0.05)]
+# It waits for half of the time; for the rest of that by its own bucket, which its page counts.
+MOSTLY_SHARE = [pytest.approx(0, abs=0.03), pytest.approx(0.34, abs=0.06)]
 
 
 @pytest.mark.parametrize("model", ["default", "slice 30 ms"])
