@@ -6,13 +6,13 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from support.claim_server import ClaimServer
 from support.engines.base import Engine, Wanted
 from support.engines.low_level import LowLevel
+from support.engines.mps_shown import shown, vcuda
 from support.entry_points import Hooked
 from support.mps_processes import daemons, kill_daemons
 from support.product import MIB, Product, RunOptions, asking
@@ -63,17 +63,6 @@ def end(engine: Engine, *ids: str) -> None:
 def told(machine: Product, engine: Engine, kind: str) -> list[str]:
     found = events.read(machine.state_dir(engine))
     return [event["text"] for event in found if event["kind"] == kind]
-
-
-def vcuda(machine: Product, engine: Engine, *words: str) -> str:
-    result = engine.host.run([f"{machine.prefix}/bin/vcuda", "--config", machine.config, *words])
-    assert result.rc == 0, result.stderr
-    return result.stdout
-
-
-def shown(machine: Product, engine: Engine) -> list[Any]:
-    found: list[Any] = json.loads(vcuda(machine, engine, "ps", "--json"))
-    return found
 
 
 def listed(machine: Product, engine: Engine) -> str:
@@ -208,6 +197,7 @@ def test_hostile_word_on_control_ends_no_more_than_its_gpu(
     assert again.rc == 0, again.stderr
 
 
+@pytest.mark.alone
 def test_several_processes_of_a_container_share_its_percentage(
     served: Engine, machine: Product
 ) -> None:

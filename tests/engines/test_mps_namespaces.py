@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from support.claim_server import ClaimServer
 from support.engines.base import Engine
+from support.engines.mps_shown import shown, vcuda
 from support.mps_processes import daemons, kill_daemons
 from support.product import MIB, Product, RunOptions, asking
 from support.waiting import until
@@ -86,17 +86,7 @@ def spaces(machine: Product, engine: Engine) -> list[str]:
     return sorted(mps_control.spaces(folder, tree))
 
 
-def vcuda(machine: Product, engine: Engine, *words: str) -> str:
-    result = engine.host.run([f"{machine.prefix}/bin/vcuda", "--config", machine.config, *words])
-    assert result.rc == 0, result.stderr
-    return result.stdout
-
-
-def shown(machine: Product, engine: Engine) -> list[Any]:
-    found: list[Any] = json.loads(vcuda(machine, engine, "ps", "--json"))
-    return found
-
-
+@pytest.mark.alone
 def test_unequal_containers_have_their_parts_and_a_namespace_each(
     served: Engine, machine: Product
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.softgpu_host import SoftGpu, answer, first_line, go_on
-from support.softgpu_mps import ControlDaemon
+from support.softgpu_mps import INIT, LIMITED, SPINS, ControlDaemon
 from support.waiting import until
 
 HOLDS = """
@@ -19,22 +19,6 @@ start()
 print(1, flush=True)
 sys.stdin.readline()
 """
-LIMITED = """
-start()
-most = 0
-while cuda.cuMemAlloc(1 << 20)[0] == 0:
-    most += 1
-say(mib=most, width=ok(cuda.cuDeviceGetAttribute(
-    cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0)))
-"""
-FAULTED = """
-start()
-function = kernel(b"spin")
-print(1, flush=True)
-sys.stdin.readline()
-spin(function, 1000)
-"""
-INIT = "say(rc=int(cuda.cuInit(0)[0]))"
 
 
 @pytest.fixture
@@ -89,7 +73,7 @@ def test_one_fault_ends_all_clients_and_none_is_admitted_before_they_end(
     gpu: SoftGpu, daemon: ControlDaemon
 ) -> None:
     with daemon.variables():
-        clients = [gpu.start_client(FAULTED) for _ in range(2)]
+        clients = [gpu.start_client(SPINS) for _ in range(2)]
         assert [first_line(one) for one in clients] == [1, 1]
         gpu.order("fail", "--mps-fault", "0")
         server = daemon.say("get_server_list").strip()
@@ -107,7 +91,7 @@ def test_killed_server_fails_its_clients_and_the_next_client_starts_a_new_one(
     gpu: SoftGpu, daemon: ControlDaemon
 ) -> None:
     with daemon.variables():
-        client = gpu.start_client(FAULTED)
+        client = gpu.start_client(SPINS)
         assert first_line(client) == 1
         server = daemon.say("get_server_list").strip()
         os.kill(int(server), 9)

@@ -10,25 +10,8 @@ from pathlib import Path
 import pytest
 
 from support.softgpu_host import SoftGpu, answer, first_line, go_on
-from support.softgpu_mps import ControlDaemon
+from support.softgpu_mps import INIT, LIMITED, SPINS, ControlDaemon
 from support.waiting import until
-
-LIMITED = """
-start()
-most = 0
-while cuda.cuMemAlloc(1 << 20)[0] == 0:
-    most += 1
-say(mib=most, width=ok(cuda.cuDeviceGetAttribute(
-    cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0)))
-"""
-SPINS = """
-start()
-function = kernel(b"spin")
-print(1, flush=True)
-sys.stdin.readline()
-spin(function, 1000)
-"""
-INIT = "say(rc=int(cuda.cuInit(0)[0]))"
 
 
 @pytest.fixture

@@ -13,6 +13,25 @@ from typing import IO
 from support.softgpu_host import SoftGpu
 from support.waiting import until
 
+# Programs of clients. One takes all memory that it can, and says how wide its GPU is; one has a
+# kernel run when a line is written to it; one says how cuInit answers.
+LIMITED = """
+start()
+most = 0
+while cuda.cuMemAlloc(1 << 20)[0] == 0:
+    most += 1
+say(mib=most, width=ok(cuda.cuDeviceGetAttribute(
+    cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0)))
+"""
+SPINS = """
+start()
+function = kernel(b"spin")
+print(1, flush=True)
+sys.stdin.readline()
+spin(function, 1000)
+"""
+INIT = "say(rc=int(cuda.cuInit(0)[0]))"
+
 
 class ControlDaemon:
     """A running daemon, with pipe and log directories of its own below `folder`."""
