@@ -227,6 +227,10 @@ struct vcuda_usage
 #define VCUDA_USAGE_LOCK_BASE 0x100000
 /* One more byte: only the process that holds it may refuse an allocation.  */
 #define VCUDA_USAGE_REFUSE_LOCK (VCUDA_USAGE_LOCK_BASE + VCUDA_MAX_PROCESSES)
+/* Of each GPU a range of bytes: the one of the microsecond since which a process waits for the
+   container's GPU time.  */
+#define VCUDA_USAGE_LINE_LOCK (1ull << 56)
+#define VCUDA_USAGE_LINE_BITS 48
 
 _Static_assert (sizeof (struct vcuda_limits_gpu) == 128, "one GPU's limits");
 _Static_assert (sizeof (struct vcuda_limits) == 128 + 16 * 128, "limits page");

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "compute/intervals.h"
+#include "compute/line.h"
 #include "real.h"
 
 #define VCUDA_RING 128
@@ -51,7 +52,7 @@ struct meter
   struct entry ring[VCUDA_RING]; /* its events are created once and used again */
   unsigned head, count;
   uint64_t in_flight_ns;
-  uint64_t first_ns, first_seen_ns; /* of the thread that waits longest: throttle.c */
+  struct vcuda_line line;
   bool unbroken;      /* no thread has seen the queue empty since the last entry was made */
   uint32_t turn_word; /* of the entry that was made last */
   uint32_t breaks;    /* how often the first entry after that was made */

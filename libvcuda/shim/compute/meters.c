@@ -8,6 +8,7 @@
 
 #include "compute/credit.h"
 #include "compute/estimate.h"
+#include "compute/line.h"
 #include "thread/in_driver.h"
 
 #define METERS 64
@@ -91,7 +92,8 @@ empty (struct meter *meter)
   vcuda_lock (&meter->mutex);
   memset (meter->ring, 0, sizeof meter->ring);
   meter->head = meter->count = 0;
-  meter->in_flight_ns = meter->first_ns = 0;
+  meter->in_flight_ns = 0;
+  vcuda_line_leave (&meter->line, meter->gpu, meter->line.first_ns);
   meter->fence = NULL;
   meter->anchor = NULL;
   meter->anchor_ms = 0;

@@ -3,6 +3,7 @@
 #include "compute/throttle.h"
 
 #include "compute/credit.h"
+#include "compute/line.h"
 #include "compute/time_bucket.h"
 #include "compute/turn.h"
 #include "pages/pages.h"
@@ -15,8 +16,6 @@
 #define LONGEST_PAUSE_NS 500000ull
 #define CAP_NS 10000000ull
 #define LONGEST_CAP_NS 1000000000ull
-/* A thread that waits looks more often than this, unless it has been ended.  */
-#define LOOKS_NS (2 * CAP_NS)
 
 /* Without a bound an asynchronous program queues seconds of work before the first end is found. One
    launch may always stand behind the one that runs.  */
@@ -41,22 +40,6 @@ time_until_room (const struct meter *meter, uint64_t least)
   uint64_t wait = meter->in_flight_ns > most ? meter->in_flight_ns - most : 0;
   wait = wait > least ? wait : least;
   return wait < LONGEST_PAUSE_NS ? wait : LONGEST_PAUSE_NS;
-}
-
-/* Of the threads that wait for the bucket, the one that BEGAN first goes first. Otherwise one that
-   finds it filled at once would take all, while the others wait until it holds a whole portion.  */
-static bool
-is_first (const struct meter *meter, uint64_t began, uint64_t now)
-{
-  return !meter->first_ns || (began && began <= meter->first_ns)
-         || now - meter->first_seen_ns > LOOKS_NS;
-}
-
-static void
-leave_line (struct meter *meter, uint64_t began)
-{
-  if (meter->first_ns == began)
-    meter->first_ns = 0;
 }
 
 /* Another thread may have found the queue empty meanwhile. False: the mark is new, and the keeper
@@ -88,7 +71,7 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       uint64_t now = vcuda_now ();
       if (!vcuda_turn_allows (gpu, meter->in_flight_ns, now))
         {
-          leave_line (meter, began);
+          vcuda_line_leave (&meter->line, gpu, began);
           vcuda_unlock (&meter->mutex);
           vcuda_credit_in_turn (gpu, true);
           vcuda_turn_wait (meter, stream, true);
@@ -101,8 +84,11 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
         break;
       int64_t balance = held ? enough : vcuda_balance (gpu, cap);
       bool crowded = is_crowded (meter);
-      bool first = held || is_first (meter, began, now);
-      if (first && balance >= enough && (!crowded || (began && now - began > PATIENCE_NS)))
+      bool first = held || vcuda_line_is_first (&meter->line, began, now);
+      bool pays = held;
+      if (first && !held)
+        pays = vcuda_line_passes (&meter->line, gpu, balance >= enough, began, now);
+      if (pays && (!crowded || (began && now - began > PATIENCE_NS)))
         {
           if (!began || is_marked_still (meter, stream))
             break;
@@ -110,11 +96,10 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
         }
       if (!began)
         began = now;
-      if (first && balance < enough)
-        {
-          meter->first_ns = began;
-          meter->first_seen_ns = now;
-        }
+      if (pays)
+        vcuda_line_leave (&meter->line, gpu, began);
+      else if (first)
+        vcuda_line_join (&meter->line, gpu, began, now);
       uint64_t pause;
       if (balance < enough)
         {
@@ -145,5 +130,5 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].throttled_ns, vcuda_now () - now,
                           __ATOMIC_RELAXED);
     }
-  leave_line (meter, began);
+  vcuda_line_leave (&meter->line, gpu, began);
 }

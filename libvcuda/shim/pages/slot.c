@@ -180,14 +180,10 @@ vcuda_slots_reclaim_sometimes (void)
     vcuda_slots_reclaim ();
 }
 
-/* Under the mutex: if two threads opened the file again, a descriptor and its locks would leak.  */
 static bool
 lock_refusal (short type)
 {
-  vcuda_lock (&mutex);
-  bool got = vcuda_lock_byte (vcuda_usage_descriptor (), VCUDA_USAGE_REFUSE_LOCK, type);
-  vcuda_unlock (&mutex);
-  return got;
+  return vcuda_lock_byte (vcuda_usage_descriptor (), VCUDA_USAGE_REFUSE_LOCK, type);
 }
 
 bool

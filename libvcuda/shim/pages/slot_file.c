@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "thread/in_driver.h"
 #include "vcuda_abi.h"
 
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int page_fd = -1;
 static ino_t page_inode;
 
@@ -23,6 +26,14 @@ vcuda_lock_byte (int fd, off_t byte, short type)
   return fcntl (fd, F_OFD_SETLK, &range) == 0;
 }
 
+bool
+vcuda_bytes_are_locked (int fd, off_t first, off_t count)
+{
+  struct flock range
+      = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = first, .l_len = count };
+  return fcntl (fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
 static ino_t
 inode_of (int fd)
 {
@@ -31,8 +42,8 @@ inode_of (int fd)
   return syscall (SYS_fstat, fd, &found) == 0 ? found.st_ino : 0;
 }
 
-int
-vcuda_usage_descriptor (void)
+static int
+descriptor_locked (void)
 {
   if (page_fd >= 0 && inode_of (page_fd) == page_inode)
     return page_fd;
@@ -48,6 +59,16 @@ vcuda_usage_descriptor (void)
     }
   page_fd = fd;
   page_inode = inode_of (fd);
+  return fd;
+}
+
+/* If two threads opened the file again, a descriptor and its locks would leak.  */
+int
+vcuda_usage_descriptor (void)
+{
+  vcuda_lock (&mutex);
+  int fd = descriptor_locked ();
+  vcuda_unlock (&mutex);
   return fd;
 }
 
@@ -75,6 +96,7 @@ vcuda_start_time (int pid)
 void
 vcuda_usage_forget (void)
 {
+  pthread_mutex_init (&mutex, NULL);
   /* The child's copy of the descriptor would keep the parent's lock alive after the parent's death.
      The program may have closed it and opened its own file under that number, so compare the file
      first.  */

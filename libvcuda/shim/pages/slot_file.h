@@ -7,13 +7,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The file's descriptor, opened again when the program has closed it; -1 when it can't be
-   opened.  */
+/* The file's descriptor, opened again when the program has closed it; -1 when it can't be opened.
+   Callable from any thread.  */
 int vcuda_usage_descriptor (void);
 
-/* Sets or drops (TYPE is F_WRLCK or F_UNLCK) an OFD lock on one byte. False: another process holds
-   it.  */
+/* Sets or drops (TYPE is F_WRLCK, F_RDLCK or F_UNLCK) an OFD lock on one byte. False: another
+   process holds it.  */
 bool vcuda_lock_byte (int fd, off_t byte, short type);
+
+/* Whether another process holds a lock on one of COUNT bytes, COUNT not 0.  */
+bool vcuda_bytes_are_locked (int fd, off_t first, off_t count);
 
 /* In the child after a fork.  */
 void vcuda_usage_forget (void);

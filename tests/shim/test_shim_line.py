@@ -1,0 +1,90 @@
+"""Processes of one container take its GPU time in the order in which they began to wait for it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shim.conftest import DriverRoot
+from shim.policy_node import PolicyNode
+from support.guest import GIB, WORKLOAD, Guest, share
+from support.virtual_time import together
+from support.waiting import until
+
+CORE = 30
+# Each switch of the GPU between processes takes some 100 us of the container's own time.
+LEAST_IN_ALL = {100: 0.19, 1000: 0.26, 20_000: 0.25}
+LINE = 1 << 56  # VCUDA_USAGE_LINE_LOCK: a process that waits holds a lock on a byte after it
+
+
+def busy(seconds: float, kernel_us: int, ahead: int) -> list[str]:
+    shape = ["--kernel-us", str(kernel_us), "--async", str(ahead)]
+    return [WORKLOAD, "busy", "--seconds", str(seconds), *shape]
+
+
+def are_even(shares: list[float], kernel_us: int) -> bool:
+    # 6 s have 18 kernels of 20 ms for each of five: one more or less counts.
+    spread = 0.15 if kernel_us == 20_000 else 0.05
+    mean = sum(shares) / len(shares)
+    return max(abs(one - mean) for one in shares) < spread * mean
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize(("kernel_us", "ahead"), [(100, 0), (1000, 4), (20_000, 2)])
+def test_busy_processes_have_equal_parts_of_their_containers_share(
+    host: DriverRoot, new_guest: Callable[..., Guest], tmp_path: Path, count: int, kernel_us: int, ahead: int
+) -> None:
+    guest = new_guest(share(host.uuids[0], GIB, CORE))
+    found = together(tmp_path, *[(guest, busy(6, kernel_us, ahead))] * count)
+    shares = [one["share"] for one in found]
+    assert are_even(shares, kernel_us), shares
+    assert LEAST_IN_ALL[kernel_us] < sum(shares) < CORE / 100 + 0.005
+
+
+def test_processes_of_a_container_alone_on_its_node_have_equal_parts(node: PolicyNode) -> None:
+    guest = node.container(core=str(CORE))
+    shares = node.shares_on(node.clock(3), [guest] * 3, 6, kernel_us=1000, ahead=4)
+    assert are_even(shares, 1000), shares
+
+
+def stands_in_line(guest: Guest) -> bool:
+    with open(guest.usage, "rb+") as page:
+        ask = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, LINE, 0, 0)
+        (kind,) = struct.unpack_from("h", fcntl.fcntl(page, 36, ask))  # F_OFD_GETLK
+    return bool(kind != fcntl.F_UNLCK)
+
+
+def stop_in_line(guest: Guest, process: subprocess.Popen[str]) -> bool:
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.05)
+    if stands_in_line(guest):
+        return True
+    process.send_signal(signal.SIGCONT)
+    time.sleep(0.003)
+    return False
+
+
+def test_stopped_process_keeps_its_place_in_line_from_no_other(
+    host: DriverRoot, new_guest: Callable[..., Guest]
+) -> None:
+    guest = new_guest(share(host.uuids[0], GIB, CORE))
+    with contextlib.ExitStack() as stack:
+        stopped = guest.start("sh", "-c", 'exec "$@"', "sh", *busy(60, 1000, 4))
+        stack.callback(stopped.kill)
+        until(lambda: guest.read_usage().gpus[0].launches > 20)
+        first = guest.start(*busy(0.1, 1000, 4))  # from now on they stand in line
+        assert first.wait(30) == 0
+        until(lambda: stop_in_line(guest, stopped))
+        done = guest.start(*busy(2, 1000, 4))
+        found = json.loads(done.communicate(timeout=60)[0])
+    # It waits 20 ms at its first launch, and passes by from then on.
+    assert 0.26 < found["share"] < 0.31
