@@ -21,8 +21,9 @@ from support.virtual_time import together
 from support.waiting import until
 
 CORE = 30
-# Each switch of the GPU between processes takes some 100 us of the container's own time.
-LEAST_IN_ALL = {100: 0.19, 1000: 0.26, 20_000: 0.25}
+# Each switch of the GPU between processes takes 100 us of the container's time. All begin at once,
+# so each finds its first kernel as long as the first ones of all, and 20 ms of five cost 450.
+LEAST_IN_ALL = {100: 0.19, 1000: 0.26, 20_000: 0.16}
 LINE = 1 << 56  # VCUDA_USAGE_LINE_LOCK: a process that waits holds a lock on a byte after it
 
 
@@ -41,7 +42,12 @@ def are_even(shares: list[float], kernel_us: int) -> bool:
 @pytest.mark.parametrize("count", [2, 3, 5])
 @pytest.mark.parametrize(("kernel_us", "ahead"), [(100, 0), (1000, 4), (20_000, 2)])
 def test_busy_processes_have_equal_parts_of_their_containers_share(
-    host: DriverRoot, new_guest: Callable[..., Guest], tmp_path: Path, count: int, kernel_us: int, ahead: int
+    host: DriverRoot,
+    new_guest: Callable[..., Guest],
+    tmp_path: Path,
+    count: int,
+    kernel_us: int,
+    ahead: int,
 ) -> None:
     guest = new_guest(share(host.uuids[0], GIB, CORE))
     found = together(tmp_path, *[(guest, busy(6, kernel_us, ahead))] * count)
