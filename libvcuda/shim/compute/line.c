@@ -1,4 +1,4 @@
-/* Who takes GPU time out of the bucket first.  */
+/* Lets threads and processes take GPU time out of the bucket in their order.  */
 
 #include "compute/line.h"
 
