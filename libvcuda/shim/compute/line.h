@@ -2,9 +2,10 @@
    the container. The one that waits longest goes first. Otherwise one that finds the bucket filled
    at once would take all, while the others wait until it holds a whole portion.
 
-   Of the threads of a process, which share a meter, two words name the first. Of processes the kernel
-   knows it: the first thread of each holds an OFD lock on the usage page's file, on the byte of the
-   microsecond since which it waits, so no place outlives its process, and the page needs no word.
+   Of the threads of a process, which share a meter, two words name the first. Of processes the
+   kernel knows it: the first thread of each holds an OFD lock on the usage page's file, on the byte
+   of the microsecond since which it waits, so no place outlives its process, and the page needs no
+   word.
  */
 
 #ifndef VCUDA_LINE_H
