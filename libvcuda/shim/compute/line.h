@@ -18,18 +18,23 @@
 struct vcuda_line
 {
   uint64_t first_ns, first_seen_ns; /* of the thread that waits longest */
-  uint64_t place_us;                /* the locked byte; 0: none */
+  uint64_t waits_us, uses_us;       /* the process's locked bytes; 0: none */
   uint64_t passed_us; /* places before it are of processes that do not look any more */
+  uint64_t left_ns;   /* GPU time that the process takes yet before others that wait */
   uint64_t kept_ns;   /* since when the bucket had enough, and another process was first; 0: not */
 };
 
 /* NOW: of CLOCK_MONOTONIC, as all moments. BEGAN: since when the thread waits; 0: it does not.  */
 bool vcuda_line_is_first (const struct vcuda_line *line, uint64_t began, uint64_t now);
 
+/* How much the bucket has to hold for a thread that waits. More where other processes wait too:
+   each change between processes costs time of the GPU, so each takes several portions at a time. */
+uint64_t vcuda_line_enough (int gpu, uint64_t now);
+
 /* For the thread that is first: whether the bucket HAS_ENOUGH for it, and its process is first too,
-   or the one before it does not look.  */
+   goes on with its portions, or finds that the one before it does not look. COST: of its launch. */
 bool vcuda_line_passes (struct vcuda_line *line, int gpu, bool has_enough, uint64_t began,
-                        uint64_t now);
+                        uint64_t now, uint64_t cost);
 
 /* The thread that is first waits.  */
 void vcuda_line_join (struct vcuda_line *line, int gpu, uint64_t began, uint64_t now);

@@ -6,6 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A thread that had to wait waits until a whole portion is there: a wake-up for each tiny kernel
+   costs more.  */
+#define VCUDA_PORTION_NS 1000000ull
+
 /* False if the share is the whole GPU's time for good (fixed, core_percent 100), and for a GPU
    without a share, on which no memory can be allocated anyway.  */
 bool vcuda_paced (int gpu);
