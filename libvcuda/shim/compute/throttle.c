@@ -2,10 +2,10 @@
 
 #include "compute/throttle.h"
 
-#include "compute/credit.h"
-#include "compute/line.h"
-#include "compute/time_bucket.h"
 #include "compute/turn.h"
+#include "gpu_time/credit.h"
+#include "gpu_time/line.h"
+#include "gpu_time/time_bucket.h"
 #include "pages/pages.h"
 #include "thread/clock.h"
 #include "thread/in_driver.h"

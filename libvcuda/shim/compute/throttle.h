@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "compute/meter.h"
+#include "meter/meter.h"
 
 /* Called with the meter's lock held, before a launch in STREAM. Sleeps until the container may use
    the GPU: it has the turn, or GPU time, of which at most twice ESTIMATE_NS more is saved up; and

@@ -12,9 +12,9 @@
 /* For its lock on being mapped once.  */
 #include "../../../libvcuda/shim/pages/pages.c"
 
+#include "charge/charge.h"
 #include "compute/turn.h"
 #include "fuzz.h"
-#include "memory/charge.h"
 #include "pages/decisions.h"
 #include "pages/slot.h"
 #include "pages/slot_file.h"
