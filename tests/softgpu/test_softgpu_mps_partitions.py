@@ -136,7 +136,8 @@ def test_namespace_chooses_for_its_clients_from_driver_620_on(
     partition(daemon, "p0", 4)
     wide = partition(daemon, "p1", 8)
     daemon.verb("namespace create a --server=v")
-    done = daemon.control(*"namespace set a --server=v --device=0 --sm-partition=p0".split())
+    words = ["namespace", "set", "a", "--server=v", "--device=0", "--sm-partition=p0"]
+    done = daemon.control(*words)
     with daemon.variables(below="v/a", partition=wide):
         assert answer(gpu.start_client(LIMITED))["width"] == width
     assert done.returncode == status
