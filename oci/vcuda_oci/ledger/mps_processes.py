@@ -45,7 +45,7 @@ def control_daemons() -> dict[int, str]:
     """The pipe directory of each control daemon, as it sees it, by pid: of processes of the control
     program that listen on a socket `control`, in any pid namespace. No option is needed to tell one
     from a program that asks it, and no file is read that a container's process could block."""
-    found = {}
+    found: dict[int, str] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         process = f"/proc/{name}"
         try:
