@@ -37,7 +37,7 @@ class Daemon:
     """A running daemon with a server. Raises UnmeasuredError: there is none to start, or the mode
     forbids it."""
 
-    options = ("-multiuser-server",)
+    options: tuple[str, ...] = ("-multiuser-server",)
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -170,7 +170,7 @@ QUESTIONS = (
         "client in it sees that has a percentage of 100 of its own, and of 10; a client that sees "
         "the namespace's `control` alone, and whether that obeys its root's `namespace set`; the "
         "columns of `namespace list`",
-        "30 %; 30 %; 0; not 0. From driver 615 on",
+        "30 %; 30 % by NVIDIA's guide, 10 % by a report; 0; not 0. From driver 615 on",
     ),
     Question(
         "partitions",
