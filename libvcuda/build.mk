@@ -3,8 +3,8 @@
 # Linked first, the hot path and the exports that lead to it stay at the same addresses when code
 # elsewhere changes: another place can cost a copy 1.4 ns.
 VCUDA_HOT := $(addprefix libvcuda/shim/,compute/launch.c copy/copies.c copy/copy_batches.c copy/copy_boxes.c \
-	copy/memsets.c allocate/linear_memory.c memory/settle.c memory/reserve.c memory/charge.c memory/alloc_map.c \
-	view/memory_info.c allocate/stream_memory.c memory/pool_charge.c)
+	copy/memsets.c allocate/linear_memory.c memory/settle.c memory/reserve.c charge/charge.c charge/alloc_map.c \
+	view/memory_info.c allocate/stream_memory.c charge/pool_charge.c)
 VCUDA_REST := $(filter-out $(VCUDA_HOT),$(wildcard libvcuda/shim/*/*.c))
 VCUDA_SOURCES := $(VCUDA_HOT) $(VCUDA_REST)
 VCUDA_OBJECTS := $(VCUDA_HOT:libvcuda/shim/%.c=$(OUT)/obj/vcuda/%.o) $(OUT)/obj/vcuda/entries.o \

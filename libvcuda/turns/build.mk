@@ -3,8 +3,8 @@
 # replaces its clock.
 
 TURNS := $(OUT)/lib/vcuda-turn-keeper
-TURNS_SOURCES := $(wildcard libvcuda/turns/*.c)
-TURNS_FILES := $(TURNS_SOURCES) $(wildcard libvcuda/turns/*.h) libvcuda/vcuda_abi.h libvcuda/turns/build.mk
+TURNS_SOURCES := $(wildcard libvcuda/turns/*/*.c)
+TURNS_FILES := $(TURNS_SOURCES) $(wildcard libvcuda/turns/*/*.h) libvcuda/vcuda_abi.h libvcuda/turns/build.mk
 TURNS_CFLAGS = $(CFLAGS_COMMON) -Wmissing-prototypes -Ilibvcuda -Ilibvcuda/turns
 
 $(TURNS): $(TURNS_FILES) oci/launcher/fortify.h

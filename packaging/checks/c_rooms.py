@@ -34,9 +34,18 @@ class Tree(NamedTuple):
 TREES = [
     Tree(
         "libvcuda/shim",
-        ["entry", "context view copy allocate", "compute", "memory", "pages", "thread"],
+        [
+            "entry",
+            "context view copy allocate",
+            "compute",
+            "meter memory",
+            "gpu_time charge",
+            "pages",
+            "thread",
+        ],
         {"memory/blocks memory/bindings": "a multicast object is a block, and ends its bindings"},
     ),
+    Tree("libvcuda/turns", ["keeper", "tenant"], {}),
     Tree(
         "libvcuda/softgpu",
         [

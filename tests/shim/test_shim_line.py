@@ -21,9 +21,9 @@ from support.virtual_time import together
 from support.waiting import until
 
 CORE = 30
-# Each switch of the GPU between processes takes 100 us of the container's time. All begin at once,
-# so each finds its first kernel as long as the first ones of all, and 20 ms of five cost 450.
-LEAST_IN_ALL = {100: 0.19, 1000: 0.26, 20_000: 0.16}
+# All begin at once, so each finds its first kernel as long as the first ones of all, and 20 ms of
+# five cost 450.
+LEAST_IN_ALL = {100: 0.28, 1000: 0.28, 20_000: 0.16}
 LINE = 1 << 56  # VCUDA_USAGE_LINE_LOCK: a process that waits holds a lock on a byte after it
 
 
@@ -33,8 +33,8 @@ def busy(seconds: float, kernel_us: int, ahead: int) -> list[str]:
 
 
 def are_even(shares: list[float], kernel_us: int) -> bool:
-    # 6 s have 18 kernels of 20 ms for each of five: one more or less counts.
-    spread = 0.15 if kernel_us == 20_000 else 0.05
+    # 6 s have 18 kernels of 20 ms for each of five, and 90 bursts of 4 portions of random length.
+    spread = 0.15 if kernel_us == 20_000 else 0.1
     mean = sum(shares) / len(shares)
     return max(abs(one - mean) for one in shares) < spread * mean
 
@@ -93,4 +93,4 @@ def test_stopped_process_keeps_its_place_in_line_from_no_other(
         done = guest.start(*busy(2, 1000, 4))
         found = json.loads(done.communicate(timeout=60)[0])
     # It waits 20 ms at its first launch, and passes by from then on.
-    assert 0.26 < found["share"] < 0.31
+    assert 0.25 < found["share"] < 0.31

@@ -1,4 +1,4 @@
-"""Which container is next: properties of libvcuda/turns/queue.c for any tenants and kernels."""
+"""Which container is next: properties of the turn keeper's queue.c for any tenants and kernels."""
 
 from __future__ import annotations
 
@@ -44,11 +44,22 @@ def claimant(rate_ppm, **fields):
 @pytest.fixture(scope="module")
 def queue(tmp_path_factory):
     library = str(tmp_path_factory.mktemp("queue") / "queue.so")
-    source = os.path.join(TOP, "libvcuda", "turns", "queue.c")
-    command = ["gcc", "-std=gnu11", "-O1", "-g", "-shared", "-fPIC", "-Wall", "-Werror"]
+    turns = os.path.join(TOP, "libvcuda", "turns")
+    command = [
+        "gcc",
+        "-std=gnu11",
+        "-O1",
+        "-g",
+        "-shared",
+        "-fPIC",
+        "-Wall",
+        "-Werror",
+        "-I",
+        turns,
+    ]
     # An overflow of a budget ends the test's process.
     command += ["-fsanitize=signed-integer-overflow", "-fsanitize-undefined-trap-on-error"]
-    subprocess.run([*command, "-o", library, source], check=True)
+    subprocess.run([*command, "-o", library, f"{turns}/tenant/queue.c"], check=True)
     loaded = ctypes.CDLL(library)
     loaded.queue_length_ns.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_bool]
     loaded.queue_length_ns.restype = ctypes.c_int64

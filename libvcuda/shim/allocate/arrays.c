@@ -4,7 +4,7 @@
    mapped into them.  */
 
 #include "allocate/array_size.h"
-#include "memory/alloc_map.h"
+#include "charge/alloc_map.h"
 #include "memory/bindings.h"
 #include "memory/settle.h"
 #include "thread/own_calls.h"

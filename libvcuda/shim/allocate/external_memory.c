@@ -2,7 +2,7 @@
    not see its allocation, so the importing process is charged for all of it until it destroys the
    import; what is mapped from it is part of it.  */
 
-#include "memory/alloc_map.h"
+#include "charge/alloc_map.h"
 #include "memory/settle.h"
 
 CUresult

@@ -1,6 +1,6 @@
 /* cuMemAlloc, its variants, and their frees.  */
 
-#include "memory/alloc_map.h"
+#include "charge/alloc_map.h"
 #include "memory/managed.h"
 #include "memory/settle.h"
 #include "thread/own_calls.h"

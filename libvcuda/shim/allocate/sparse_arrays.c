@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "memory/alloc_map.h"
+#include "charge/alloc_map.h"
 #include "memory/bindings.h"
 #include "memory/blocks.h"
 #include "memory/stream_unmaps.h"

@@ -1,9 +1,9 @@
 /* Stream-ordered allocations, from the device's current pool or a named one. The pool is charged
    (pool_charge.h).  */
 
-#include "memory/charge.h"
-#include "memory/pools.h"
-#include "memory/pools_held.h"
+#include "charge/charge.h"
+#include "charge/pools.h"
+#include "charge/pools_held.h"
 #include "memory/settle.h"
 #include "pages/device.h"
 #include "thread/stream.h"

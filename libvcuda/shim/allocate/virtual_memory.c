@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
+#include "charge/charge.h"
 #include "memory/blocks.h"
-#include "memory/charge.h"
 #include "memory/reserve.h"
 #include "memory/room.h"
 #include "pages/device.h"

@@ -3,8 +3,8 @@
 #ifndef VCUDA_METERED_CALL_H
 #define VCUDA_METERED_CALL_H
 
-#include "compute/credit.h"
 #include "compute/sampling.h"
+#include "gpu_time/credit.h"
 #include "pages/pages.h"
 #include "thread/in_driver.h"
 #include "thread/stream.h"

@@ -2,8 +2,8 @@
 
 #include "compute/non_gpu_work.h"
 
-#include "compute/credit.h"
-#include "memory/alloc_map.h"
+#include "charge/alloc_map.h"
+#include "gpu_time/credit.h"
 #include "thread/clock.h"
 
 /* A bus moves at least a byte in a nanosecond: a wait beyond that time is charged.  */

@@ -10,13 +10,13 @@
 
 #include "compute/sampling.h"
 
-#include "compute/credit.h"
-#include "compute/estimate.h"
-#include "compute/meters.h"
 #include "compute/non_gpu_work.h"
 #include "compute/throttle.h"
-#include "compute/time_bucket.h"
 #include "compute/turn.h"
+#include "gpu_time/credit.h"
+#include "gpu_time/estimate.h"
+#include "gpu_time/time_bucket.h"
+#include "meter/meters.h"
 #include "pages/device.h"
 #include "pages/pages.h"
 #include "pages/suspended.h"

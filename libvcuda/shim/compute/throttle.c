@@ -2,10 +2,10 @@
 
 #include "compute/throttle.h"
 
-#include "compute/credit.h"
-#include "compute/line.h"
-#include "compute/time_bucket.h"
 #include "compute/turn.h"
+#include "gpu_time/credit.h"
+#include "gpu_time/line.h"
+#include "gpu_time/time_bucket.h"
 #include "pages/pages.h"
 #include "thread/clock.h"
 #include "thread/in_driver.h"
@@ -87,7 +87,7 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       bool first = held || vcuda_line_is_first (&meter->line, began, now);
       bool pays = held;
       if (first && !held)
-        pays = vcuda_line_passes (&meter->line, gpu, balance >= enough, began, now);
+        pays = vcuda_line_passes (&meter->line, gpu, balance >= enough, began, now, estimate);
       if (pays && (!crowded || (began && now - began > PATIENCE_NS)))
         {
           if (!began || is_marked_still (meter, stream))
@@ -99,11 +99,14 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       if (pays)
         vcuda_line_leave (&meter->line, gpu, began);
       else if (first)
-        vcuda_line_join (&meter->line, gpu, began, now);
+        {
+          vcuda_line_join (&meter->line, gpu, began, now);
+          enough = (int64_t) vcuda_line_enough (gpu, now);
+        }
       uint64_t pause;
       if (balance < enough)
         {
-          enough = (int64_t) VCUDA_PORTION_NS;
+          enough = enough > (int64_t) VCUDA_PORTION_NS ? enough : (int64_t) VCUDA_PORTION_NS;
           pause = vcuda_time_to_earn (gpu, (uint64_t) enough - (uint64_t) balance);
           __atomic_store_n (&meter->unbroken, false, __ATOMIC_RELAXED);
           /* What is in flight may cost less than was charged for it: look soon, and soon again

@@ -5,11 +5,7 @@
 
 #include <stdint.h>
 
-#include "compute/meter.h"
-
-/* A thread that had to wait waits until a whole portion is there: a wake-up for each tiny kernel
-   costs more.  */
-#define VCUDA_PORTION_NS 1000000ull
+#include "meter/meter.h"
 
 /* Called with the meter's lock held, before a launch in STREAM. Sleeps until the container may use
    the GPU: it has the turn, or GPU time, of which at most twice ESTIMATE_NS more is saved up; and

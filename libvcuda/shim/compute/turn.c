@@ -2,11 +2,11 @@
 
 #include "compute/turn.h"
 
-#include "compute/credit.h"
-#include "compute/drain.h"
-#include "compute/meters.h"
-#include "compute/own_turn.h"
-#include "compute/time_bucket.h"
+#include "gpu_time/credit.h"
+#include "gpu_time/own_turn.h"
+#include "gpu_time/time_bucket.h"
+#include "meter/drain.h"
+#include "meter/meters.h"
 #include "pages/bell.h"
 #include "pages/suspended.h"
 #include "thread/clock.h"

@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "compute/meter.h"
+#include "meter/meter.h"
 
 /* NOW, here and below: a reading of the clock of just now; one serves the whole launch.
 

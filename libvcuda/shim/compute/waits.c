@@ -2,14 +2,14 @@
 
 #include "compute/waits.h"
 
-#include "compute/credit.h"
-#include "compute/meters.h"
+#include "charge/pools_held.h"
 #include "compute/non_gpu_work.h"
 #include "compute/sampling.h"
 #include "compute/throttle.h"
-#include "compute/time_bucket.h"
-#include "memory/pools_held.h"
+#include "gpu_time/credit.h"
+#include "gpu_time/time_bucket.h"
 #include "memory/stream_unmaps.h"
+#include "meter/meters.h"
 #include "pages/device.h"
 #include "pages/slot.h"
 #include "pages/suspended.h"

@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/charge.h"
-#include "memory/pools_held.h"
+#include "charge/charge.h"
+#include "charge/pools_held.h"
 #include "pages/slot.h"
 #include "pages/suspended.h"
 #include "thread/in_driver.h"

@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "memory/alloc_map.h"
-#include "memory/charge.h"
+#include "charge/alloc_map.h"
+#include "charge/charge.h"
 #include "memory/reserve.h"
 #include "pages/device.h"
 #include "pages/slot.h"

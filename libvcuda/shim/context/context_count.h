@@ -3,7 +3,7 @@
 #ifndef VCUDA_CONTEXT_COUNT_H
 #define VCUDA_CONTEXT_COUNT_H
 
-#include "memory/alloc_map.h"
+#include "charge/alloc_map.h"
 #include "memory/settle.h"
 #include "vcuda_abi.h"
 

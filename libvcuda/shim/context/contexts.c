@@ -5,17 +5,17 @@
 
 #include <pthread.h>
 
-#include "compute/meters.h"
+#include "charge/alloc_map.h"
+#include "charge/charge.h"
+#include "charge/pools_held.h"
 #include "compute/waits.h"
 #include "context/context_count.h"
 #include "context/loaded_images.h"
-#include "memory/alloc_map.h"
-#include "memory/charge.h"
 #include "memory/graph_memory.h"
-#include "memory/pools_held.h"
 #include "memory/settle.h"
 #include "memory/stream_unmaps.h"
 #include "memory/unsaved.h"
+#include "meter/meters.h"
 #include "pages/pages.h"
 #include "pages/pass_on.h"
 #include "pages/suspended.h"

@@ -3,9 +3,9 @@
 
 #include <pthread.h>
 
+#include "charge/charge.h"
 #include "context/loaded_images.h"
 #include "context/modules.h"
-#include "memory/charge.h"
 #include "memory/settle.h"
 #include "pages/device.h"
 #include "pages/pass_on.h"

@@ -4,8 +4,8 @@
 
 #include "context/modules.h"
 
+#include "charge/charge.h"
 #include "context/loaded_images.h"
-#include "memory/charge.h"
 #include "memory/reserve.h"
 #include "pages/device.h"
 #include "pages/pass_on.h"

@@ -2,7 +2,10 @@
 
 #include <pthread.h>
 
-#include "compute/meters.h"
+#include "charge/alloc_map.h"
+#include "charge/charge.h"
+#include "charge/pools.h"
+#include "charge/pools_held.h"
 #include "compute/turn.h"
 #include "context/checkpoints.h"
 #include "context/context_count.h"
@@ -11,15 +14,12 @@
 #include "context/loaded_images.h"
 #include "context/modules.h"
 #include "entry/mps.h"
-#include "memory/alloc_map.h"
 #include "memory/bindings.h"
 #include "memory/blocks.h"
-#include "memory/charge.h"
 #include "memory/graph_memory.h"
-#include "memory/pools.h"
-#include "memory/pools_held.h"
 #include "memory/stream_unmaps.h"
 #include "memory/unsaved.h"
+#include "meter/meters.h"
 #include "pages/pages.h"
 #include "pages/slot.h"
 #include "pages/suspended.h"

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "charge/charge.h"
 #include "memory/bindings.h"
-#include "memory/charge.h"
 #include "memory/compare.h"
 #include "pages/pages.h"
 #include "thread/in_driver.h"

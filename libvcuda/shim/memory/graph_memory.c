@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/charge.h"
+#include "charge/charge.h"
 #include "memory/graph_footprint.h"
 #include "memory/reserve.h"
 

@@ -2,8 +2,8 @@
 
 #include "memory/reserve.h"
 
-#include "memory/charge.h"
-#include "memory/pools_held.h"
+#include "charge/charge.h"
+#include "charge/pools_held.h"
 #include "memory/stream_unmaps.h"
 
 static __attribute__ ((noinline)) CUresult

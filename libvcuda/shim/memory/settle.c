@@ -2,8 +2,8 @@
 
 #include "memory/settle.h"
 
-#include "memory/charge.h"
-#include "memory/pools_held.h"
+#include "charge/charge.h"
+#include "charge/pools_held.h"
 #include "memory/reserve.h"
 #include "memory/unsaved.h"
 #include "pages/device.h"

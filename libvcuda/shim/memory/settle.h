@@ -11,7 +11,7 @@
 #ifndef VCUDA_SETTLE_H
 #define VCUDA_SETTLE_H
 
-#include "memory/alloc_map.h"
+#include "charge/alloc_map.h"
 #include "memory/graph_memory.h"
 #include "memory/room.h"
 #include "pages/pages.h"

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "memory/alloc_map.h"
+#include "charge/alloc_map.h"
 #include "thread/in_driver.h"
 
 /* So that of two threads the later one reads the count last.  */

@@ -1,7 +1,7 @@
 /* Which threads of the container are deciding a reservation right now.
 
    A thread that decides a reservation adds its bytes to the slot, and takes them off again if they
-   do not fit (memory/charge.c). A refusal must not rest on a sum with such bytes of another thread.
+   do not fit (charge/charge.c). A refusal must not rest on a sum with such bytes of another thread.
    So each thread marks its process's slot while it decides, and counts its decisions. Two equal
    readings of these counts without a mark prove that no decision fell between them.
 

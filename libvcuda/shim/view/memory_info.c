@@ -2,7 +2,7 @@
 
 #include <time.h>
 
-#include "memory/charge.h"
+#include "charge/charge.h"
 #include "memory/managed.h"
 #include "pages/device.h"
 #include "pages/pages.h"

@@ -2,8 +2,8 @@
 
 #include "view/nvml_gpu.h"
 
-#include "compute/time_bucket.h"
-#include "memory/charge.h"
+#include "charge/charge.h"
+#include "gpu_time/time_bucket.h"
 #include "pages/device.h"
 #include "pages/pages.h"
 #include "pages/slot.h"

@@ -1,9 +1,9 @@
 """Turns of containers on the GPUs that they share: time held, waited and lost.
 
-Figures of the turn keeper, which writes `<state-dir>/turns/UUID` (libvcuda/turns/figures.h) and
-counts since it took a container over. What is lost is computed from the containers' usage pages,
-so a container can change that figure for its own turns; the others are the keeper's own. Without a
-keeper there are no figures.
+Figures of the turn keeper, which writes `<state-dir>/turns/UUID` (libvcuda/turns/tenant/figures.h)
+and counts since it took a container over. What is lost is computed from the containers' usage
+pages, so a container can change that figure for its own turns; the others are the keeper's own.
+Without a keeper there are no figures.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TURN, SHARE = "turn", "share"
 _BEING_WRITTEN = ".new"
 _MOST_BYTES = 1 << 20
 # The keeper writes so often while turns run, and at once where they begin; FIGURES_NS of
-# libvcuda/turns/turns.c, and what a busy machine adds.
+# libvcuda/turns/keeper/turns.c, and what a busy machine adds.
 _WRITTEN_NS = 600_000_000
 # A container that waits for less than this part of the time has no reason worth showing.
 _LEAST_WAIT = 0.1

@@ -12,9 +12,9 @@
 /* For its lock on being mapped once.  */
 #include "../../../libvcuda/shim/pages/pages.c"
 
+#include "charge/charge.h"
 #include "compute/turn.h"
 #include "fuzz.h"
-#include "memory/charge.h"
 #include "pages/decisions.h"
 #include "pages/slot.h"
 #include "pages/slot_file.h"
@@ -37,6 +37,13 @@ allow (void)
   most_allowed = now > most_allowed ? now : most_allowed;
 }
 
+/* Whether 8 bytes at AT touch those from BEGIN to END.  */
+static bool
+is_in (size_t at, size_t begin, size_t end)
+{
+  return at < end && at + 8 > begin;
+}
+
 static void
 overwrite_usage (void)
 {
@@ -48,8 +55,10 @@ overwrite_usage (void)
   size_t at = where & 4 ? take (3) : starts[where & 3] + take (1);
   at = at / 4 * 4 % (sizeof *usage - 8);
   slots_changed |= at + 8 > offsetof (struct vcuda_usage, slot)
-                   || (at < offsetof (struct vcuda_usage, newer_symbols)
-                       && at + 8 > offsetof (struct vcuda_usage, slots_used));
+                   || is_in (at, offsetof (struct vcuda_usage, slots_used),
+                             offsetof (struct vcuda_usage, newer_symbols))
+                   || is_in (at, offsetof (struct vcuda_usage, off_gpu),
+                             offsetof (struct vcuda_usage, reserved));
   uint64_t value = number ();
   memcpy ((char *) usage + at, &value, where & 8 ? 4 : 8);
 }

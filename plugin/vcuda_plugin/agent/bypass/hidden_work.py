@@ -3,7 +3,7 @@
 A container writes its own usage page, so it can show an idle queue while its kernels run into the
 turns of others. NVML and the keeper do not read that page. An honest container uses no more of a
 second than it held of it, if it could not use the GPU without a turn in that second. What it uses
-beyond that is hidden work, which the keeper charges to it (libvcuda/turns/queue.h).
+beyond that is hidden work, which the keeper charges to it (libvcuda/turns/tenant/queue.h).
 
 One second shows little: NVML's sample may cover a different one, and a program that works in bursts
 then seems to use what it did not hold. So work counts as hidden only if, in POLLS in a row,
