@@ -12,7 +12,7 @@ from . import liveness
 
 _END_SECONDS = 3.0
 # A process that the driver holds within the kernel outlives SIGKILL.
-_KILL_SECONDS = 2.0
+_KILL_SECONDS, _AGAIN_SECONDS = 2.0, 0.5
 _PROGRAM = "nvidia-cuda-mps-control"
 
 
@@ -69,26 +69,23 @@ def words_of(pid: int, part: str) -> list[bytes]:
 def end(folder: str) -> None:
     """End the folder's daemon and servers, by force after _END_SECONDS.
 
-    Raises StuckError: one does not end. The next call raises it at once, while it was killed.
+    Raises VcudaError: one does not end. The next calls do so sooner: they hold the lock of MPS.
     """
     started = {pid: liveness.start_time(pid) for pid in processes(folder)}
-    began, was_killed = time.monotonic(), {pid for pid in started if _is_killed(pid)}
+    began = time.monotonic()
+    was_killed = bool(started) and all(map(_is_killed, started))
+    most = _AGAIN_SECONDS if was_killed else _END_SECONDS + _KILL_SECONDS
     while started:
         passed = time.monotonic() - began
-        if was_killed >= started.keys() or passed > _END_SECONDS + _KILL_SECONDS:
+        if passed > most:
             listed = ", ".join(map(str, sorted(started)))
             what = "an MPS process has been killed and does not end"
-            hint = "see dmesg; reset the GPU, or reboot"
-            raise StuckError(what, f"pid {listed}", hint)
+            raise VcudaError(what, f"pid {listed}", "see dmesg; reset the GPU, or reboot")
         for pid in started:
             if is_same([pid, started[pid]]):
                 _kill(pid, signal.SIGKILL if passed > _END_SECONDS else signal.SIGTERM)
         time.sleep(0.02)
         started = {pid: since for pid, since in started.items() if is_same([pid, since])}
-
-
-class StuckError(VcudaError):
-    """A process outlives SIGKILL."""
 
 
 def _is_killed(pid: int) -> bool:

@@ -15,7 +15,7 @@ import sys
 import time
 
 from ..guest import process as guest_process
-from ..ledger import events, mps_control, mps_folder, mps_processes, mps_spaces
+from ..ledger import events, mps_control, mps_folder, mps_spaces
 from ..ledger.ledger import Ledger
 from ..ledger.mps_folder import Ready
 from ..model.errors import VcudaError
@@ -53,9 +53,7 @@ class MpsKeeper:
                 try:
                     self._check(folder)
                 except (OSError, VcudaError, subprocess.SubprocessError) as error:
-                    is_stuck = isinstance(error, mps_processes.StuckError)
-                    pause = _ASK_AGAIN_SECONDS if is_stuck else _RETRY_SECONDS
-                    self._due[folder] = time.monotonic() + pause
+                    self._due[folder] = time.monotonic() + _RETRY_SECONDS
                     self._complain(folder, f"{error}")
                     if not mps_folder.ready(folder):
                         self._note_failure(folder, f"{error}")
