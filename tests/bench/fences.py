@@ -1,5 +1,5 @@
 """MIG: how often an instance's place turns out wrong, what kills leave over, what a start costs.
-MPS: how far unequal shares are from what was asked for.
+MPS: how far unequal shares are from what was asked for. The driver's own memory limits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import fences_mps, fences_pods, start
+from bench import fences_limits, fences_mps, fences_pods, start
 from bench.result import Figure
 from support.mig_node import H100, MigNode
 from support.mig_sequences import optimum_fits, ours_fits, random_sequence
@@ -43,7 +43,9 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
         mps = fences_mps.measure(folder + "/mps", say)
         kills = _kills(Path(folder), say)
         pods = fences_pods.measure(say)
-        return [*_places(say), *kills, *pods, _starts(folder + "/starts", say), *mps]
+        starts = _starts(folder + "/starts", say)
+        limits = fences_limits.measure(Path(folder, "limits"), say)
+        return [*_places(say), *kills, *pods, starts, *mps, *limits]
     finally:
         shutil.rmtree(folder)
 

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -21,7 +22,8 @@ from gpu.machine import Machine, UnmeasuredError
 CLIENT = """
 import ctypes, json
 cuda = ctypes.CDLL("libcuda.so.1")
-rc, count = cuda.cuInit(0), ctypes.c_int()
+rc, count, context = cuda.cuInit(0), ctypes.c_int(), ctypes.c_void_p()
+rc = rc or cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
 if not rc:
     cuda.cuDeviceGetAttribute(ctypes.byref(count), 16, 0)  # MULTIPROCESSOR_COUNT
 print(json.dumps({"rc": rc, "multiprocessors": count.value}), flush=True)
@@ -32,7 +34,10 @@ _SECONDS = 20.0
 
 
 class Daemon:
-    """A running daemon. Raises UnmeasuredError: there is none to start, or the mode forbids it."""
+    """A running daemon with a server. Raises UnmeasuredError: there is none to start, or the mode
+    forbids it."""
+
+    options: tuple[str, ...] = ("-multiuser-server",)
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -42,27 +47,34 @@ class Daemon:
         mode = _compute_mode(machine)
         if mode:
             raise UnmeasuredError(f"the GPU's compute mode is {mode}, not the default")
-        self.folder = os.path.join(machine.folder, "mps")
+        self.folder = tempfile.mkdtemp(dir=machine.folder, prefix="mps")
         self.pipes = os.path.join(self.folder, "pipe")
         for name in ("pipe", "log", "alone"):
             os.makedirs(os.path.join(self.folder, name))
         begin = time.monotonic()
         self.process = subprocess.Popen(
-            [self.program, "-f", "-multiuser-server"],
+            [self.program, "-f", *self.options],
             env=self.environment(self.pipes),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        while not (servers := self.say("get_server_list").split()) or not servers[0].isdigit():
+        while not (server := self._served()):
             if time.monotonic() - begin > _SECONDS or self.process.poll() is not None:
                 self.close()
                 raise UnmeasuredError(f"no server in {_SECONDS:.0f} s")
-            self.say("start_server -uid 0")  # until the daemon is there
             time.sleep(0.05)
-        self.server, self.start_seconds = int(servers[0]), time.monotonic() - begin
+        self.server, self.start_seconds = server, time.monotonic() - begin
 
-    def environment(self, pipes: str, percent: int = 0) -> dict[str, str]:
+    def _served(self) -> int:
+        """The server's pid; 0: it is not ready yet."""
+        servers = self.say("get_server_list").split()
+        if servers and servers[0].isdigit():
+            return int(servers[0])
+        self.say("start_server -uid 0")  # until the daemon is there
+        return 0
+
+    def environment(self, pipes: str, percent: int = 0, partition: str = "") -> dict[str, str]:
         found = self._machine.environment(os.path.join(self._machine.root, "lib"))
         found["CUDA_MPS_PIPE_DIRECTORY"] = pipes
         found["CUDA_MPS_LOG_DIRECTORY"] = os.path.join(self.folder, "log")
@@ -70,6 +82,8 @@ class Daemon:
             found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(percent)
             # A client sees the server's GPU alone, and counts it from 0.
             found.pop("CUDA_VISIBLE_DEVICES", None)
+        if partition:
+            found["CUDA_MPS_SM_PARTITION"] = partition
         return found
 
     def say(self, word: str, pipes: str = "") -> str:
@@ -84,10 +98,10 @@ class Daemon:
         )
         return done.stdout.strip()
 
-    def client(self, pipes: str, percent: int = 100) -> Any:
+    def client(self, pipes: str, percent: int = 100, partition: str = "") -> Any:
         done = subprocess.run(
             [sys.executable, "-c", CLIENT],
-            env=self.environment(pipes, percent),
+            env=self.environment(pipes, percent, partition),
             stdout=subprocess.PIPE,
             text=True,
             timeout=_SECONDS,

@@ -165,6 +165,22 @@ QUESTIONS = (
         "some 100 ms; 30 %; 0; 1 or more; 1",
     ),
     Question(
+        "namespaces",
+        "an MPS daemon of version 3, with a namespace of 30 %: what part of the multiprocessors a "
+        "client in it sees that has a percentage of 100 of its own, and of 10; a client that sees "
+        "the namespace's `control` alone, and whether that obeys its root's `namespace set`; the "
+        "columns of `namespace list`",
+        "30 %; 30 % by NVIDIA's guide, 10 % by a report; 0; not 0. From driver 615 on",
+    ),
+    Question(
+        "partitions",
+        "static partitions of one and of two chunks: how wide a chunk is; how far what a client of "
+        "it sees is off; what it sees with a percentage of 10; the error of a client that names no "
+        "partition; whether one is made beside a client; from driver 620 on, whether a namespace "
+        "takes a partition, and holds a client that names another to it",
+        "8; 0; 8; 915; not 0; 0; 0. From driver 615 on",
+    ),
+    Question(
         "limits",
         "a cgroup that the driver itself limits to 512 MiB, hard = soft: what its process gets "
         "beyond it, what `cuMemGetInfo` and NVML show it, what the driver counts above what it "

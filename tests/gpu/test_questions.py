@@ -43,6 +43,8 @@ FIGURES = {
     "suspend.restore": 2,
     "suspend.killed": 3,
     "mps": 5,
+    "namespaces": 5,
+    "partitions": 7,
     "limits": 6,
     "mig": 2,
     "judge": 1,
@@ -50,7 +52,7 @@ FIGURES = {
 
 
 # The driver has limits of its own, and the GPU could be divided.
-FENCES = ("--driver-version", "615.10", "--model", "NVIDIA H100")
+FENCES = ("--driver-version", "620.10", "--model", "NVIDIA H100")
 
 
 def ask(environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
@@ -99,6 +101,16 @@ def test_exact_figures_of_the_software_gpu_are_measured_exactly(kept: Any) -> No
         "judge.answers that differ": 0,
         "mps.control alone": 0,
         "mps.listed": 1,
+        "namespaces.client of 100 %": pytest.approx(100 * 39 / 132),
+        "namespaces.client of 10 %": pytest.approx(100 * 39 / 132),
+        "namespaces.control alone": 0,
+        "partitions.chunk": 8,
+        "partitions.off by": 0,
+        "partitions.with 10 %": 8,
+        "partitions.none named": 915,  # CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION
+        "partitions.beside a client": 1,
+        "partitions.bound": 0,
+        "partitions.bound off by": 0,
         "limits.beyond": 0,
         "limits.got": 512,
         "limits.cuMemGetInfo off by": 0,

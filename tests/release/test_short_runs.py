@@ -21,6 +21,7 @@ from bench import (
     crowd,
     ctr,
     fences,
+    fences_limits,
     fences_mps,
     fences_pods,
     scheduler,
@@ -43,6 +44,7 @@ SHORT: Mapping[ModuleType, Mapping[str, object]] = {
     crowd: {"ROUNDS": 1, "PROCESSES": 4, "ALONE": 2},
     ctr: {"ROUNDS": 2, "WARM_UP": 1},
     fences: {"SEQUENCES": 5, "EVENTS": 12, "STARTS": 2},
+    fences_limits: {"EVENTS": 12, "STARTS": 2, "WARM_UP": 1},
     fences_pods: {"PODS": 20},
     fences_mps: {"CASES": (((30, 70), ("--driver-version", "615.10")),), "SECONDS": 0.5},
     scheduler: {

@@ -52,7 +52,7 @@ def test_verbs_make_list_and_remove_servers_and_namespaces(
 ) -> None:
     daemon.verb("server create v --uid=0 --allowed-devices=0")
     until(lambda: daemon.verb("server get v status") == "Ready")
-    uuid = daemon.verb("device list --format=csv,noheader").split(",")[2]
+    uuid = daemon.verb("device list --format=csv,noheader").split(",")[3]
     listed = daemon.verb("server list --format=csv,noheader").split(",")
     assert [listed[i] for i in (0, 1, 3, 4, 5)] == ["v", "0", "Ready", f"{folder}/pipe/v", uuid]
     make(daemon, "a", "--pinned-memory-limit=512M --active-thread-percentage=30")

@@ -70,15 +70,19 @@ class ControlDaemon:
         return done.stdout.strip()
 
     @contextlib.contextmanager
-    def variables(self, percent: str = "", pinned: str = "", below: str = "") -> Iterator[None]:
+    def variables(
+        self, percent: str = "", pinned: str = "", below: str = "", partition: str = ""
+    ) -> Iterator[None]:
         """While the block runs, new processes are clients of the daemon. below: a server of version
-        3, or a namespace "SERVER/NAME"."""
+        3, or a namespace "SERVER/NAME". partition: of the GPU's multiprocessors."""
         names = dict(self._places)
         names["CUDA_MPS_PIPE_DIRECTORY"] += below and f"/{below}"
         if percent:
             names["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percent
         if pinned:
             names["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = pinned
+        if partition:
+            names["CUDA_MPS_SM_PARTITION"] = partition
         os.environ.update(names)
         try:
             yield

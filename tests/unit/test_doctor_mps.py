@@ -50,6 +50,18 @@ def test_daemon_of_version_two_is_noted_where_the_driver_has_three(
     assert [one.severity for one in told if "version 2" in one.what] == [INFO] * found
 
 
+@pytest.mark.parametrize(("has_v3", "found"), [(True, OK), (False, ERROR)])
+def test_layout_of_partitions_is_an_error_before_driver_615(has_v3: bool, found: str) -> None:
+    (told,) = judge("auto", True, [], [], has_v3=has_v3, has_layout=True)
+    assert told.severity == found
+
+
+def test_daemon_of_another_program_is_named_with_its_pipe_directory() -> None:
+    daemon = Daemon(7, "", is_wanted=False, for_all=False, pipes="/tmp/mps")
+    (told,) = judge("auto", True, [], [daemon])
+    assert told.where == "pid 7, /tmp/mps"
+
+
 def test_prohibited_gpu_is_no_exclusive_one() -> None:
     (found,) = judge("mps", True, [], [], ["GPU 0"])
     assert (found.severity, "every program on it fails" in found.what) == (ERROR, True)

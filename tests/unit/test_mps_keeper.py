@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,13 +15,14 @@ from pathlib import Path
 import pytest
 
 from support.samples import GIB, record
-from vcuda_oci.ledger import mps_control, mps_folder
+from vcuda_oci.ledger import mps_control, mps_folder, mps_processes
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.ledger.mps_folder import Ready
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.pages import limits
 from vcuda_oci.start.mps_keeper import MpsKeeper
+from vcuda_oci.system import kernel_tables
 
 UUID = "GPU-12345678-9"
 
@@ -99,6 +103,72 @@ def test_daemon_that_hangs_at_its_start_is_ended_before_the_next_is_started(
         mps_control.start(str(tmp_path), tree)
     pids = (tmp_path / "pids").read_text().split()
     assert (len(pids), [pid for pid in pids if Path("/proc", pid).exists()]) == (3, [])
+
+
+@pytest.fixture
+def unkillable(short_folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """A folder, and the pid of a process of it that no signal reaches."""
+    place = {"CUDA_MPS_PIPE_DIRECTORY": f"{short_folder}/pipe"}
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, **place}) as process:
+        monkeypatch.setattr(mps_processes, "_END_SECONDS", 0.1)
+        monkeypatch.setattr(mps_processes, "_KILL_SECONDS", 0.1)
+        monkeypatch.setattr(mps_processes, "_kill", lambda *_: None)
+        monkeypatch.setattr(mps_processes, "all_processes", lambda: [process.pid])
+        yield short_folder, process.pid
+        process.kill()
+
+
+def test_process_that_outlives_sigkill_is_named_and_not_waited_for(
+    unkillable: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, pid = unkillable
+    with pytest.raises(VcudaError, match=f"pid {pid}: an MPS process has been killed and does not"):
+        mps_processes.end(folder)
+    monkeypatch.setattr(mps_processes, "_KILL_SECONDS", 3600.0)
+    monkeypatch.setattr(mps_processes, "_is_killed", lambda _: True)  # since the first call
+    with pytest.raises(VcudaError):
+        mps_processes.end(folder)
+
+
+def test_process_that_is_about_to_end_of_a_kill_is_waited_for(
+    unkillable: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, pid = unkillable
+    monkeypatch.setattr(mps_processes, "_is_killed", lambda _: True)
+    with contextlib.ExitStack() as stack:
+        later = threading.Timer(0.1, os.kill, (pid, signal.SIGKILL))
+        stack.callback(later.join)
+        later.start()
+        mps_processes.end(folder)
+
+
+def test_pending_sigkill_is_read_from_the_processs_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pending, killed in (("0000000000000100", True), ("0000000000004000", False)):
+        table = {"SigPnd": "0000000000000000", "ShdPnd": pending}
+        monkeypatch.setattr(kernel_tables, "status", lambda _, found=table: found)
+        assert mps_processes._is_killed(1) == killed
+
+
+def test_keeper_names_the_stuck_process_for_the_claims_that_wait(
+    unkillable: tuple[str, int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state, pid = unkillable
+    ledger = Ledger(state)
+    held = record(shares=[GpuShare(UUID, GIB, 30)], isolation="mps")
+    with ledger:
+        ledger.write(held, limits.page_of(held))
+    mps_folder.want(state, UUID, "/usr/bin/x", "/usr/lib", "610.10")
+    folder = mps_folder.folder_of(state, UUID)
+    monkeypatch.setattr(mps_processes, "processes", lambda _: [pid])
+    keeper, rounds = MpsKeeper(state), iter([True, False])
+    monkeypatch.setattr(os, "getppid", lambda: 1 if next(rounds) else 2)
+    monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: None)
+    monkeypatch.setattr(signal, "sigtimedwait", lambda *_: None)
+    keeper.run(1)
+    assert f"pid {pid}: an MPS process has been killed and does not end" in capsys.readouterr().err
+    assert f"pid {pid}" in mps_folder.failure(folder)
 
 
 def test_daemon_that_hangs_is_asked_again_after_half_a_minute(

@@ -43,6 +43,7 @@ DEFAULTS = {
     "labels": "auto",
     "by_dra": False,
     "mps_devices": False,
+    "mps_partitions": [],
     "kubernetes": "auto",
     "extra_mounts": [],
     "driver_capabilities": [
@@ -187,6 +188,7 @@ def test_every_key_changes_its_setting() -> None:
         labels = "api"
         gpu-offer = "dra"
         mps-devices = "yes"
+        mps-partitions = "50, 25,25"
         extra-mounts = ["/a:/b", '/c d:/e#f',]
         driver-capabilities = ["compute"]
         extra-devices = ['gds', "imex"]
@@ -220,6 +222,7 @@ def test_every_key_changes_its_setting() -> None:
         "labels": "api",
         "by_dra": True,
         "mps_devices": True,
+        "mps_partitions": [50, 25, 25],
         "extra_mounts": [["/a", "/b"], ["/c d", "/e#f"]],
         "driver_capabilities": ["compute"],
         "extra_devices": ["gds", "imex"],
@@ -246,12 +249,25 @@ def test_a_software_gpu_serves_a_host_without_a_driver(
     assert settings_file.parse("driver-root = '/x'", "/c").driver_root == "/x"
 
 
+PERCENTS = 'write percents of the multiprocessors, such as "50,25,25", or ""'
 NAME_RUNC = "write a name such as runc, or a path that begins with /"
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        *(
+            (
+                f"mps-partitions = '{text}'",
+                f"/c:3: mps-partitions cannot be '{text}'; {PERCENTS}",
+            )
+            for text in ("half", "50,", "0", "-5", "50;50", "1.5", "1000", "٣")
+        ),
+        (
+            "mps-partitions = '50,51'",
+            "/c:3: the percents of mps-partitions, '50,51', add up to 101; "
+            "write such that add up to at most 100",
+        ),
         ("runtme = 'crun'", "/c:3: unknown key 'runtme'; did you mean 'runtime'?"),
         ("state_dir = '/x'", "/c:3: unknown key 'state_dir'; did you mean 'state-dir'?"),
         ("placment = 'x'", "/c:3: unknown key 'placment'; did you mean 'placement'?"),

@@ -6,6 +6,7 @@
 
 #include "entry/mps.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,18 @@ daemon_answers (void)
   return answers;
 }
 
+/* Puts what the container's static partition is named by into NAME; false: it has none.  */
+static bool
+read_partition (char name[128])
+{
+  int fd = open (FOLDER "/partition", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  ssize_t length = fd >= 0 ? read (fd, name, 127) : 0;
+  if (fd >= 0)
+    close (fd);
+  name[length > 0 ? length : 0] = 0;
+  return length > 0;
+}
+
 CUresult
 vcuda_mps_join (void)
 {
@@ -44,13 +57,15 @@ vcuda_mps_join (void)
                                 "create the container again"));
       return CUDA_ERROR_MPS_CONNECTION_FAILED;
     }
-  char percent[8], pinned[32];
+  char percent[8], pinned[32], partition[128];
   unsigned long long most = (share->memory_bytes + MIB - 1) / MIB + CONTEXT_MIB;
   snprintf (percent, sizeof percent, "%u", (unsigned) share->mps_percent);
   snprintf (pinned, sizeof pinned, "0=%lluM", most);
   if (setenv ("CUDA_MPS_PIPE_DIRECTORY", FOLDER, 1) != 0
       || setenv ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percent, 1) != 0
       || setenv ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", pinned, 1) != 0)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (read_partition (partition) && setenv ("CUDA_MPS_SM_PARTITION", partition, 1) != 0)
     return CUDA_ERROR_OUT_OF_MEMORY;
   return CUDA_SUCCESS;
 }

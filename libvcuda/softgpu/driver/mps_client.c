@@ -1,7 +1,8 @@
 /* A process as a client of MPS. It finds the control daemon by CUDA_MPS_PIPE_DIRECTORY, and may
    lower the server's limits by CUDA_MPS_ACTIVE_THREAD_PERCENTAGE and
    CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, as NVIDIA's guide to MPS has them; the percentage of a
-   namespace, of version 3, stands whatever the variable says.  */
+   namespace, of version 3, stands whatever the variable says. On a server with static partitions it
+   names one by CUDA_MPS_SM_PARTITION, and has all of that one whatever the percentages say.  */
 
 #include "driver/mps_client.h"
 
@@ -47,7 +48,9 @@ softgpu_leave_mps (void)
 static bool
 ask (struct mps_answer *answer)
 {
-  struct mps_hello hello = { MPS_HELLO, driver.tie.slot };
+  struct mps_hello hello = { .magic = MPS_HELLO, .slot = driver.tie.slot };
+  const char *partition = getenv ("CUDA_MPS_SM_PARTITION");
+  snprintf (hello.partition, sizeof hello.partition, "%s", partition ? partition : "");
   if (send (connection, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello)
     return false;
   ssize_t length;
@@ -103,6 +106,8 @@ take (const struct mps_answer *answer)
   own->mps_server = answer->server + 1;
   own->mps_generation = answer->generation;
   own->mps_percent = answer->holds ? answer->percent : own_percent (answer->percent);
+  own->mps_partition = answer->partition;
+  own->mps_multiprocessors = answer->multiprocessors;
   unsigned seen = 0;
   for (unsigned i = 0; i < driver.tie.gpu_count; i++)
     for (unsigned k = 0; k < answer->gpu_count; k++)

@@ -27,6 +27,24 @@ next_of_slot (struct softgpu_state *state, unsigned gpu, unsigned slot, uint64_t
   return first;
 }
 
+/* The width of the kernels that run in the partition of SLOT, of all its clients.  */
+static uint64_t
+width_of_partition (struct softgpu_state *state, unsigned gpu, unsigned slot)
+{
+  const struct softgpu_slot *own = &state->slot[slot];
+  uint64_t sum = 0;
+  FOR_BACKLOGGED (other, state, gpu)
+    {
+      const struct softgpu_slot *process = &state->slot[other];
+      uint64_t width = 0;
+      if (process->mps_server == own->mps_server && process->mps_generation == own->mps_generation
+          && process->mps_partition == own->mps_partition)
+        next_of_slot (state, gpu, (unsigned) other, &width);
+      sum += width;
+    }
+  return sum;
+}
+
 /* The next kernel to begin on the processes that have the GPU, and the width of those that run. One
    that its process's own limit holds back lets others begin.  */
 static struct softgpu_command *
@@ -41,6 +59,8 @@ first_to_begin (struct softgpu_state *state, unsigned gpu, uint64_t *width)
       uint64_t own;
       struct softgpu_command *next = next_of_slot (state, gpu, (unsigned) slot, &own);
       *width += own;
+      if (next && state->slot[slot].mps_partition)
+        own = width_of_partition (state, gpu, (unsigned) slot);
       if (next && own + next->width <= softgpu_most_width (&state->slot[slot])
           && (!first || next->order < first->order))
         first = next;

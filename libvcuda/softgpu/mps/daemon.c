@@ -13,6 +13,7 @@ enum
 {
   MAX_CLIENTS_REACHED = 808, /* CUDA_ERROR_MPS_MAX_CLIENTS_REACHED */
   SERVER_NOT_READY = 807,    /* CUDA_ERROR_MPS_SERVER_NOT_READY */
+  WRONG_PARTITION = 915,     /* CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION */
 };
 
 struct daemon mps = { .limits = { .percent = 100 } };
@@ -44,7 +45,16 @@ mps_client_of (const struct server *server, pid_t pid)
 static void
 answer (struct connection *client, int error)
 {
+  bool is_whole = false;
+  const struct partition *partition = error ? NULL : mps_partition_of (client, &is_whole);
+  if (!error && !partition && !is_whole)
+    error = WRONG_PARTITION;
   struct mps_answer answer = { .magic = MPS_ANSWER, .error = error };
+  if (partition)
+    {
+      answer.partition = 1 + (uint32_t) (partition - client->server->partition);
+      answer.multiprocessors = partition->multiprocessors;
+    }
   if (!error)
     {
       const struct server *server = client->server;
@@ -152,6 +162,8 @@ hear (struct connection *from)
   if (length == sizeof hello && hello.magic == MPS_HELLO && hello.slot < SOFTGPU_MAX_SLOTS)
     {
       from->slot = hello.slot;
+      hello.partition[MPS_PARTITION - 1] = 0;
+      strcpy (from->partition, hello.partition);
       from->state = MPS_PENDING;
       mps_log ("NEW CLIENT %d from user %u", (int) from->pid, (unsigned) from->uid);
     }

@@ -17,8 +17,12 @@
 #define MPS_CONNECTIONS 512
 #define MPS_SERVERS 8
 #define MPS_SPACES 64
+#define MPS_PARTITIONS 32
 #define MPS_NAME 65
 #define MPS_LISTENERS (2 + MPS_SERVERS * (1 + MPS_SPACES))
+/* Partitions are of whole chunks; the multiprocessors that are left over are in none.  */
+#define MPS_CHUNK 8
+#define MPS_CHUNKS (SOFTGPU_MULTIPROCESSORS / MPS_CHUNK)
 #define MPS_DEFAULT "default"
 #define MPS_V3 3 /* the version with servers and namespaces */
 
@@ -30,10 +34,20 @@ struct limits
   uint64_t pinned_bytes[SOFTGPU_MAX_GPUS]; /* by index in `gpu` of the daemon; 0: no limit */
 };
 
+/* Multiprocessors of one GPU for the clients that name it, and for no others.  */
+struct partition
+{
+  char name[MPS_NAME]; /* "": there is none */
+  char id[MPS_PARTITION];
+  unsigned device; /* index in `gpu` of the daemon */
+  unsigned chunks, multiprocessors;
+};
+
 struct space
 {
   char name[MPS_NAME]; /* "": there is none */
   struct limits limits;
+  const struct partition *partition; /* which its clients have; NULL: which they name */
 };
 
 struct server
@@ -49,6 +63,7 @@ struct server
   unsigned slot;
   uint32_t generation;
   struct space space[MPS_SPACES]; /* the first: "default" */
+  struct partition partition[MPS_PARTITIONS];
 };
 
 enum connection_state
@@ -67,7 +82,8 @@ struct connection
   pid_t pid;       /* as the daemon sees it; 0: of another pid namespace */
   uid_t uid;
   unsigned slot;
-  struct server *server; /* NULL: it came by the daemon's socket, and is no client yet */
+  char partition[MPS_PARTITION]; /* which it names; "": none */
+  struct server *server;         /* NULL: it came by the daemon's socket, and is no client yet */
   struct space *space;
 };
 
@@ -113,6 +129,10 @@ int mps_device_of (const char *text);
 /* The client with this pid of SERVER (NULL: of any); NULL: there is none.  */
 const struct connection *mps_client_of (const struct server *server, pid_t pid);
 
+/* The partition that the client gets. Its server has none: `*none`. NULL: the client names none of
+   them.  */
+const struct partition *mps_partition_of (const struct connection *client, bool *none);
+
 /* Ends the client's GPU work.  */
 void mps_terminate (const struct connection *client);
 
@@ -125,9 +145,12 @@ bool mps_server_recovers (const struct server *server);
 unsigned mps_clients (const struct server *server, const struct space *space);
 unsigned mps_most_clients (void);
 
-/* The server or namespace of this name; NULL: there is none.  */
+/* The server, namespace or partition of this name; NULL: there is none.  */
 struct server *mps_server_of (const char *name);
+struct partition *mps_named_partition (struct server *server, unsigned device, const char *name);
 struct space *mps_space_of (struct server *server, const char *name);
+
+bool mps_is_name (const char *text);
 
 /* Make them, with their sockets. NULL: no room, a bad name, or the path is too long.  */
 struct server *mps_add_server (const char *name, uid_t uid);

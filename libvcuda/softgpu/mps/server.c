@@ -135,9 +135,15 @@ mps_start_server (struct server *server)
   if (pipe (ends) != 0)
     return;
   fcntl (ends[0], F_SETFD, FD_CLOEXEC);
+  /* A server that is told to end before its program has begun must not lose the signal.  */
+  sigset_t signals;
+  sigemptyset (&signals);
+  sigaddset (&signals, SIGTERM);
+  sigprocmask (SIG_BLOCK, &signals, NULL);
   pid_t pid = fork ();
   if (pid == 0)
     run_server (ends[1], server);
+  sigprocmask (SIG_UNBLOCK, &signals, NULL);
   close (ends[1]);
   server->pid = pid;
   server->fd = ends[0];

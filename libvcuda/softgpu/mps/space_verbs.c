@@ -5,6 +5,11 @@
 
 #include "mps/v3_commands.h"
 
+enum
+{
+  FIRST_DRIVER_OF_PARTITIONS = 620, /* of those that namespaces have */
+};
+
 /* "4G", "512M", "1024K"; 0: not such a size.  */
 static uint64_t
 size_of (const char *text)
@@ -89,12 +94,35 @@ space_delete (const struct command *command)
   return 0;
 }
 
+/* Puts the clients of SPACE into a partition of one GPU.  */
+static int
+set_partition (const struct command *command, struct server *server, struct space *space,
+               const char *name)
+{
+  if (atoi (mps.tie.state->driver_version) < FIRST_DRIVER_OF_PARTITIONS)
+    return mps_wrong (command, "unknown option '--sm-partition'");
+  int device = mps_named_device (command);
+  if (device < 0)
+    return 1;
+  const struct partition *found = mps_named_partition (server, (unsigned) device, name);
+  if (!found)
+    return mps_wrong (command, "SM partition '%s' not found", name);
+  if (mps_clients (server, space))
+    return mps_wrong (command, "namespace '%s' has active clients", space->name);
+  space->partition = found;
+  return 0;
+}
+
 static int
 space_set (const struct command *command)
 {
   struct server *server = mps_named_server (command, mps_option (command, "server"));
   struct space *space = named_space (command, server);
-  return space ? mps_set_limits (command, &space->limits) : 1;
+  if (!space)
+    return 1;
+  const char *name = mps_option (command, "sm-partition");
+  return name ? set_partition (command, server, space, name)
+              : mps_set_limits (command, &space->limits);
 }
 
 static const char *const space_columns[] = {

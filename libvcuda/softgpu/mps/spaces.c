@@ -6,8 +6,8 @@
 
 #include "mps/daemon.h"
 
-static bool
-is_name (const char *text)
+bool
+mps_is_name (const char *text)
 {
   size_t length = strlen (text);
   return length && length < MPS_NAME
@@ -72,7 +72,7 @@ mps_add_space (struct server *server, const char *name)
   for (unsigned i = 0; !space && i < MPS_SPACES; i++)
     if (!*server->space[i].name)
       space = &server->space[i];
-  if (!space || !is_name (name))
+  if (!space || !mps_is_name (name))
     return NULL;
   strcpy (space->name, name);
   if (open_socket (server, space))
@@ -106,7 +106,7 @@ mps_add_server (const char *name, uid_t uid)
   for (unsigned i = 0; !server && i < MPS_SERVERS; i++)
     if (!*mps.server[i].name)
       server = &mps.server[i];
-  if (!server || !is_name (name))
+  if (!server || !mps_is_name (name))
     return NULL;
   strcpy (server->name, name);
   server->uid = uid;

@@ -61,6 +61,16 @@ mps_named_server (const struct command *command, const char *name)
   return server;
 }
 
+int
+mps_named_device (const struct command *command)
+{
+  const char *device = mps_option (command, "device");
+  int found = mps_device_of (device);
+  if (found < 0)
+    mps_wrong (command, "unknown device '%s'", device ? device : "");
+  return found;
+}
+
 static const char *const client_columns[] = { "pid", "server", "device", "maws-ns", "cmd" };
 
 static void
@@ -127,21 +137,26 @@ client_terminate (const struct command *command)
 static int
 device_list (const struct command *command)
 {
-  static const char *const columns[] = { "ordinal", "server", "device-uuid", "name" };
+  static const char *const columns[] = { "ordinal", "server",    "pci-id",       "device-uuid",
+                                         "name",    "total-sms", "total-chunks", "attributes" };
   const char *name = mps_option (command, "server");
   const struct server *server = name ? mps_named_server (command, name) : NULL;
   if (name && !server)
     return 1;
-  mps_row (command, true, 4, columns);
+  mps_row (command, true, 8, columns);
   for (unsigned i = 0; i < mps.gpu_count; i++)
     {
       const struct softgpu_gpu *gpu = &mps.tie.state->gpu[mps.gpu[i]];
-      char number[16];
+      char number[16], pci[32], multiprocessors[16], chunks[16];
       if (server && *server->gpus && !strstr (server->gpus, gpu->uuid))
         continue;
       snprintf (number, sizeof number, "%u", i);
-      mps_row (command, false, 4,
-               (const char *[]){ number, name ? name : "-", gpu->uuid, gpu->name });
+      snprintf (pci, sizeof pci, "00000000:%02x:00.0", gpu->pci_bus);
+      snprintf (multiprocessors, sizeof multiprocessors, "%u", (unsigned) SOFTGPU_MULTIPROCESSORS);
+      snprintf (chunks, sizeof chunks, "%u", (unsigned) MPS_CHUNKS);
+      mps_row (command, false, 8,
+               (const char *[]){ number, name ? name : "-", pci, gpu->uuid, gpu->name,
+                                 multiprocessors, chunks, "-" });
     }
   return 0;
 }
@@ -192,8 +207,9 @@ mps_do_v3 (const struct connection *user, char *line, FILE *out)
     return mps_wrong (&command, "too many arguments");
   if (strcmp (command.module, "quit") == 0)
     return user->privileged ? (mps.ended = true, 0) : mps_wrong (&command, "permission denied");
-  const struct verb *const tables[] = { mps_server_verbs, mps_space_verbs, mps_client_verbs };
-  for (unsigned i = 0; i < 3 && command.verb; i++)
+  const struct verb *const tables[]
+      = { mps_server_verbs, mps_space_verbs, mps_client_verbs, mps_partition_verbs };
+  for (unsigned i = 0; i < 4 && command.verb; i++)
     for (const struct verb *verb = tables[i]; verb->name; verb++)
       if (strcmp (verb->module, command.module) == 0 && strcmp (verb->name, command.verb) == 0)
         return verb->changes && !user->privileged ? mps_wrong (&command, "permission denied")

@@ -30,7 +30,8 @@ struct verb
 };
 
 /* Each list ends with an entry without a name.  */
-extern const struct verb mps_server_verbs[], mps_space_verbs[], mps_client_verbs[];
+extern const struct verb mps_server_verbs[], mps_space_verbs[], mps_client_verbs[],
+    mps_partition_verbs[];
 
 /* The value of an option; NULL: not given.  */
 const char *mps_option (const struct command *command, const char *name);
@@ -49,6 +50,10 @@ int mps_field (const struct command *command, const char *field, unsigned count,
 
 /* The server of this name; NULL: there is none, and an error was printed.  */
 struct server *mps_named_server (const struct command *command, const char *name);
+
+/* The GPU that the option `device` names, by its index in `gpu` of the daemon; -1: none, and an
+   error was printed.  */
+int mps_named_device (const struct command *command);
 
 const char *mps_status (const struct server *server);
 

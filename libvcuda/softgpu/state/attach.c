@@ -129,6 +129,7 @@ clear_slot (struct softgpu_state *state, unsigned slot)
   dead->calls = 0;
   dead->attention &= ~(uint32_t) (SOFTGPU_CHECKPOINT | SOFTGPU_FAULTED);
   dead->mps_server = dead->mps_generation = dead->mps_percent = 0;
+  dead->mps_partition = dead->mps_multiprocessors = 0;
   dead->fault = 0;
   dead->kind = SOFTGPU_FREE;
   dead->pid = 0;

@@ -11,17 +11,20 @@
 #define MPS_CONTROL "control"
 #define MPS_PRIVILEGED "control_privileged"
 
+#define MPS_PARTITION 96
 #define MPS_HELLO 0x4f4c4548u
 #define MPS_ANSWER 0x52534e41u
 
 struct mps_hello
 {
   uint32_t magic;
-  uint32_t slot; /* of the client */
+  uint32_t slot;                 /* of the client */
+  char partition[MPS_PARTITION]; /* what CUDA_MPS_SM_PARTITION names; "": nothing */
 };
 
 /* pinned_bytes: of each of GPU, the most that a client may hold; 0: no limit. holds: a namespace's
-   percentage, which the client's own does not lower either.  */
+   percentage, which the client's own does not lower either. partition: the number of the client's
+   partition + 1; 0: the server has none.  */
 struct mps_answer
 {
   uint32_t magic;
@@ -30,6 +33,8 @@ struct mps_answer
   uint32_t generation;
   uint32_t percent;
   uint32_t holds;
+  uint32_t partition;
+  uint32_t multiprocessors;
   uint32_t gpu_count;
   uint32_t gpu[SOFTGPU_MAX_GPUS];
   uint64_t pinned_bytes[SOFTGPU_MAX_GPUS];

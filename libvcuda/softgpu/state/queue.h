@@ -41,6 +41,8 @@ softgpu_lane_head (struct softgpu_state *state, unsigned gpu, unsigned slot, uns
 static inline uint64_t
 softgpu_most_width (const struct softgpu_slot *process)
 {
+  if (process->mps_partition)
+    return (uint64_t) process->mps_multiprocessors * SOFTGPU_MULTIPROCESSOR_THREADS;
   if (!process->mps_percent || process->mps_percent >= 100)
     return SOFTGPU_WHOLE;
   uint64_t some = (uint64_t) process->mps_percent * SOFTGPU_MULTIPROCESSORS / 100;

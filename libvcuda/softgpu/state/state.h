@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 14
+#define SOFTGPU_VERSION 15
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MIG_DEVICES 7  /* of one GPU at most */
@@ -229,10 +229,13 @@ struct softgpu_slot
   _Atomic uint32_t shares_memory; /* it has opened other processes' memory */
   uint32_t unrestorable;          /* a restore has found no room: none is made any more */
   /* Of a client of MPS: its server's slot + 1, that server's generation, and how much of a GPU its
-     kernels may fill.  */
+     kernels may fill: percent or, with a static partition, the partition's multiprocessors, of
+     which its clients have no others and no other client has any.  */
   uint32_t mps_server;
   uint32_t mps_generation;
   uint32_t mps_percent;
+  uint32_t mps_partition; /* its number among its server's + 1; 0: none */
+  uint32_t mps_multiprocessors;
   _Atomic uint32_t fault; /* what each later call returns; of an MPS server: it recovers; 0: none */
   uint64_t pid_namespace; /* inode of /proc/self/ns/pid; 0 where /proc is missing */
   char command[16];

@@ -6,6 +6,7 @@ import time
 
 from ..container.identity import Owner, pod_key
 from ..host.host import Host
+from ..model import mps
 from ..model.allocation import NODE, PLACED, Allocation, GpuShare
 from ..model.errors import VcudaError
 from ..model.gpu import Gpu
@@ -46,11 +47,12 @@ class Rules(Record):
     share. meter_copies: whether copies within a GPU and memsets count against compute.
     idle_suspend: as Allocation has it, for requests that do not name a time. rotates: containers
     take turns on a GPU that is promised more than once; else the driver moves their memory.
+    partitions: percents of the static partitions of a GPU under MPS; none: it has none.
     """
 
     __slots__ = (
         "context_bytes", "idle_suspend", "meter_copies",
-        "overcommit", "placement", "rotates",
+        "overcommit", "partitions", "placement", "rotates",
     )  # fmt: skip
 
     def __init__(
@@ -61,7 +63,9 @@ class Rules(Record):
         meter_copies: bool = False,
         idle_suspend: int = 0,
         rotates: bool = False,
+        partitions: Sequence[int] = (),
     ) -> None:
+        self.partitions = partitions
         self.placement, self.overcommit, self.idle_suspend = placement, overcommit, idle_suspend
         self.rotates = rotates
         self.context_bytes, self.meter_copies = context_bytes, meter_copies
@@ -160,6 +164,8 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
             idle_suspend=_idle_suspend(wanted, rules),
             isolation=MIG if wanted.made else wanted.isolation,
         )
+        if wanted.isolation == MPS:
+            allocation = _partitioned(ledger.read()[0], allocation, rules.partitions)
         if wanted.made:
             instance_records.write(ledger.state_dir, wanted.made[0])
         ledger.write(
@@ -240,7 +246,8 @@ def _place(
         for share in allocation.reserved
     ]
     taken += instance_records.taken(ledger.state_dir, host.gpus, taken)
-    sick = {**_of_others(allocations, wanted, host.gpus), **unhealthy.reasons(ledger.state_dir)}
+    barred = _of_others(allocations, wanted, host.gpus, rules.partitions)
+    sick = {**barred, **unhealthy.reasons(ledger.state_dir)}
     answer = place(host, taken, wanted.request, rules, sick, wanted.decided)
     if refused:
         from . import rotation  # only where containers rotate
@@ -286,12 +293,37 @@ def place(
 
 
 def _of_others(
-    allocations: Sequence[Allocation], wanted: Claim, gpus: Sequence[Gpu]
+    allocations: Sequence[Allocation],
+    wanted: Claim,
+    gpus: Sequence[Gpu],
+    partitions: Sequence[int] = (),
 ) -> dict[str, str]:
     """GPUs that the container's kind of sharing excludes."""
     under_mps = wanted.isolation == MPS
-    parts = {gpu.uuid: eligible.IS_PART for gpu in gpus if under_mps and gpu.mig}
-    return {**parts, **of_other_kind(allocations, under_mps=under_mps)}
+    found = {}
+    for gpu in gpus if under_mps else ():
+        held = _under_mps(allocations, gpu.uuid)
+        layout = mps.partitions_of(held, partitions)
+        core = sum(part.core for part in wanted.request.parts)
+        if gpu.mig:
+            found[gpu.uuid] = eligible.IS_PART
+        elif layout and not mps.free_partition(held, layout, core):
+            found[gpu.uuid] = eligible.NO_PARTITION
+    return {**found, **of_other_kind(allocations, under_mps=under_mps)}
+
+
+def _under_mps(allocations: Sequence[Allocation], uuid: str) -> list[Allocation]:
+    return [one for one in allocations if one.isolation == MPS and one.shares[0].uuid == uuid]
+
+
+def _partitioned(
+    others: Sequence[Allocation], allocation: Allocation, setting: Sequence[int]
+) -> Allocation:
+    """The new allocation, with a static partition of its GPU, if that has such."""
+    held, share = _under_mps(others, allocation.shares[0].uuid), allocation.shares[0]
+    layout = mps.partitions_of(held, setting)
+    free = mps.free_partition(held, layout, share.core_percent)
+    return allocation.replaced(partition=free, partitions=list(layout))
 
 
 def _make_room(ledger: Ledger) -> bool:

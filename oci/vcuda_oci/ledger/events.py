@@ -85,6 +85,8 @@ def of(allocation: Allocation) -> str:
     from ..model import fence  # only for a container with a fence of its own
 
     word, line = fence.of(allocation.isolation, 100, None)
+    if allocation.partition:
+        line = fence.with_partition(line)
     return f"{shares}; {word}: {line}"
 
 

@@ -28,6 +28,9 @@ def claim_mps(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[
         what = f"{mps.WHAT}: the driver has no nvidia-cuda-mps-control"
         hint = "install the driver's compute utilities, or use isolation turns"
         raise VcudaError(what, host.root or "/", hint)
+    if rules.partitions and not mps.has_namespaces(host.version):
+        what = f"{mps.WHAT}: mps-partitions needs driver 615 or later"
+        raise VcudaError(what, f"driver {host.version}", "leave mps-partitions empty")
     _claim_socket_pid(ledger.state_dir)
     # Under MPS nothing is suspended, and memory is promised once.
     rules = rules.replaced(overcommit=1, rotates=False, idle_suspend=0)
@@ -56,7 +59,10 @@ def wait(
     found = _socket(folder, allocation)
     while found is None:
         if time.monotonic() > until:
-            what = f"{mps.WHAT}: no MPS server after {_READY_SECONDS:.0f} s"
+            failure = mps_folder.failure(folder)
+            what = f"{mps.WHAT}: no MPS server after {_READY_SECONDS:.0f} s" + (
+                f": {failure}" if failure else ""
+            )
             raise VcudaError(what, folder, f"see {folder}/log and 'vcuda doctor'")
         os.kill(_claim_socket_pid(ledger.state_dir), signal.SIGCHLD)  # it wakes the MPS keeper
         time.sleep(_PAUSE_SECONDS)
@@ -65,6 +71,9 @@ def wait(
     read_write = ["bind", "rprivate", "nosuid", "nodev", "noexec"]
     socket_path, shared = found
     mounts = [(socket_path, f"{names.GUEST_MPS}/control", read_only)]
+    if allocation.partition:
+        path = mps_folder.partition_file(folder, allocation.partition)
+        mounts.append((path, f"{names.GUEST_MPS}/partition", read_only))
     for name in shared:
         path = f"{mps_folder.SHARED}/{name}"
         mounts.append((path, path, read_write))

@@ -20,21 +20,33 @@ from ..model.errors import VcudaError
 from . import liveness, mps_folder
 from .mps_folder import SERVER, Ready
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _START_SECONDS = 5.0
 _PAUSE_SECONDS = 0.01
 # Tried in this order, then none: an older control program ends at an option that it does not know.
 _VERSION_3 = ["-p", "3", "-m"]
 _VERSION_2 = ["-multiuser-server"]
+_TRIAL = "trial"
 _CSV = "--format=csv,noheader"
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def start(folder: str, tree: dict[str, str]) -> Ready:
-    """Start a daemon, and its server before the first client needs it. Raises VcudaError."""
+def start(folder: str, tree: dict[str, str], layout: Sequence[int] = ()) -> Ready:
+    """Start a daemon, and its server before the first client needs it, and make its partitions, for
+    which it must have no client. layout: their percents. Raises VcudaError."""
     daemon, has_spaces = _start_daemon(folder, tree)
     server = _start_server(folder, tree, daemon, has_spaces)
     pids = [[pid, liveness.start_time(pid)] for pid in (daemon, server)]
-    return Ready(pids[0], pids[1], mps_folder.shared_of(server), [] if has_spaces else None)
+    found = Ready(pids[0], pids[1], mps_folder.shared_of(server), [] if has_spaces else None)
+    if not layout:
+        return found
+    if not has_spaces:
+        what = "the MPS daemon runs as version 2, where mps-partitions does not count"
+        raise VcudaError(what, tree["program"], "install the driver's own, or empty the setting")
+    return _partitioned(folder, tree, found, layout)
 
 
 def clients(folder: str, tree: dict[str, str], now: Ready) -> tuple[int, bool]:
@@ -64,11 +76,19 @@ def spaces(folder: str, tree: dict[str, str]) -> dict[str, tuple[float, int]]:
 
 
 def add_space(
-    folder: str, tree: dict[str, str], name: str, is_new: bool, limits: mps.Limits
+    folder: str,
+    tree: dict[str, str],
+    name: str,
+    is_new: bool,
+    limits: mps.Limits,
+    number: int = 0,
 ) -> None:
-    """Make a namespace, if it is new, and set its limits. Raises VcudaError."""
+    """Make a namespace, if it is new, and set its limits. number: of the partition that it has; 0:
+    none. Raises VcudaError."""
     if is_new:
         _require_v3(folder, tree, "namespace", "create", name, f"--server={SERVER}")
+    if number:  # first: the limits show that all of it was set
+        bind(folder, tree, name, number)
     words = [f"--pinned-memory-limit={limits.mib}M", f"--active-thread-percentage={limits.percent}"]
     _require_v3(folder, tree, "namespace", "set", name, f"--server={SERVER}", *words)
 
@@ -76,6 +96,63 @@ def add_space(
 def remove_space(folder: str, tree: dict[str, str], name: str) -> None:
     """Remove a namespace, and end the clients that it still has. Raises VcudaError."""
     _require_v3(folder, tree, "namespace", "delete", name, f"--server={SERVER}", "--force")
+
+
+def _partitioned(folder: str, tree: dict[str, str], now: Ready, layout: Sequence[int]) -> Ready:
+    values, widths = [], []
+    chunks = mps.chunks_of(layout, _chunks(folder, tree))
+    for number, (percent, count) in enumerate(zip(layout, chunks), 1):
+        if not count:
+            what = f"mps-partitions: {percent} % are less than one of the GPU's chunks"
+            raise VcudaError(what, tree["gpu"], "write larger percents")
+        words = [f"--server={SERVER}", f"--device={tree['gpu']}", f"--chunks={count}"]
+        told = _require_v3(folder, tree, "sm-partition", "create", partition(number), *words)
+        value = re.search(r"^CUDA_MPS_SM_PARTITION=(\S+)$", told, re.MULTILINE)
+        width = re.search(r"\(sm-count=(\d{1,9})\)", told, re.ASCII)
+        if not value or not width:
+            what = f"MPS does not say what partition it has made: {told.strip()}"
+            raise VcudaError(what, folder, f"see {folder}/log")
+        values.append(value[1])
+        widths.append(int(width[1]))
+    mps_folder.write_partitions(folder, values)
+    binds = mps.has_partitions_in_namespaces(tree["driver"]) and _binds(folder, tree)
+    return now.replaced(partitions=widths, binds=binds)
+
+
+def partition(number: int) -> str:
+    """The name of a partition."""
+    return f"p{number}"
+
+
+def _chunks(folder: str, tree: dict[str, str]) -> int:
+    """How many chunks the GPU's multiprocessors are. Raises VcudaError: the daemon does not say."""
+    listed = _require_v3(folder, tree, "device", "list", f"--server={SERVER}", "--format=csv")
+    head, *rows = [line.split(",") for line in listed.splitlines()] or [[]]
+    columns = [re.sub(r"[\W_]+", " ", cell).strip().lower() for cell in head]
+    if "total chunks" in columns:
+        at = columns.index("total chunks")
+        for row in rows:
+            if len(row) > at and tree["gpu"] in map(str.strip, row) and row[at].strip().isdigit():
+                return int(row[at])
+    raise VcudaError("MPS does not list the GPU's chunks", folder, "empty mps-partitions")
+
+
+def _binds(folder: str, tree: dict[str, str]) -> bool:
+    """Whether a namespace takes a partition: tried with one that no container has."""
+    _require_v3(folder, tree, "namespace", "create", _TRIAL, f"--server={SERVER}")
+    try:
+        bind(folder, tree, _TRIAL, 1)
+    except VcudaError:
+        return False
+    finally:
+        remove_space(folder, tree, _TRIAL)
+    return True
+
+
+def bind(folder: str, tree: dict[str, str], name: str, number: int) -> None:
+    """Keep the clients of a namespace in a partition. Raises VcudaError."""
+    words = [f"--device={tree['gpu']}", f"--sm-partition={partition(number)}"]
+    _require_v3(folder, tree, "namespace", "set", name, f"--server={SERVER}", *words)
 
 
 def _environment(folder: str, tree: dict[str, str]) -> dict[str, str]:

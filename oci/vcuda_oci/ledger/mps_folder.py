@@ -4,6 +4,8 @@
     <state>/mps/<GPU>/wanted.json   which GPU, and the control program: written by claims
     <state>/mps/<GPU>/ready.json    the daemon and its server, once it serves: written by the keeper
     <state>/mps/<GPU>/seen.json     clients and fault of the server, as the keeper saw them last
+    <state>/mps/<GPU>/failed        why the keeper could not start the daemon last
+    <state>/mps/<GPU>/partitions/N  what the clients of the static partition N name
     <state>/mps/<GPU>/pipe, log     CUDA_MPS_PIPE_DIRECTORY and CUDA_MPS_LOG_DIRECTORY
 
 A claim writes its allocation first, then `wanted.json`, and waits for `ready.json`. The keeper
@@ -43,10 +45,11 @@ _LOCK_SECONDS = 10.0
 class Ready(Record):
     """A daemon that serves. daemon, server: pid and start time. shared: names below /dev/shm of the
     server's files, which each client needs. spaces: namespaces with their limits (mps_spaces.py);
-    None: the daemon runs as version 2, which has none.
+    None: the daemon runs as version 2, which has none. partitions: multiprocessors of each static
+    partition. binds: a namespace keeps its clients in a partition.
     """
 
-    __slots__ = ("daemon", "server", "shared", "spaces")
+    __slots__ = ("binds", "daemon", "partitions", "server", "shared", "spaces")
 
     def __init__(
         self,
@@ -54,7 +57,10 @@ class Ready(Record):
         server: list[int],
         shared: list[str],
         spaces: list[str] | None = None,
+        partitions: list[int] | None = None,
+        binds: bool = False,
     ) -> None:
+        self.partitions, self.binds = partitions or [], binds
         self.daemon, self.server, self.shared, self.spaces = daemon, server, shared, spaces
 
     @property
@@ -123,6 +129,33 @@ def servers(state_dir: str) -> set[int]:
 def write_ready(folder: str, found: Ready) -> None:
     """Raises OSError."""
     files.replace(folder + "/ready.json", jsontree.dumps(found.fields()).encode(), 0o600)
+
+
+def partition_file(folder: str, number: int) -> str:
+    return f"{folder}/partitions/{number}"
+
+
+def write_partitions(folder: str, values: list[str]) -> None:
+    """values: what the clients of each name. Raises OSError."""
+    os.makedirs(f"{folder}/partitions", 0o700, exist_ok=True)
+    for number, value in enumerate(values, 1):
+        files.replace(partition_file(folder, number), value.encode(), 0o644)
+
+
+def failure(folder: str) -> str:
+    """Why the keeper could not start the daemon last; "" if it could."""
+    try:
+        return files.read(folder + "/failed", _MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def note_failure(folder: str, what: str) -> None:
+    """what: "": the daemon has started. Raises OSError."""
+    if what:
+        files.replace(folder + "/failed", what.encode(), 0o600)
+    else:
+        files.remove(folder + "/failed")
 
 
 def seen(folder: str) -> dict[str, int] | None:

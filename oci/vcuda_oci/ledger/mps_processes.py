@@ -6,10 +6,14 @@ import os
 import signal
 import time
 
+from ..model.errors import VcudaError
 from ..system import files, kernel_tables
 from . import liveness
 
 _END_SECONDS = 3.0
+# A process that the driver holds within the kernel outlives SIGKILL.
+_KILL_SECONDS, _AGAIN_SECONDS = 2.0, 0.5
+_PROGRAM = "nvidia-cuda-mps-control"
 
 
 def is_same(process: list[int]) -> bool:
@@ -37,6 +41,23 @@ def all_processes() -> list[int]:
     return found
 
 
+def control_daemons() -> dict[int, str]:
+    """The pipe directory of each control daemon, as it sees it, by pid: of processes of the control
+    program that listen on a socket `control`, in any pid namespace. No option is needed to tell one
+    from a program that asks it, and no file is read that a container's process could block."""
+    found: dict[int, str] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        process = f"/proc/{name}"
+        try:
+            program = os.path.basename(os.readlink(process + "/exe")).replace(" (deleted)", "")
+            for path in kernel_tables.listens(process) if program == _PROGRAM else ():
+                if path.endswith("/control"):
+                    found.setdefault(int(name), os.path.dirname(path))
+        except OSError:
+            continue  # it has ended
+    return found
+
+
 def words_of(pid: int, part: str) -> list[bytes]:
     """The strings in a file of a process. part: "cmdline" or "environ". []: it has ended."""
     try:
@@ -46,18 +67,35 @@ def words_of(pid: int, part: str) -> list[bytes]:
 
 
 def end(folder: str) -> None:
-    """End the folder's daemon and servers, by force after _END_SECONDS."""
+    """End the folder's daemon and servers, by force after _END_SECONDS.
+
+    Raises VcudaError: one does not end. The next calls do so sooner: they hold the lock of MPS.
+    """
     started = {pid: liveness.start_time(pid) for pid in processes(folder)}
-    until = time.monotonic() + _END_SECONDS
-    number = signal.SIGTERM
+    began = time.monotonic()
+    was_killed = bool(started) and all(map(_is_killed, started))
+    most = _AGAIN_SECONDS if was_killed else _END_SECONDS + _KILL_SECONDS
     while started:
+        passed = time.monotonic() - began
+        if passed > most:
+            listed = ", ".join(map(str, sorted(started)))
+            what = "an MPS process has been killed and does not end"
+            raise VcudaError(what, f"pid {listed}", "see dmesg; reset the GPU, or reboot")
         for pid in started:
             if is_same([pid, started[pid]]):
-                _kill(pid, number)
-        if time.monotonic() > until:
-            number = signal.SIGKILL
+                _kill(pid, signal.SIGKILL if passed > _END_SECONDS else signal.SIGTERM)
         time.sleep(0.02)
         started = {pid: since for pid, since in started.items() if is_same([pid, since])}
+
+
+def _is_killed(pid: int) -> bool:
+    """Whether SIGKILL is pending. Source: proc(5), SigPnd and ShdPnd of /proc/<pid>/status."""
+    try:
+        found = kernel_tables.status(f"/proc/{pid}")
+        pending = int(found["SigPnd"], 16) | int(found["ShdPnd"], 16)
+    except (OSError, KeyError, ValueError):
+        return False
+    return bool(pending >> (signal.SIGKILL - 1) & 1)
 
 
 def _kill(pid: int, number: int) -> None:

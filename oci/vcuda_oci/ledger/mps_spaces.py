@@ -38,10 +38,12 @@ def follow(ledger: Ledger, folder: str) -> None:
     found = mps_control.spaces(folder, tree)
     containers = mps_folder.containers(ledger, tree["gpu"])
     wanted = {mps.space_of(one): mps.limits_of(one) for one in containers}
+    numbers = {mps.space_of(one): one.partition for one in containers if now.binds}
     left_over = found.keys() - wanted.keys()
     missing = [name for name, limits in wanted.items() if found.get(name) != limits.as_listed]
     for name in missing:
-        mps_control.add_space(folder, tree, name, name not in found, wanted[name])
+        is_new, number = name not in found, numbers.get(name, 0)
+        mps_control.add_space(folder, tree, name, is_new, wanted[name], number)
     if missing:
         found = mps_control.spaces(folder, tree)
     for name in missing:

@@ -94,13 +94,14 @@ class Allocation(Record):
     device that was made for it (instances.py); "mps": it shares its GPU with others under MPS
     (mps_folder.py); else "". nodes_left: UUIDs of GPUs that it has no share of, but may still open
     since a move was killed: the next verb that moves containers takes their nodes away. pod: as
-    claim.pod_of; {} outside Kubernetes.
+    claim.pod_of; {} outside Kubernetes. partition: under MPS, which of `partitions` it has for
+    itself, from 1 on; 0: its GPU has none. partitions: percent of the multiprocessors of each.
     """
 
     __slots__ = (  # noqa: RUF023 - the order in a record's file
         "id", "shares", "request", "container_id", "runtime", "claimant",
         "created", "pod", "becoming", "engine", "suspension", "idle_suspend",
-        "isolation", "nodes_left",
+        "isolation", "nodes_left", "partition", "partitions",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +120,8 @@ class Allocation(Record):
         idle_suspend: int = 0,
         isolation: str = "",
         nodes_left: list[str] | None = None,
+        partition: int = 0,
+        partitions: list[int] | None = None,
     ) -> None:
         self.id, self.shares, self.request = id, shares, request
         self.container_id, self.runtime, self.claimant = container_id, runtime, claimant
@@ -126,6 +129,7 @@ class Allocation(Record):
         self.engine, self.suspension = engine or {}, suspension
         self.idle_suspend, self.isolation = idle_suspend, isolation
         self.nodes_left = nodes_left or []
+        self.partition, self.partitions = partition, partitions or []
 
     @property
     def is_named_slice(self) -> bool:
@@ -173,7 +177,10 @@ class Allocation(Record):
             fields[key] = [share.as_json() for share in fields[key] or ()]
         if self.suspension:
             fields["suspension"] = self.suspension.as_json()
-        for key in ("becoming", "engine", "suspension", "idle_suspend", "isolation", "nodes_left"):
+        for key in (
+            "becoming", "engine", "suspension", "idle_suspend", "isolation", "nodes_left",
+            "partition", "partitions",
+        ):  # fmt: skip
             if not fields[key]:
                 del fields[key]
         return fields
@@ -249,6 +256,9 @@ def _check(allocation: Allocation) -> None:
         and all_are(str, list(allocation.engine.values()))
         and bool(allocation.shares)
         and all_are(str, allocation.nodes_left)
+        and all_are(int, allocation.partitions)
+        and type(allocation.partition) is int
+        and 0 <= allocation.partition <= len(allocation.partitions)
         and allocation.isolation in ("", policies.MIG, policies.MPS)
         and type(allocation.idle_suspend) is int
         and 0 <= allocation.idle_suspend <= MOST_SECONDS

@@ -34,6 +34,19 @@ def with_namespace(line: str) -> str:
     return line.replace(_OF_PROCESS, _OF_SERVER, 1)
 
 
+def with_partition(line: str, multiprocessors: int | None = None, binds: bool | None = None) -> str:
+    """The line of a container under MPS with a static partition. multiprocessors: of it; None: not
+    known yet. binds: the server keeps the container's processes in it, else the shim does."""
+    memory, _, _ = line.partition(", compute by ")
+    count = "" if multiprocessors is None else f"{multiprocessors} "
+    keeper = "" if binds is None else f", which the {'MPS server' if binds else 'shim'} keeps it to"
+    return (
+        f"{memory}, compute by {count}multiprocessors of its own{keeper}; a fault of a "
+        "multiprocessor ends this container's work only, another one that of every container under "
+        "MPS on the GPU"
+    )
+
+
 def of(isolation: str, core_percent: int, gpu: Gpu | None) -> tuple[str, str]:
     """A word, "mig", "mps", "whole" or "turns", and the line.
 

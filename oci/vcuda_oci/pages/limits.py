@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import names, policies
+from ..model import mps, names, policies
 from ..model.allocation import Allocation, GpuShare
 from ..model.errors import VcudaError
 from . import layout
@@ -24,8 +24,8 @@ def page_of(allocation: Allocation, context_bytes: int = 0, meter_copies: bool =
     it may begin so. The rate is the reserved core until the arbiter writes a grant. Raises
     VcudaError: the allocation has more GPUs than a page can hold.
     """
-    under_mps = allocation.isolation == policies.MPS
-    gpus = [entry_of(share, context_bytes, under_mps) for share in allocation.shares]
+    percent = mps.percent_of(allocation) if allocation.isolation == policies.MPS else 0
+    gpus = [entry_of(share, context_bytes, percent) for share in allocation.shares]
     begins_off = not allocation.resident
     asks = bool(allocation.idle_suspend) or allocation.rotates or begins_off
     state = layout.UNTIL_CALL if begins_off else layout.AWAKE
@@ -35,7 +35,7 @@ def page_of(allocation: Allocation, context_bytes: int = 0, meter_copies: bool =
         raise VcudaError(str(error), "placement", "ask for fewer GPUs") from error
 
 
-def entry_of(share: GpuShare, context_bytes: int, under_mps: bool = False) -> layout.LimitsGpu:
+def entry_of(share: GpuShare, context_bytes: int, mps_percent: int = 0) -> layout.LimitsGpu:
     return layout.LimitsGpu(
         share.uuid,
         share.memory_bytes,
@@ -47,5 +47,5 @@ def entry_of(share: GpuShare, context_bytes: int, under_mps: bool = False) -> la
         int(share.managed),
         context_bytes,
         latency=_LATENCY[share.latency],
-        mps_percent=share.core_percent if under_mps else 0,
+        mps_percent=mps_percent,
     )

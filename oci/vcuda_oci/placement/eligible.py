@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 DRAINED = "drained"
 # Why a GPU that is not unhealthy has no room: its containers share it in another way.
 TURNS_THERE, MPS_THERE = "its containers take turns", "its containers are under MPS"
+NO_PARTITION = "has no free static partition that is wide enough"
 IS_PART = "is a MIG device, where MPS is not offered"
 _KINDS_OF_UUID = ("GPU-", "MIG-")
 _HINTS = {
     "is drained": "name another GPU, ask for less, or run 'vcuda undrain'",
     "is unhealthy": "reset the GPU, or ask for less or another",
     IS_PART: "use isolation mig or turns, or another GPU",
+    NO_PARTITION: "ask for less core, or end a container under MPS there",
     "its containers": "use the isolation that they have, or another GPU",
     "is in MIG mode": "name MIG devices of it, or ask for less or another",
 }
@@ -98,7 +100,7 @@ def closed(uuid: str, reason: str) -> str:
     """Why a GPU gets no new containers. reason: as ledger.unhealthy has it, or of above."""
     if reason == DRAINED:
         return f"{uuid} is {DRAINED}"
-    is_well = reason in (TURNS_THERE, MPS_THERE, IS_PART)
+    is_well = reason in (TURNS_THERE, MPS_THERE, NO_PARTITION, IS_PART)
     return f"{uuid}: {reason}" if is_well else f"{uuid} is unhealthy: {reason}"
 
 

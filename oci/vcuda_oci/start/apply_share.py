@@ -312,6 +312,7 @@ def rules_of(settings: Config) -> claim.Rules:
         settings.meter_copies,
         settings.idle_suspend,
         settings.rotates,
+        settings.mps_partitions,
     )
 
 

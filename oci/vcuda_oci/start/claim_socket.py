@@ -164,8 +164,13 @@ class ClaimServer:
             return False
 
     def _run_keeper(self, name: str) -> None:
-        if name in self._keepers and os.waitpid(self._keepers[name], os.WNOHANG)[0]:
+        pid, status = (
+            os.waitpid(self._keepers[name], os.WNOHANG) if name in self._keepers else (0, 0)
+        )
+        if pid:
             del self._keepers[name]
+        if pid and status:  # the MPS keeper ends by itself too, and may be needed at once
+            self._keepers_due[name] = time.monotonic() + _LOOK_AROUND_S
         # Do not restart a failing keeper in a loop.
         if name in self._keepers or time.monotonic() < self._keepers_due.get(name, 0):
             return
@@ -259,6 +264,7 @@ def _fork(work: Callable[[int], None]) -> int:
             work(server)
         except BaseException:
             traceback.print_exc()
+            os._exit(1)
         finally:
             os._exit(0)
     return pid

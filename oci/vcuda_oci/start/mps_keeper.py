@@ -55,6 +55,8 @@ class MpsKeeper:
                 except (OSError, VcudaError, subprocess.SubprocessError) as error:
                     self._due[folder] = time.monotonic() + _RETRY_SECONDS
                     self._complain(folder, f"{error}")
+                    if not mps_folder.ready(folder):
+                        self._note_failure(folder, f"{error}")
             signal.sigtimedwait([signal.SIGCHLD], _PERIOD_SECONDS)
             _reap()
 
@@ -63,6 +65,13 @@ class MpsKeeper:
         if self._logged.get(folder) != what:
             self._logged[folder] = what
             print(f"vcuda: MPS of {folder}: {what}", file=sys.stderr)
+
+    def _note_failure(self, folder: str, what: str) -> None:
+        """For the claims that wait."""
+        try:
+            mps_folder.note_failure(folder, what)
+        except OSError:
+            pass  # the folder was removed, or there is no room
 
     def _check(self, folder: str) -> None:
         tree = mps_folder.wanted(folder)
@@ -81,7 +90,7 @@ class MpsKeeper:
         elif is_due:
             with mps_folder.lock(self._state_dir):
                 if mps_folder.is_wanted(self._ledger, folder):  # nor has a sweep come first
-                    self._replace(folder, tree)
+                    self._replace(folder, tree, held[0].partitions)
 
     def _follow(self, folder: str) -> None:
         self._in_step.discard(folder)  # if it fails
@@ -102,7 +111,8 @@ class MpsKeeper:
             self._report(tree, "a fault of one container's program ended the work of all of them")
         mps_folder.write_seen(folder, clients, is_faulty)
 
-    def _replace(self, folder: str, tree: dict[str, str]) -> None:
+    def _replace(self, folder: str, tree: dict[str, str], layout: list[int]) -> None:
+        """layout: of the static partitions, which all its containers have alike."""
         has_ended = os.path.exists(folder + "/ready.json")
         if has_ended:
             self._report(tree, "its MPS daemon or server has ended, and with it its GPU work")
@@ -115,7 +125,8 @@ class MpsKeeper:
         for part in ("pipe", "log"):
             os.makedirs(f"{folder}/{part}", 0o700, exist_ok=True)
         self._began[folder] = time.monotonic()
-        found = mps_control.start(folder, tree)
+        found = mps_control.start(folder, tree, layout)
+        mps_folder.note_failure(folder, "")
         self._logged.pop(folder, None)
         mps_folder.write_ready(folder, found)
         self._follow(folder)

@@ -112,6 +112,22 @@ def command(process: str | int) -> str:
     return (name[:-1] if name.endswith(b"\n") else name).decode("utf-8", "replace")
 
 
+def listens(process: str) -> list[str]:
+    """The paths of unix sockets on which a process listens, the shortest first.
+
+    process: its folder. Raises OSError. Source: proc(5), /proc/net/unix; 00010000 is SO_ACCEPTCON.
+    """
+    folder = f"{process}/fd"
+    links = {os.readlink(f"{folder}/{name}") for name in os.listdir(folder)}
+    found = []
+    for row in _rows(_read(process, "net/unix", _MOST_BYTES)):
+        fields = row.split(None, 7)
+        is_one = len(fields) == 8 and fields[3] == b"00010000"
+        if is_one and f"socket:[{os.fsdecode(fields[6])}]" in links:
+            found.append(os.fsdecode(fields[7]))
+    return sorted(found, key=len)
+
+
 def outside_id(process: str | int, table: str) -> int:
     """The id outside of a user namespace that its root has; 0: not mapped.
 

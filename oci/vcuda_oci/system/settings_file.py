@@ -63,6 +63,7 @@ _DEFAULTS: dict[str, str | list[str]] = {
     "labels": AUTO,
     "gpu-offer": PLUGIN,
     "mps-devices": NO,
+    "mps-partitions": "",
     "extra-mounts": [],
     "driver-capabilities": list(capabilities.ALL),
     "extra-devices": [],
@@ -98,9 +99,9 @@ class Config:
     suspend_memory: bytes of the host's memory for suspended containers; 0: no bound. listen:
     address of the agent's HTTP server, unchecked; "": none. *_xids: numbers.
     by_dra: the node agent offers GPUs by DRA, not by its device plugin. mps_devices: and each also
-    as a device for containers under MPS. stop_bypass: stop a
-    container that bypasses the shim. driver_limits: use the driver's own limits too, where it has
-    them.
+    as a device for containers under MPS. mps_partitions: percents of the multiprocessors of a GPU
+    under MPS. stop_bypass: stop a container that bypasses the shim. driver_limits: use the driver's
+    own limits too, where it has them.
     """
 
     def __init__(self, path: str, values: dict[str, str | list[str]]) -> None:
@@ -123,6 +124,7 @@ class Config:
         self.labels = str(values["labels"])
         self.by_dra = values["gpu-offer"] == DRA
         self.mps_devices = self.by_dra and values["mps-devices"] == YES
+        self.mps_partitions = _percents(str(values["mps-partitions"]), path)
         self.extra_mounts = [mount.split(":") for mount in values["extra-mounts"]]
         self.driver_capabilities = list(values["driver-capabilities"])
         self.extra_devices = list(values["extra-devices"])
@@ -274,6 +276,8 @@ def _value(key: str, text: str, where: str) -> str | list[str]:
         parse_seconds(item, key, where)
     if key == "isolation":
         isolation_of(item, where)
+    if key == "mps-partitions":
+        _percents(item, where)
     if key == "rotation-quantum":
         _quantum(item, where)
     size = parse_bytes(item) if key in _SIZES else 0
@@ -292,6 +296,20 @@ def _quantum(item: str, where: str) -> int:
         hint = f"write {MEASURED}, or a time such as 30s"
         raise VcudaError(f"rotation-quantum cannot be '{item}'", where, hint)
     return parse_seconds(item, "rotation-quantum", where)
+
+
+def _percents(item: str, where: str) -> list[int]:
+    """Of "50,25,25". Raises VcudaError."""
+    parts = [part.strip() for part in item.split(",")] if item else []
+    are_numbers = all(part.isascii() and part.isdigit() and len(part) <= 3 for part in parts)
+    found = [int(part) for part in parts] if are_numbers else []
+    if not are_numbers or 0 in found:
+        hint = 'write percents of the multiprocessors, such as "50,25,25", or ""'
+        raise VcudaError(f"mps-partitions cannot be '{item}'", where, hint)
+    if sum(found) > 100:
+        what = f"the percents of mps-partitions, '{item}', add up to {sum(found)}"
+        raise VcudaError(what, where, "write such that add up to at most 100")
+    return found
 
 
 def _is_factor(text: str) -> bool:

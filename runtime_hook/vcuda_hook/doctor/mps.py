@@ -27,7 +27,8 @@ _SERVICE = ".service"
 class Daemon:
     """A control daemon. folder: of the state folder; "": it is another program's. is_wanted: a
     container is under it. for_all: it serves clients of all users at once. service: the systemd
-    service that has its cgroup; "". version: of the control interface, 2 or 3."""
+    service that has its cgroup; "". version: of the control interface, 2 or 3. pipes: the pipe
+    directory of another program's daemon."""
 
     pid: int
     folder: str
@@ -35,6 +36,7 @@ class Daemon:
     for_all: bool
     service: str = ""
     version: int = 2
+    pipes: str = ""
 
 
 def examine(settings: Config) -> list[Finding]:
@@ -50,7 +52,15 @@ def examine(settings: Config) -> list[Finding]:
         return [finding.of_error(MPS, error)]
     has_program = mps_claim.CONTROL in found.other
     has_v3 = mps.has_namespaces(found.version)
-    return judge(settings.isolation, has_program, exclusive, daemons, prohibited, has_v3)
+    return judge(
+        settings.isolation,
+        has_program,
+        exclusive,
+        daemons,
+        prohibited,
+        has_v3,
+        bool(settings.mps_partitions),
+    )
 
 
 def judge(
@@ -60,9 +70,11 @@ def judge(
     daemons: Sequence[Daemon],
     prohibited: Sequence[str] = (),
     has_v3: bool = False,
+    has_layout: bool = False,
 ) -> list[Finding]:
     """isolation: the setting. exclusive: GPUs that admit one process, or MPS, as text. prohibited:
-    those that admit none. has_v3: the driver has version 3 of the control interface."""
+    those that admit none. has_v3: the driver has version 3 of the control interface. has_layout:
+    the setting mps-partitions is not empty."""
     found = []
     if prohibited:
         what = "in compute mode prohibited: every program on it fails, under MPS too"
@@ -74,12 +86,16 @@ def judge(
         )
         hint = "install the driver's compute utilities, or set isolation to auto"
         found.append(Finding(MPS, ERROR, what, mps_claim.CONTROL, hint))
+    if has_layout and has_program and not has_v3:
+        what = "mps-partitions needs driver 615 or later: every share under MPS is refused"
+        found.append(Finding(MPS, ERROR, what, hint="leave mps-partitions empty"))
     if exclusive and isolation != policies.MPS:
         what = "admits one process at a time: several containers share it with isolation mps alone"
         hint = "use isolation mps there, or leave the mode by 'nvidia-smi -c 0'"
         found.append(Finding(MPS, WARNING, what, ", ".join(exclusive), hint))
     for daemon in daemons:
-        where = f"pid {daemon.pid}" + (f", {daemon.folder}" if daemon.folder else "")
+        place = daemon.folder or daemon.pipes
+        where = f"pid {daemon.pid}" + (f", {place}" if place else "")
         if not daemon.folder:
             what = "an MPS daemon of another program: its clients take time slices beside turns"
             hint = "end it by 'quit', or keep it to GPUs that vcuda does not share"
@@ -122,21 +138,23 @@ def _in_mode(library: str, wanted: int) -> list[str]:
 
 
 def _daemons(ledger: Ledger) -> list[Daemon]:
-    """The control daemons of this pid namespace. Raises VcudaError: a record is broken."""
+    """The control daemons of this host. Raises VcudaError: a record is broken."""
     ours = {
         pid: folder
         for folder in mps_folder.folders(ledger.state_dir)
         for pid in mps_processes.processes(folder)
     }
     found = []
-    for pid in mps_processes.all_processes():
-        words = mps_processes.words_of(pid, "cmdline")
-        if words and words[0].endswith(b"mps-control") and {b"-d", b"-f"} & set(words):
-            folder = ours.get(pid, "")
-            wanted = bool(folder) and mps_folder.is_wanted(ledger, folder)
-            for_all = bool({b"-multiuser-server", b"-m"} & set(words))
-            version = 3 if b"3" in words[1:] else 2
-            found.append(Daemon(pid, folder, wanted, for_all, _service_of(pid), version))
+    for pid, pipes in sorted(mps_processes.control_daemons().items()):
+        folder = ours.get(pid, "")
+        if not folder:
+            found.append(Daemon(pid, "", is_wanted=False, for_all=False, pipes=pipes))
+            continue
+        words = mps_processes.words_of(pid, "cmdline")  # as mps_control.py starts it
+        wanted = mps_folder.is_wanted(ledger, folder)
+        for_all = bool({b"-multiuser-server", b"-m"} & set(words))
+        version = 3 if b"3" in words[1:] else 2
+        found.append(Daemon(pid, folder, wanted, for_all, _service_of(pid), version))
     return found
 
 

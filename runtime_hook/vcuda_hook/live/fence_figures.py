@@ -43,6 +43,8 @@ def read(state_dir: str) -> Fences:
                 "clients": seen["clients"] if ready and seen else None,
                 "fault": bool(ready and seen and seen["fault"]),
                 "version": _version(ready),
+                "partitions": ready.partitions if ready else [],
+                "binds": bool(ready and ready.binds),
             }
     try:
         records = instance_records.read(state_dir)
@@ -61,9 +63,8 @@ def add_to(
     "instances" and "instances_left_over" to GPUs, as numbers."""
     for entry in tenants:
         is_mps = entry["isolation"] == policies.MPS
-        mps = entry["mps"] = found.mps.get(entry["gpu_uuid"]) if is_mps else None
-        if mps and mps["version"] == _WITH_NAMESPACES:
-            entry["isolation_holds"] = fence.with_namespace(entry["isolation_holds"])
+        if is_mps:
+            _add_mps(entry, found.mps.get(entry["gpu_uuid"]))
         entry["instance_of"] = found.instances.get(entry["id"])
         _add_driver(entry, found.driver.get((entry["id"], entry["gpu_uuid"])))
     for gpu in gpus:
@@ -71,6 +72,23 @@ def add_to(
         gpu["mps"] = found.mps.get(gpu["uuid"])
         gpu["instances"] = len(mine)
         gpu["instances_left_over"] = len(mine & found.left_over)
+
+
+def _add_mps(entry: dict[str, Any], daemon: Mapping[str, Any] | None) -> None:
+    """daemon: as Fences.mps has it; None: the GPU has none."""
+    number = (entry["mps"] or {}).get("partition", 0)
+    entry["mps"] = None
+    holds = entry["isolation_holds"]
+    if daemon and daemon["version"] == _WITH_NAMESPACES:
+        holds = fence.with_namespace(holds)
+    widths = daemon["partitions"] if daemon else []
+    width = widths[number - 1] if 0 < number <= len(widths) else None
+    if number:
+        holds = fence.with_partition(holds, width, daemon["binds"] if daemon and width else None)
+    entry["isolation_holds"] = holds
+    if daemon:
+        mine = {key: value for key, value in daemon.items() if key not in ("partitions", "binds")}
+        entry["mps"] = {**mine, "partition": number or None, "multiprocessors": width}
 
 
 def word(entry: Mapping[str, Any]) -> str:

@@ -128,7 +128,9 @@ def tenant_entries(
 
 def _isolation(allocation: Allocation, share: GpuShare, gpu: Gpu | None) -> dict[str, Any]:
     word, line = fence.of(allocation.isolation, share.core_percent, gpu)
-    return {"isolation": word, "isolation_holds": line}
+    number = allocation.partition  # the rest of "mps" is what fence_figures.py adds
+    mps = {"partition": number} if number else None
+    return {"isolation": word, "isolation_holds": line, "mps": mps}
 
 
 def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from support import dra_node
@@ -96,6 +97,28 @@ def test_claim_under_mps_gets_a_daemon_that_outlives_a_killed_driver(
             assert dra.kubelet.unprepare(mine)["a"].error == ""
             until(lambda: daemons(node.state_dir) == [])
         finally:
+            kill_daemons(node.state_dir)
+
+
+def test_claim_under_mps_gets_a_static_partition_and_the_next_is_refused(
+    new_node: Callable[..., AgentNode],
+) -> None:
+    node = new_node("--gpus", "1", "--driver-version", "615.10")
+    with running(node, mps_devices="yes", mps_partitions="40") as dra, dra.agent():
+        until(lambda: len(offered(dra)) == 2)
+        dra.kubelet.register()
+        first, second = (allocate(dra, uid, max(offered(dra))) for uid in ("a", "b"))
+        try:
+            assert dra.kubelet.prepare(first)["a"].error == ""
+            (record,) = Ledger(node.state_dir).read()[0]
+            assert (record.partition, record.partitions) == (1, [40])
+            (named,) = [path for path in mounted(dra, "a") if "/partitions/" in path]
+            assert Path(named).read_text().startswith(record.shares[0].uuid)
+            error = dra.kubelet.prepare(second)["b"].error
+            assert "has no free static partition that is wide enough" in error
+        finally:
+            dra.kubelet.unprepare(first)
+            until(lambda: daemons(node.state_dir) == [])
             kill_daemons(node.state_dir)
 
 
