@@ -1,6 +1,7 @@
 """A registry that images are pushed to, as far as that asks it.
 
-Source: Open Container Initiative, Distribution Specification 1.1, "Push".
+Source: Open Container Initiative, Distribution Specification 1.1, "Push", "Mounting a blob from
+another repository".
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class Registry:
         if match := re.fullmatch(r"(/v2/.+/blobs/uploads/)\w*", path):
             if method == "PATCH":
                 self._sizes[digest_of(body)] = len(body)
+            if method == "POST" and asked.get("mount", [""])[0] in self._sizes:
+                return 201, {"Docker-Content-Digest": asked["mount"][0]}
             if method == "PUT" and asked["digest"][0] not in self._sizes:
                 return 400, {}
             return 201 if method == "PUT" else 202, {"Location": match[1] + "1"}
