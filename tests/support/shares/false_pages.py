@@ -41,9 +41,11 @@ while True:
     time.sleep(0.01)
 """
 NEVER_BUSY = """
+marks = [FIRST + slot * SLOT + at["usage_slot.turn_marks"] for slot in range(4)]
+marks = [ctypes.c_uint64.from_buffer(shared, each) for each in marks]
 while True:
-    for slot in range(4):
-        mark(slot, 0)
+    for each in marks:
+        each.value = 0
     time.sleep(0.0001)
 """
 # As if processes ended without end.
