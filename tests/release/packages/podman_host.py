@@ -31,8 +31,8 @@ BASE = "debian:bookworm-slim"
 _LEFT_OUT = (
     "./proc", "./sys", "./dev", "./run", "./usr/share/doc", "./usr/share/locale", "./usr/share/man",
     "./usr/bin/docker", "./usr/sbin/dockerd", "./usr/sbin/docker-proxy", "./usr/bin/containerd*",
-    "./usr/bin/podman", "./usr/lib/podman", "./usr/bin/ctr", "./usr/bin/dnet", "./usr/sbin/ovrouter",
-    "./usr/sbin/runc", "./usr/bin/crun", "./usr/lib/cni", "./usr/lib/file",
+    "./usr/bin/podman", "./usr/lib/podman", "./usr/bin/ctr", "./usr/bin/dnet",
+    "./usr/sbin/ovrouter", "./usr/sbin/runc", "./usr/bin/crun", "./usr/lib/cni", "./usr/lib/file",
     "./usr/lib/*/libicu*", "./usr/lib/*/perl", "./usr/share/perl",
     "./usr/lib/python3/dist-packages/setuptools",
 )  # fmt: skip
