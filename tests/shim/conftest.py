@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import pathlib
 import subprocess
@@ -10,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from shim.policy_node import PolicyNode
-from support import guest
+from support import compiled, guest
 from support.softgpu_clock import clock_options
 
 CLIENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")
+HEADERS = sorted(glob.glob(f"{CLIENTS}/*.h"))
 LIBRARIES = os.path.join("usr", "lib", "x86_64-linux-gnu")
 
 
@@ -122,11 +124,11 @@ class Clients:
         if not os.path.exists(program):
             command = [self.cc, "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-pthread"]
             command += self.flags
-            command += ["-isystem", self.headers, os.path.join(CLIENTS, name + ".c")]
+            source = os.path.join(CLIENTS, name + ".c")
+            command += ["-isystem", self.headers, source]
             # loads opens the libraries itself.
             linked = [] if name == "loads" else [self.shim]
-            command += ["-o", program, *linked, "-ldl"]
-            subprocess.run(command, check=True)
+            compiled.make(program, [*command, *linked, "-ldl"], [source, *HEADERS, *linked])
         return program
 
 
@@ -155,8 +157,8 @@ def new_mock_guest(
         libraries.mkdir(parents=True)
         command = [cc, "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
         command += ["-isystem", client.headers]
-        command += [os.path.join(CLIENTS, name) for name in MOCK_SOURCES]
-        subprocess.run([*command, "-o", str(libraries / "libcuda.so.1")], check=True)
+        sources = [os.path.join(CLIENTS, name) for name in MOCK_SOURCES]
+        compiled.make(str(libraries / "libcuda.so.1"), [*command, *sources], [*sources, *HEADERS])
         gpu = guest.share(MOCK_UUID, memory_bytes)
         folder, root = str(tmp_path / "guest"), str(tmp_path / "root")
         return guest.Guest(folder, root, [gpu], shim, calls_ask=calls_ask)

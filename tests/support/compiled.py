@@ -1,10 +1,21 @@
-"""Compile the tests' small C programs from clients/ into a folder of the test session."""
+"""Compile the tests' small C programs, each once for the same sources and the same command.
+
+What was made is kept in build/tests, named by the hash of what it was made from: test processes
+that run side by side, and the next run, copy it.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
+import shutil
 import subprocess
+import tempfile
+from collections.abc import Sequence
 
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+KEPT = TOP + "/build/tests"
 CLIENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")
 FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 
@@ -19,9 +30,41 @@ def library(folder: str, name: str, *flags: str) -> str:
     return _compile(os.path.join(folder, name + ".so"), name, "-shared", "-fPIC", *flags)
 
 
-def _compile(output: str, name: str, *flags: str) -> str:
-    if not os.path.exists(output):
-        source = os.path.join(CLIENTS, name + ".c")
-        compiler = os.environ.get("CC", "gcc")
-        subprocess.run([compiler, *FLAGS, *flags, "-o", output, source], check=True)
+def make(output: str, command: Sequence[str], inputs: Sequence[str]) -> str:
+    """Make OUTPUT by `COMMAND -o OUTPUT`, or copy what the command made of the same inputs before.
+
+    inputs: the files that the command reads, headers too; system headers excepted.
+    """
+    kept = f"{KEPT}/{_key(command, inputs)}"
+    if not os.path.exists(kept):
+        os.makedirs(KEPT, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=KEPT) as folder:
+            made = f"{folder}/{os.path.basename(output)}"
+            subprocess.run([*command, "-o", made], check=True)
+            os.replace(made, kept)
+    shutil.copy(kept, output)
     return output
+
+
+def _key(command: Sequence[str], inputs: Sequence[str]) -> str:
+    compiler = _compiler(command[0], os.environ["PATH"])
+    digest = hashlib.sha256(repr((compiler, *command)).encode())
+    for path in inputs:
+        with open(path, "rb") as file:
+            content = file.read()
+        digest.update(f"\0{path}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+@functools.cache
+def _compiler(name: str, path: str) -> tuple[str, int, int]:
+    place = os.path.realpath(shutil.which(name, path=path) or name)
+    found = os.stat(place)
+    return place, found.st_size, found.st_mtime_ns
+
+
+def _compile(output: str, name: str, *flags: str) -> str:
+    if os.path.exists(output):
+        return output
+    source = os.path.join(CLIENTS, name + ".c")
+    return make(output, [os.environ.get("CC", "gcc"), *FLAGS, *flags, source], [source])

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from support import arm64
+from support import arm64, compiled
 from support.files import ROOT, write
 
 SOURCES = ROOT + "/oci/launcher"
@@ -32,7 +32,7 @@ class Recorder:
         os.makedirs(folder)
         self.folder, self.path = folder, folder + "/recorder"
         source = ROOT + "/tests/support/recorder.c"
-        subprocess.run(["gcc", *WARNINGS, "-static", "-o", self.path, source], check=True)
+        compiled.make(self.path, ["gcc", *WARNINGS, "-static", source], [source])
 
     def calls(self) -> list[tuple[list[str], list[str], int]]:
         found = []
@@ -70,24 +70,39 @@ class Installed:
             )
         write(self.prefix + "/lib/vcuda/libvcuda.so.1", "")
         shutil.copy(ROOT + "/build/lib/vcuda-turn-keeper", self.prefix + "/lib/vcuda")
-        defines = {"CONFIG": self.settings, "PYTHON": python, "PYTHON_PATH": self.python_path}
-        flags = [*WARNINGS, "-static"]
-        flags += [f'-DVCUDA_{name}="{value}"' for name, value in defines.items()]
-        sources = glob.glob(f"{SOURCES}/*.c")
-        parts = [path for path in sources if os.path.basename(path) not in MAINS]
-        for program, source in ((self.launcher, "main.c"), (self.hook, "hook.c")):
-            words = [*COMPILERS[machine], *flags, "-o", program, f"{SOURCES}/{source}", *parts]
-            subprocess.run(words, cwd=ROOT, check=True)
-            if machine == "arm64":
-                arm64.emulate(program)
+        places = {"CONFIG": self.settings, "PYTHON": python, "PYTHON_PATH": self.python_path}
+        self._compile(COMPILERS[machine], {f"VCUDA_{name}": at for name, at in places.items()})
+        if machine == "arm64":
+            arm64.emulate(self.launcher)
+            arm64.emulate(self.hook)
         self.configure(runtime=self.runtime.path)
+
+    def _compile(self, compiler: list[str], places: dict[str, str]) -> None:
+        """Compile both programs. A file that names no place is compiled once for all prefixes."""
+        headers, objects = sorted(glob.glob(f"{SOURCES}/*.h")), {}
+        with tempfile.TemporaryDirectory() as folder:
+            for source in sorted(glob.glob(f"{SOURCES}/*.c")):
+                with open(source) as file:
+                    own = [name for name in places if name in file.read()]
+                flags = [f'-D{name}="{places[name]}"' for name in places if own]
+                name = os.path.basename(source)
+                objects[name] = f"{folder}/{name}.o"
+                words = [*compiler, *WARNINGS, *flags, "-c", source]
+                if own:
+                    subprocess.run([*words, "-o", objects[name]], check=True)
+                else:
+                    compiled.make(objects[name], words, [source, *headers])
+            parts = [path for name, path in objects.items() if name not in MAINS]
+            for program, name in ((self.launcher, "main.c"), (self.hook, "hook.c")):
+                words = [*compiler, "-static", "-o", program, objects[name], *parts]
+                subprocess.run(words, check=True)
 
     @classmethod
     def counting_python_starts(cls, prefix: str, machine: str = "amd64") -> Installed:
         """Install with a Python that writes a line at each start; `python_starts` counts them."""
         python = prefix + "/python"
-        source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/support/recording_python.c"]
-        subprocess.run(["gcc", *WARNINGS, "-o", python, *source], check=True)
+        source = ROOT + "/tests/support/recording_python.c"
+        compiled.make(python, ["gcc", *WARNINGS, source], [source])
         return cls(prefix, python, machine)
 
     def python_starts(self) -> int:

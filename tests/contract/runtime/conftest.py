@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from support.driver_root import DriverRoot
-from support.files import ROOT, write
-from support.installed_wrapper import WARNINGS, Installed
+from support.files import write
+from support.installed_wrapper import Installed
 from support.launcher import Launcher
 from support.wrapper_node import Node
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Its Python writes a line to `started` at each start by the launcher."""
-    prefix = str(tmp_path_factory.mktemp("prefix"))
-    python = prefix + "/python"
-    source = [f'-DSTARTED="{python}.started"', ROOT + "/tests/support/recording_python.c"]
-    subprocess.run(["gcc", *WARNINGS, "-o", python, *source], check=True)
-    return Installed(prefix, python)
+    return Installed.counting_python_starts(str(tmp_path_factory.mktemp("prefix")))
 
 
 @pytest.fixture(scope="module")
