@@ -24,7 +24,7 @@ from support.product import REPOSITORY
 from support.trap import SECRET, Trap
 
 SOAK = int(os.environ.get("VCUDA_SOAK", "0"))
-STEPS = SOAK or 4_000
+STEPS = SOAK or 2_000
 CREATES = (SOAK or 30) // len(MAIN_ENTRY_POINTS)  # through each entry point
 RENAME_EXCHANGE = 2
 libc = ctypes.CDLL(None)

@@ -12,7 +12,7 @@ from support.pod_lives import DEATHS
 from support.pod_node import node
 from support.waiting import until
 
-PODS = 150
+PODS = 100
 WORKERS = 32
 
 
