@@ -48,7 +48,7 @@ def kill_rounds(say: Callable[[str], None]) -> list[Figure]:
                     say(f"{number + 1} rounds, {kills.outcomes.killed} programs killed")
         finally:
             nodes.stop()
-            node.end()
+            kills.end()
     found = kills.outcomes
     for line in (*found.stuck, *found.lost):
         say(line)

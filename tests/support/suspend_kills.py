@@ -146,6 +146,13 @@ class Kills:
         os.environ.update(FAULTY_PLAN=self._plan, FAULTY_DRIVER=library_of(facts))
         self.outcomes = Outcomes()
         self.nodes = Nodes(f"{folder}/nodes", facts.gpus[0].uuid)
+        # One for all rounds: a start takes as long as a round.
+        self._driver = driver(facts)
+        self._worker = self._driver.__enter__()
+
+    def end(self) -> None:
+        self._driver.__exit__(None, None, None)
+        self.node.end()
 
     def program(self, verb: str, act: Callable[[], object] = lambda: None) -> int:
         """Start a program that suspends or resumes; the pid. act: called in it before."""
@@ -234,8 +241,7 @@ class Kills:
 
     def judge(self, what: str) -> None:
         """Repair, as the agent does; then all must be off, or at work."""
-        with driver(self.node.facts) as worker:
-            self._judge(what, worker)
+        self._judge(what, self._worker)
 
     def _judge(self, what: str, worker: Worker) -> None:
         ledger, facts = self.node.ledger, self.node.facts
@@ -309,8 +315,7 @@ class Kills:
 
     def places(self) -> set[int]:
         """The states of the container's processes, by the driver."""
-        with driver(self.node.facts) as worker:
-            return self._places(worker)
+        return self._places(self._worker)
 
     def _places(self, worker: Worker) -> set[int]:
         return set(states_by(worker, [each.pid for each in self.box.processes]).values())

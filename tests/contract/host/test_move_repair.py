@@ -37,7 +37,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kills]:
     with node.ledger:
         node.ledger.record(mine.replaced(suspension=on_its_way))
     yield found
-    node.end()
+    found.end()
 
 
 def test_container_that_has_not_arrived_stays_suspended_on_its_own_gpu(killed: Kills) -> None:
@@ -95,4 +95,4 @@ def test_move_to_a_gpu_that_is_drained_meanwhile_is_refused(
         kills.run("move", node.facts)
     assert (node.step("box"), kills.places()) == (None, {0})
     assert [share.uuid for share in node.record("box").resident] == [node.facts.gpus[0].uuid]
-    node.end()
+    kills.end()

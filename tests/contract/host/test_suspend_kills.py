@@ -22,8 +22,9 @@ WRITES = tuple(call for call in CHANGES if call != "close")
 @pytest.fixture
 def kills(tmp_path: Path) -> Iterator[Kills]:
     node = Node(tmp_path)
-    yield Kills(node, tmp_path, processes=2, left=[steps.LOCKED, steps.CHECKPOINTED])
-    node.end()
+    made = Kills(node, tmp_path, processes=2, left=[steps.LOCKED, steps.CHECKPOINTED])
+    yield made
+    made.end()
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kills]
     made = Kills(node, tmp_path, processes=2)
     monkeypatch.setattr(relocation, "change_nodes", made.nodes.change)
     yield made
-    node.end()
+    made.end()
 
 
 def suspended(kills: Kills, verb: str) -> None:
