@@ -384,6 +384,17 @@ def test_room_is_given_in_the_order_of_the_first_wish(
     assert bool(refused) == bool(expected)
 
 
+def test_refusal_for_want_of_room_names_a_container_that_can_leave_it() -> None:
+    stays = record("s", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
+    guest = record("guest", shares=[GpuShare("GPU-0", 8 * GIB, 30, rotates=True)])
+    mine = waiting("me", 5)
+    refused = room.refusal(mine, [mine, stays, guest], gpus(16), 1, ())
+    assert refused and refused.hint == "suspend guest, which has its room"
+    large = stays.replaced(shares=[GpuShare("GPU-0", 12 * GIB, 30)])
+    refused = room.refusal(mine, [mine, large], gpus(16), 1, ())
+    assert refused and refused.hint == "end or suspend another container"
+
+
 def test_move_takes_no_room_that_a_suspended_container_is_promised() -> None:
     sleeps = record("s", shares=[GpuShare("GPU-1", 12 * GIB, 50)], suspension=off_by_order())
     mine = waiting("me", 5)

@@ -34,9 +34,14 @@ def refusal(
         if share.uuid in drained:
             hint = "run 'vcuda undrain', or resume it with --gpu on another GPU"
             return Refused(f"{share.uuid} is drained", hint)
-    refused = free.beside_mps(wanted, others) or free.no_room(wanted, gpus, taken, overcommit)
+    refused = free.beside_mps(wanted, others)
     if refused:
         return refused
+    refused = free.no_room(wanted, gpus, taken, overcommit)
+    if refused:
+        leave = [other.id for other in others if _is_in_room(other, wanted)]
+        hint = f"suspend {leave[0]}, which has its room" if leave else refused.hint
+        return Refused(refused.reason, hint)
     first = [other for other in earlier(mine, others) if other.id in waiters]
     taken += [share for other in first for share in _wanted(other)]
     if free.no_room(wanted, gpus, taken, overcommit):
@@ -58,6 +63,12 @@ def earlier(mine: Allocation, others: Sequence[Allocation]) -> list[Allocation]:
         and _turn(other) < now
         and any(share.uuid in uuids for share in _wanted(other))
     ]
+
+
+def _is_in_room(other: Allocation, wanted: Sequence[GpuShare]) -> bool:
+    """Whether it rotates on one of these GPUs: the node agent takes it out, where one runs."""
+    uuids = {share.uuid for share in wanted}
+    return other.rotates and any(share.uuid in uuids for share in other.resident)
 
 
 def _wanted(record: Allocation) -> list[GpuShare]:
