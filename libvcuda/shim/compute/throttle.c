@@ -71,7 +71,7 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       uint64_t now = vcuda_now ();
       if (!vcuda_turn_allows (gpu, meter->in_flight_ns, now))
         {
-          vcuda_line_leave (&meter->line, gpu, began);
+          vcuda_line_leave (gpu, began);
           vcuda_unlock (&meter->mutex);
           vcuda_credit_in_turn (gpu, true);
           vcuda_turn_wait (meter, stream, true);
@@ -84,10 +84,10 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
         break;
       int64_t balance = held ? enough : vcuda_balance (gpu, cap);
       bool crowded = is_crowded (meter);
-      bool first = held || vcuda_line_is_first (&meter->line, began, now);
+      bool first = held || vcuda_line_is_first (gpu, began, now);
       bool pays = held;
       if (first && !held)
-        pays = vcuda_line_passes (&meter->line, gpu, balance >= enough, began, now, estimate);
+        pays = vcuda_line_passes (gpu, balance >= enough, began, now, estimate);
       if (pays && (!crowded || (began && now - began > PATIENCE_NS)))
         {
           if (!began || is_marked_still (meter, stream))
@@ -97,10 +97,10 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       if (!began)
         began = now;
       if (pays)
-        vcuda_line_leave (&meter->line, gpu, began);
+        vcuda_line_leave (gpu, began);
       else if (first)
         {
-          vcuda_line_join (&meter->line, gpu, began, now);
+          vcuda_line_join (gpu, began, now, estimate);
           enough = (int64_t) vcuda_line_enough (gpu, now);
         }
       uint64_t pause;
@@ -133,5 +133,5 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].throttled_ns, vcuda_now () - now,
                           __ATOMIC_RELAXED);
     }
-  vcuda_line_leave (&meter->line, gpu, began);
+  vcuda_line_leave (gpu, began);
 }
