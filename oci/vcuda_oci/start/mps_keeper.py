@@ -80,6 +80,9 @@ class MpsKeeper:
             mps_spaces.sweep(self._ledger)
             return
         now = mps_folder.ready(folder)
+        if now and now.layout != held[0].partitions:  # it has outlived the containers before these
+            self._end(folder)
+            now = None
         is_due = time.monotonic() >= self._due.get(folder, 0)
         if now:
             is_in_step = folder in self._in_step and mps_spaces.is_in_step(now, held)
@@ -91,6 +94,11 @@ class MpsKeeper:
             with mps_folder.lock(self._state_dir):
                 if mps_folder.is_wanted(self._ledger, folder):  # nor has a sweep come first
                     self._replace(folder, tree, held[0].partitions)
+
+    def _end(self, folder: str) -> None:
+        with mps_folder.lock(self._state_dir):
+            mps_folder.end_all(folder)
+            files.remove(folder + "/ready.json")
 
     def _follow(self, folder: str) -> None:
         self._in_step.discard(folder)  # if it fails
