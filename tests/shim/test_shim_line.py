@@ -56,6 +56,15 @@ def test_busy_processes_have_equal_parts_of_their_containers_share(
     assert LEAST_IN_ALL[kernel_us] < sum(shares) < CORE / 100 + 0.005
 
 
+def test_process_with_credit_is_not_passed_by_where_gpu_time_is_rare(
+    host: DriverRoot, new_guest: Callable[..., Guest], tmp_path: Path
+) -> None:
+    # A credit of 1 ms takes 100 ms to earn, in which the others pass by one that does not go.
+    guest = new_guest(share(host.uuids[0], GIB, 1))
+    shares = [one["share"] for one in together(tmp_path, *[(guest, busy(40, 1000, 0))] * 2)]
+    assert min(shares) > 0.0045 and sum(shares) < 0.0105, shares
+
+
 def test_processes_of_a_container_alone_on_its_node_have_equal_parts(node: PolicyNode) -> None:
     guest = node.container(core=str(CORE))
     shares = node.shares_on(node.clock(3), [guest] * 3, 6, kernel_us=1000, ahead=4)

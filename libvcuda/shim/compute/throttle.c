@@ -55,6 +55,14 @@ is_marked_still (struct meter *meter, CUstream stream)
   return marked;
 }
 
+/* What the others see in the bucket while this thread sleeps.  */
+static int64_t
+own_credit (void)
+{
+  int64_t credit = vcuda_thread ()->credit.ns;
+  return credit > 0 ? credit : 0;
+}
+
 void
 vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
 {
@@ -82,7 +90,7 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       vcuda_credit_in_turn (gpu, held);
       if (!vcuda_paced (gpu) && !held)
         break;
-      int64_t balance = held ? enough : vcuda_balance (gpu, cap);
+      int64_t balance = held ? enough : vcuda_balance (gpu, cap) + (began ? own_credit () : 0);
       bool crowded = is_crowded (meter);
       bool first = held || vcuda_line_is_first (gpu, began, now);
       bool pays = held;
@@ -123,8 +131,7 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
         }
       vcuda_unlock (&meter->mutex);
       /* Back in the bucket, since the keeper may take it over meanwhile.  */
-      int64_t credit = vcuda_thread ()->credit.ns;
-      credit = credit > 0 ? credit : 0;
+      int64_t credit = own_credit ();
       vcuda_charge_time (gpu, -credit);
       vcuda_turn_sleep (gpu, pause);
       vcuda_charge_time (gpu, credit);

@@ -1,6 +1,7 @@
 /* competes WHAT SECONDS: launches kernels of 1 ms, one after the other, while other processes do;
    prints the GPU time, and how often a launch changed errno.
    contexts  4 threads, each with a context of its own
+   twice     the same, in two processes
    threads   4 threads in one context
    closed    and closes the usage page's descriptors; each other time a file of its own takes the
    number  */
@@ -12,6 +13,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -98,6 +100,8 @@ main (int argc, char **argv)
     return 2;
   what = argv[1];
   seconds = strtod (argv[2], NULL);
+  bool is_twice = strcmp (what, "twice") == 0;
+  pid_t other = is_twice ? fork () : 0;
   CUcontext context = use_gpu (0);
   if (strcmp (what, "closed") == 0)
     {
@@ -107,8 +111,8 @@ main (int argc, char **argv)
       own_file = mkstemp (name);
       unlink (name);
     }
-  bool many = strcmp (what, "contexts") == 0 || strcmp (what, "threads") == 0;
-  bool shared = strcmp (what, "contexts") != 0;
+  bool shared = strcmp (what, "threads") == 0;
+  bool many = shared || is_twice || strcmp (what, "contexts") == 0;
   pthread_t thread[THREADS];
   for (unsigned i = 1; many && i < THREADS; i++)
     if (pthread_create (&thread[i], NULL, compete, shared ? context : NULL) != 0)
@@ -116,6 +120,8 @@ main (int argc, char **argv)
   compete (context);
   for (unsigned i = 1; many && i < THREADS; i++)
     pthread_join (thread[i], NULL);
+  if (other)
+    waitpid (other, NULL, 0);
   printf ("{\"share\": %f, \"changes\": %u, \"closed\": %u, \"locked\": %d}\n",
           kernels * 1e-3 / seconds, changes, closed, own_file >= 0 && is_locked (own_file));
   return 0;
