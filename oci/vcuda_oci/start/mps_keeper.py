@@ -80,10 +80,12 @@ class MpsKeeper:
             mps_spaces.sweep(self._ledger)
             return
         now = mps_folder.ready(folder)
-        if now and now.layout != held[0].partitions:  # it has outlived the containers before these
-            self._end(folder)
-            now = None
         is_due = time.monotonic() >= self._due.get(folder, 0)
+        if now and now.layout != held[0].partitions:  # it has outlived the containers before these
+            now = None
+            if is_due:
+                with mps_folder.lock(self._state_dir):
+                    self._end(folder)
         if now:
             is_in_step = folder in self._in_step and mps_spaces.is_in_step(now, held)
             if is_due and not is_in_step:
@@ -96,9 +98,9 @@ class MpsKeeper:
                     self._replace(folder, tree, held[0].partitions)
 
     def _end(self, folder: str) -> None:
-        with mps_folder.lock(self._state_dir):
-            mps_folder.end_all(folder)
-            files.remove(folder + "/ready.json")
+        mps_folder.end_all(folder)
+        files.remove(folder + "/ready.json")
+        files.remove(folder + "/seen.json")
 
     def _follow(self, folder: str) -> None:
         self._in_step.discard(folder)  # if it fails
@@ -124,9 +126,7 @@ class MpsKeeper:
         has_ended = os.path.exists(folder + "/ready.json")
         if has_ended:
             self._report(tree, "its MPS daemon or server has ended, and with it its GPU work")
-        mps_folder.end_all(folder)
-        files.remove(folder + "/ready.json")
-        files.remove(folder + "/seen.json")
+        self._end(folder)
         if has_ended and self._must_pause(folder):
             return
         shutil.rmtree(f"{folder}/pipe", ignore_errors=True)
