@@ -227,8 +227,8 @@ struct vcuda_usage
 #define VCUDA_USAGE_LOCK_BASE 0x100000
 /* One more byte: only the process that holds it may refuse an allocation.  */
 #define VCUDA_USAGE_REFUSE_LOCK (VCUDA_USAGE_LOCK_BASE + VCUDA_MAX_PROCESSES)
-/* Of each GPU two ranges of bytes: those of the microseconds since which processes wait for the
-   container's GPU time, and since which they use it.  */
+/* Of each GPU three ranges of bytes: of the microseconds since which processes wait for the
+   container's GPU time, since which they use it, and which a launch that waits takes.  */
 #define VCUDA_USAGE_LINE_LOCK (1ull << 56)
 #define VCUDA_USAGE_LINE_BITS 48
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from shim.conftest import DriverRoot
+from shim.conftest import Clients, DriverRoot
 from shim.policy_node import PolicyNode
-from support.guest import GIB, WORKLOAD, Guest, share
+from support.guest import ENTER, GIB, WORKLOAD, Guest, share
 from support.virtual_time import together
 from support.waiting import until
 
@@ -56,10 +56,83 @@ def test_busy_processes_have_equal_parts_of_their_containers_share(
     assert LEAST_IN_ALL[kernel_us] < sum(shares) < CORE / 100 + 0.005
 
 
+def test_process_with_credit_is_not_passed_by_where_gpu_time_is_rare(
+    host: DriverRoot, new_guest: Callable[..., Guest], tmp_path: Path
+) -> None:
+    # A credit of 1 ms takes 100 ms to earn, in which the others pass by one that does not go.
+    guest = new_guest(share(host.uuids[0], GIB, 1))
+    shares = [one["share"] for one in together(tmp_path, *[(guest, busy(40, 1000, 0))] * 2)]
+    assert min(shares) > 0.0045 and sum(shares) < 0.0105, shares
+
+
 def test_processes_of_a_container_alone_on_its_node_have_equal_parts(node: PolicyNode) -> None:
     guest = node.container(core=str(CORE))
     shares = node.shares_on(node.clock(3), [guest] * 3, 6, kernel_us=1000, ahead=4)
     assert are_even(shares, 1000), shares
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [(100, 0), (20_000, 2)],
+        [(1000, 4), (20_000, 2)],
+        [(100, 0)] * 4 + [(20_000, 2)],
+        [(1000, 4), (100_000, 0)],
+    ],
+)
+def test_processes_of_short_kernels_have_what_one_of_long_kernels_has(
+    host: DriverRoot,
+    new_guest: Callable[..., Guest],
+    tmp_path: Path,
+    shapes: list[tuple[int, int]],
+) -> None:
+    guest = new_guest(share(host.uuids[0], GIB, CORE))
+    found = together(tmp_path, *[(guest, busy(6, *shape)) for shape in shapes])
+    shares = [one["share"] for one in found]
+    # A turn is as long as the longest kernel that waits, at most 50 ms.
+    assert min(shares) > (0.25 if (100_000, 0) in shapes else 0.7) * max(shares), shares
+    assert sum(shares) < CORE / 100 + 0.01
+
+
+@pytest.mark.parametrize("what", ["contexts", "threads", "closed"])
+def test_process_takes_no_more_than_others_by_its_threads_or_descriptors(
+    host: DriverRoot,
+    new_guest: Callable[..., Guest],
+    tmp_path: Path,
+    client: Clients,
+    what: str,
+) -> None:
+    guest = new_guest(share(host.uuids[0], 4 * GIB, CORE))
+    one = (guest, [client("competes"), what, "6"])
+    found = together(tmp_path, one, *[(guest, busy(6, 1000, 0))] * 3)
+    shares = [one["share"] for one in found]
+    assert min(shares) > 0.7 * max(shares), shares
+    assert sum(shares) < CORE / 100 + 0.005
+    assert (found[0]["changes"], found[0]["locked"]) == (0, 0)
+    assert found[0]["closed"] or what != "closed"
+
+
+# The first files of two file systems have the same inode number.
+SAME_INODE = """
+set -e
+for folder in page own; do
+  mkdir "$1/$folder"
+  mount -t tmpfs none "$1/$folder"
+done
+cp "$1/usage" "$1/page"
+mount --bind "$1/page/usage" "$1/usage"
+"""
+
+
+def test_programs_file_with_the_pages_inode_number_is_not_locked(
+    host: DriverRoot, new_guest: Callable[..., Guest], client: Clients
+) -> None:
+    guest = new_guest(share(host.uuids[0], GIB, CORE))
+    guest.enter = SAME_INODE + ENTER
+    program = f"{client('competes')} closed 1"
+    both = ["sh", "-c", f"{program} & {program}; wait"]
+    found = guest.run(*both, env={"TMPDIR": f"{guest.folder}/own"})
+    assert [json.loads(line)["locked"] for line in found.splitlines()] == [0, 0]
 
 
 def stands_in_line(guest: Guest) -> bool:

@@ -54,6 +54,7 @@ PROGRAMS: dict[str, tuple[list[str], str | None]] = {
     "waits beside host functions": (["beside", "1", "function"], None),
     "threads that end": (["odd_launches", "threads"], ""),
     "contexts that end": (["odd_launches", "destroyed"], ""),
+    "processes in line": (["competes", "twice", "0.5"], None),
     "two GPUs": (["odd_launches", "two_gpus"], ""),
     "every family at random": (["any", str(64 * MIB), "5", "2000"], "ready\nstill\n"),
     MODULES: (["modules", "500", "5", CUBIN], "ready\nstill\n"),
@@ -71,6 +72,7 @@ FLIPPED = (
     "captured graphs",
     "threads that end",
     "contexts that end",
+    "processes in line",
     "every family at random",
 )
 FLIPS_S = 0.0001

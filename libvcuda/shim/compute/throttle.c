@@ -55,6 +55,14 @@ is_marked_still (struct meter *meter, CUstream stream)
   return marked;
 }
 
+/* What the others see in the bucket while this thread sleeps.  */
+static int64_t
+own_credit (void)
+{
+  int64_t credit = vcuda_thread ()->credit.ns;
+  return credit > 0 ? credit : 0;
+}
+
 void
 vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
 {
@@ -71,7 +79,7 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       uint64_t now = vcuda_now ();
       if (!vcuda_turn_allows (gpu, meter->in_flight_ns, now))
         {
-          vcuda_line_leave (&meter->line, gpu, began);
+          vcuda_line_leave (gpu, began);
           vcuda_unlock (&meter->mutex);
           vcuda_credit_in_turn (gpu, true);
           vcuda_turn_wait (meter, stream, true);
@@ -82,12 +90,12 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       vcuda_credit_in_turn (gpu, held);
       if (!vcuda_paced (gpu) && !held)
         break;
-      int64_t balance = held ? enough : vcuda_balance (gpu, cap);
+      int64_t balance = held ? enough : vcuda_balance (gpu, cap) + (began ? own_credit () : 0);
       bool crowded = is_crowded (meter);
-      bool first = held || vcuda_line_is_first (&meter->line, began, now);
+      bool first = held || vcuda_line_is_first (gpu, began, now);
       bool pays = held;
       if (first && !held)
-        pays = vcuda_line_passes (&meter->line, gpu, balance >= enough, began, now, estimate);
+        pays = vcuda_line_passes (gpu, balance >= enough, began, now, estimate);
       if (pays && (!crowded || (began && now - began > PATIENCE_NS)))
         {
           if (!began || is_marked_still (meter, stream))
@@ -97,10 +105,10 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       if (!began)
         began = now;
       if (pays)
-        vcuda_line_leave (&meter->line, gpu, began);
+        vcuda_line_leave (gpu, began);
       else if (first)
         {
-          vcuda_line_join (&meter->line, gpu, began, now);
+          vcuda_line_join (gpu, began, now, estimate);
           enough = (int64_t) vcuda_line_enough (gpu, now);
         }
       uint64_t pause;
@@ -123,8 +131,7 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
         }
       vcuda_unlock (&meter->mutex);
       /* Back in the bucket, since the keeper may take it over meanwhile.  */
-      int64_t credit = vcuda_thread ()->credit.ns;
-      credit = credit > 0 ? credit : 0;
+      int64_t credit = own_credit ();
       vcuda_charge_time (gpu, -credit);
       vcuda_turn_sleep (gpu, pause);
       vcuda_charge_time (gpu, credit);
@@ -133,5 +140,5 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
       __atomic_fetch_add (&vcuda_pages.usage->gpu[gpu].throttled_ns, vcuda_now () - now,
                           __ATOMIC_RELAXED);
     }
-  vcuda_line_leave (&meter->line, gpu, began);
+  vcuda_line_leave (gpu, began);
 }

@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "gpu_time/line.h"
 #include "meter/intervals.h"
 #include "real.h"
 
@@ -52,7 +51,6 @@ struct meter
   struct entry ring[VCUDA_RING]; /* its events are created once and used again */
   unsigned head, count;
   uint64_t in_flight_ns;
-  struct vcuda_line line;
   bool unbroken;      /* no thread has seen the queue empty since the last entry was made */
   uint32_t turn_word; /* of the entry that was made last */
   uint32_t breaks;    /* how often the first entry after that was made */

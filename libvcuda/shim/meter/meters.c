@@ -93,7 +93,6 @@ empty (struct meter *meter)
   memset (meter->ring, 0, sizeof meter->ring);
   meter->head = meter->count = 0;
   meter->in_flight_ns = 0;
-  vcuda_line_leave (&meter->line, meter->gpu, meter->line.first_ns);
   meter->fence = NULL;
   meter->anchor = NULL;
   meter->anchor_ms = 0;
@@ -124,4 +123,5 @@ vcuda_meters_forget (void)
   meter_count = 0;
   vcuda_estimates_forget ();
   vcuda_credit_forget ();
+  vcuda_line_forget ();
 }

@@ -17,6 +17,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int page_fd = -1;
+static dev_t page_device;
 static ino_t page_inode;
 
 bool
@@ -26,26 +27,40 @@ vcuda_lock_byte (int fd, off_t byte, short type)
   return fcntl (fd, F_OFD_SETLK, &range) == 0;
 }
 
-bool
-vcuda_bytes_are_locked (int fd, off_t first, off_t count)
+off_t
+vcuda_locked_byte (int fd, off_t first, off_t count)
 {
   struct flock range
       = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = first, .l_len = count };
-  return fcntl (fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+  if (fcntl (fd, F_OFD_GETLK, &range) != 0 || range.l_type == F_UNLCK)
+    return -1;
+  return range.l_start > first ? range.l_start : first;
 }
 
-static ino_t
-inode_of (int fd)
+static bool
+find_file (int fd, dev_t *device, ino_t *inode)
 {
   struct stat found;
   /* The system call, because the symbol of the C library's fstat is newer than glibc 2.17.  */
-  return syscall (SYS_fstat, fd, &found) == 0 ? found.st_ino : 0;
+  bool is_open = fd >= 0 && syscall (SYS_fstat, fd, &found) == 0;
+  *device = is_open ? found.st_dev : 0;
+  *inode = is_open ? found.st_ino : 0;
+  return is_open;
+}
+
+/* Files of two file systems may have the same inode number.  */
+static bool
+is_page (int fd)
+{
+  dev_t device;
+  ino_t inode;
+  return find_file (fd, &device, &inode) && device == page_device && inode == page_inode;
 }
 
 static int
 descriptor_locked (void)
 {
-  if (page_fd >= 0 && inode_of (page_fd) == page_inode)
+  if (is_page (page_fd))
     return page_fd;
   int fd = open (VCUDA_GUEST_USAGE, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0)
@@ -58,7 +73,7 @@ descriptor_locked (void)
       fd = high;
     }
   page_fd = fd;
-  page_inode = inode_of (fd);
+  find_file (fd, &page_device, &page_inode);
   return fd;
 }
 
@@ -100,7 +115,7 @@ vcuda_usage_forget (void)
   /* The child's copy of the descriptor would keep the parent's lock alive after the parent's death.
      The program may have closed it and opened its own file under that number, so compare the file
      first.  */
-  if (page_fd >= 0 && inode_of (page_fd) == page_inode)
+  if (is_page (page_fd))
     close (page_fd);
   page_fd = -1;
 }

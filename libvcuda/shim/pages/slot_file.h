@@ -15,8 +15,8 @@ int vcuda_usage_descriptor (void);
    process holds it.  */
 bool vcuda_lock_byte (int fd, off_t byte, short type);
 
-/* Whether another process holds a lock on one of COUNT bytes, COUNT not 0.  */
-bool vcuda_bytes_are_locked (int fd, off_t first, off_t count);
+/* One of COUNT bytes on which another process holds a lock, COUNT not 0; -1: none.  */
+off_t vcuda_locked_byte (int fd, off_t first, off_t count);
 
 /* In the child after a fork.  */
 void vcuda_usage_forget (void);

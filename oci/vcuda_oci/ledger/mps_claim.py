@@ -83,7 +83,7 @@ def wait(
 def _socket(folder: str, allocation: Allocation) -> tuple[str, list[str]] | None:
     """The container's control socket, and the server's names below /dev/shm; None: not yet."""
     found = mps_folder.ready(folder)
-    if found is None:
+    if found is None or found.layout != allocation.partitions:
         return None
     if found.spaces is None:
         return f"{folder}/pipe/control", found.shared

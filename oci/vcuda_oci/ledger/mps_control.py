@@ -116,7 +116,7 @@ def _partitioned(folder: str, tree: dict[str, str], now: Ready, layout: Sequence
         widths.append(int(width[1]))
     mps_folder.write_partitions(folder, values)
     binds = mps.has_partitions_in_namespaces(tree["driver"]) and _binds(folder, tree)
-    return now.replaced(partitions=widths, binds=binds)
+    return now.replaced(layout=list(layout), partitions=widths, binds=binds)
 
 
 def partition(number: int) -> str:

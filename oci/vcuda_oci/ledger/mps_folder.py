@@ -45,11 +45,11 @@ _LOCK_SECONDS = 10.0
 class Ready(Record):
     """A daemon that serves. daemon, server: pid and start time. shared: names below /dev/shm of the
     server's files, which each client needs. spaces: namespaces with their limits (mps_spaces.py);
-    None: the daemon runs as version 2, which has none. partitions: multiprocessors of each static
-    partition. binds: a namespace keeps its clients in a partition.
+    None: the daemon runs as version 2, which has none. layout: percents of the static partitions.
+    partitions: multiprocessors of each. binds: a namespace keeps its clients in a partition.
     """
 
-    __slots__ = ("binds", "daemon", "partitions", "server", "shared", "spaces")
+    __slots__ = ("binds", "daemon", "layout", "partitions", "server", "shared", "spaces")
 
     def __init__(
         self,
@@ -59,8 +59,9 @@ class Ready(Record):
         spaces: list[str] | None = None,
         partitions: list[int] | None = None,
         binds: bool = False,
+        layout: list[int] | None = None,
     ) -> None:
-        self.partitions, self.binds = partitions or [], binds
+        self.layout, self.partitions, self.binds = layout or [], partitions or [], binds
         self.daemon, self.server, self.shared, self.spaces = daemon, server, shared, spaces
 
     @property

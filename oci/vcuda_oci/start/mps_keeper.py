@@ -81,6 +81,11 @@ class MpsKeeper:
             return
         now = mps_folder.ready(folder)
         is_due = time.monotonic() >= self._due.get(folder, 0)
+        if now and now.layout != held[0].partitions:  # it has outlived the containers before these
+            now = None
+            if is_due:
+                with mps_folder.lock(self._state_dir):
+                    self._end(folder)
         if now:
             is_in_step = folder in self._in_step and mps_spaces.is_in_step(now, held)
             if is_due and not is_in_step:
@@ -91,6 +96,11 @@ class MpsKeeper:
             with mps_folder.lock(self._state_dir):
                 if mps_folder.is_wanted(self._ledger, folder):  # nor has a sweep come first
                     self._replace(folder, tree, held[0].partitions)
+
+    def _end(self, folder: str) -> None:
+        mps_folder.end_all(folder)
+        files.remove(folder + "/ready.json")
+        files.remove(folder + "/seen.json")
 
     def _follow(self, folder: str) -> None:
         self._in_step.discard(folder)  # if it fails
@@ -116,9 +126,7 @@ class MpsKeeper:
         has_ended = os.path.exists(folder + "/ready.json")
         if has_ended:
             self._report(tree, "its MPS daemon or server has ended, and with it its GPU work")
-        mps_folder.end_all(folder)
-        files.remove(folder + "/ready.json")
-        files.remove(folder + "/seen.json")
+        self._end(folder)
         if has_ended and self._must_pause(folder):
             return
         shutil.rmtree(f"{folder}/pipe", ignore_errors=True)

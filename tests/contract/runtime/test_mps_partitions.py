@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from support.samples import GIB, record
 from support.softgpu_host import SoftGpu
-from vcuda_oci.ledger import mps_control, mps_folder, mps_processes
+from vcuda_oci.ledger import mps_claim, mps_control, mps_folder, mps_processes
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import mps
-from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.pages import limits
 from vcuda_oci.start.mps_keeper import MpsKeeper
 
@@ -23,6 +24,34 @@ LAYOUT = [50, 25, 25]
 
 class Killed(BaseException):
     pass
+
+
+@contextlib.contextmanager
+def served_gpu() -> Iterator[tuple[Ledger, str, Callable[[], None]]]:
+    """A ledger, a GPU's UUID, and what asks for the GPU's daemon."""
+    with contextlib.ExitStack() as stack:
+        temporary = tempfile.TemporaryDirectory(dir="/dev/shm", prefix="kp")
+        place = stack.enter_context(temporary)
+        gpu = SoftGpu(Path(place), "--driver-version", "620.10")
+        uuid = gpu.smi("--query-gpu=uuid", "--format=csv,noheader").split()[0]
+        program = str(gpu.root / "usr/bin/nvidia-cuda-mps-control")
+        ledger = Ledger(f"{place}/s")
+        stack.callback(mps_folder.end_all, mps_folder.folder_of(ledger.state_dir, uuid))
+        yield (
+            ledger,
+            uuid,
+            lambda: mps_folder.want(ledger.state_dir, uuid, program, str(gpu.libraries), "620.10"),
+        )
+
+
+def hold(ledger: Ledger, uuid: str, number: int, layout: list[int]) -> Allocation:
+    held = record(
+        str(number), isolation="mps", shares=[GpuShare(uuid, GIB, 10)],
+        partition=number, partitions=layout,
+    )  # fmt: skip
+    with ledger:
+        ledger.write(held, limits.page_of(held))
+    return held
 
 
 def test_kill_at_any_step_leaves_what_the_next_keeper_sets_right(
@@ -37,28 +66,12 @@ def test_kill_at_any_step_leaves_what_the_next_keeper_sets_right(
         return run(folder, tree, words, text)
 
     monkeypatch.setattr(mps_control, "_run", dies)
-    with contextlib.ExitStack() as stack:
-        temporary = tempfile.TemporaryDirectory(dir="/dev/shm", prefix="kp")
-        place = stack.enter_context(temporary)
-        gpu = SoftGpu(Path(place), "--driver-version", "620.10")
-        uuid = gpu.smi("--query-gpu=uuid", "--format=csv,noheader").split()[0]
-        program = str(gpu.root / "usr/bin/nvidia-cuda-mps-control")
-        ledger = Ledger(f"{place}/s")
-        held = [
-            record(
-                str(number), isolation="mps", shares=[GpuShare(uuid, GIB, 10)],
-                partition=number, partitions=LAYOUT,
-            )
-            for number in (2, 1)
-        ]  # fmt: skip
-        with ledger:
-            for one in held:
-                ledger.write(one, limits.page_of(one))
+    with served_gpu() as (ledger, uuid, want):
+        held = [hold(ledger, uuid, number, LAYOUT) for number in (2, 1)]
         folder, step, was_killed = mps_folder.folder_of(ledger.state_dir, uuid), 0, True
-        stack.callback(mps_folder.end_all, folder)
         while was_killed:
             step += 1
-            mps_folder.want(ledger.state_dir, uuid, program, str(gpu.libraries), "620.10")
+            want()
             left[0] = step
             was_killed = False
             try:
@@ -70,6 +83,27 @@ def test_kill_at_any_step_leaves_what_the_next_keeper_sets_right(
             mps_folder.end_all(folder)
             shutil.rmtree(folder)
         assert step > 15
+
+
+@pytest.mark.parametrize("before", [[], [100]])
+def test_daemon_of_an_earlier_layout_serves_no_container_of_the_next_one(
+    before: list[int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with served_gpu() as (ledger, uuid, want):
+        keeper = MpsKeeper(ledger.state_dir)
+        folder = mps_folder.folder_of(ledger.state_dir, uuid)
+        hold(ledger, uuid, len(before), before)
+        want()
+        keeper._check(folder)
+        # The last container ends, and another starts, before the keeper has seen it.
+        with ledger:
+            ledger.remove(str(len(before)))
+        held = hold(ledger, uuid, 1, LAYOUT)
+        assert mps_claim._socket(folder, held) is None
+        keeper._check(folder)
+        assert mps_claim._socket(folder, held) is not None
+        _check_all(ledger, folder, [mps.space_of(held)])
+        assert "has ended" not in capfd.readouterr().err
 
 
 def _check_all(ledger: Ledger, folder: str, spaces: list[str]) -> None:
