@@ -56,6 +56,22 @@ def test_busy_processes_have_equal_parts_of_their_containers_share(
     assert LEAST_IN_ALL[kernel_us] < sum(shares) < CORE / 100 + 0.005
 
 
+@pytest.mark.parametrize(("kernel_us", "count", "core"), [(100, 2, 99), (100, 4, 99), (20, 4, 90)])
+def test_processes_of_a_large_share_do_not_lose_it_to_changes(
+    host: DriverRoot,
+    new_guest: Callable[..., Guest],
+    tmp_path: Path,
+    kernel_us: int,
+    count: int,
+    core: int,
+) -> None:
+    guest = new_guest(share(host.uuids[0], GIB, core))
+    found = together(tmp_path, *[(guest, busy(4, kernel_us, 0))] * count)
+    shares = [one["share"] for one in found]
+    assert are_even(shares, kernel_us), shares
+    assert sum(shares) > 0.8
+
+
 def test_process_with_credit_is_not_passed_by_where_gpu_time_is_rare(
     host: DriverRoot, new_guest: Callable[..., Guest], tmp_path: Path
 ) -> None:

@@ -15,6 +15,9 @@
 #define LOOKS_NS 20000000ull
 #define BURST_NS (4 * VCUDA_PORTION_NS)
 #define LONGEST_BURST_NS 50000000ull
+/* For so long a burst keeps others from the GPU, however much the bucket holds: bursts at one time
+   change the GPU's process at each kernel. It is longer than a burst, of which gaps are a part.  */
+#define ALONE_NS (2 * BURST_NS)
 #define LAST_US ((1ull << VCUDA_USAGE_LINE_BITS) - 1)
 
 enum range
@@ -154,6 +157,8 @@ passes (struct line *line, int gpu, bool has_enough, uint64_t began, uint64_t no
       line->passed_us = own;
     }
   line->kept_ns = 0;
+  if (others_hold (USES, gpu, microseconds (now - ALONE_NS), LAST_US))
+    return false;
   hold (USES, gpu, microseconds (now));
   line->left_ns = burst (gpu);
   takes_of_burst (line, cost);
@@ -178,6 +183,7 @@ vcuda_line_join (int gpu, uint64_t began, uint64_t now, uint64_t cost)
   line->first_seen_ns = now;
   if (has_processes ())
     {
+      hold (USES, gpu, 0);
       hold (WAITS, gpu, microseconds (began));
       cost = cost < LONGEST_BURST_NS ? cost : LONGEST_BURST_NS;
       hold (COSTS, gpu, cost > BURST_NS ? microseconds (cost) : 0);
