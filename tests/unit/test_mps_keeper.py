@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from support.samples import GIB, record
+from support.waiting import until
 from vcuda_oci.ledger import mps_control, mps_folder, mps_processes
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.ledger.mps_folder import Ready
@@ -114,6 +115,7 @@ def unkillable(short_folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[t
         monkeypatch.setattr(mps_processes, "_KILL_SECONDS", 0.1)
         monkeypatch.setattr(mps_processes, "_kill", lambda *_: None)
         monkeypatch.setattr(mps_processes, "all_processes", lambda: [process.pid])
+        until(lambda: mps_processes.processes(short_folder))  # its variables are there
         yield short_folder, process.pid
         process.kill()
 
