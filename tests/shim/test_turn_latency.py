@@ -31,7 +31,7 @@ LOW = (("latency", "low"),)
 # Prints budget and urgent time of one that cuts in, and the budget of the holder, in microseconds.
 PRICES = """
 #include <stdio.h>
-#include "cut_in.h"
+#include "keeper/cut_in.h"
 void tenant_publish (const struct tenant *tenant) { (void) tenant; }
 void tenant_take_over_bucket (struct tenant *tenant, uint64_t alone_ns, uint64_t now)
 { (void) tenant, (void) alone_ns, (void) now; }
@@ -81,7 +81,7 @@ def test_cutting_in_costs_half_a_millisecond(
     source.write_text(PRICES)
     folder = os.path.join(TOP, "libvcuda", "turns")
     command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", f"-I{folder}", f"-I{TOP}/libvcuda"]
-    files = [os.path.join(folder, name) for name in ("cut_in.c", "queue.c")]
+    files = [os.path.join(folder, name) for name in ("keeper/cut_in.c", "tenant/queue.c")]
     subprocess.run([*command, "-o", program, str(source), *files], check=True)
     said = subprocess.run([program, *words], check=True, capture_output=True, text=True).stdout
     assert [tuple(map(int, line.split())) for line in said.splitlines()] == [

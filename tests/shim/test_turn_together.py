@@ -23,7 +23,7 @@ ALONE = 0.14
 JUDGE = """
 #include <stdio.h>
 #include <stdlib.h>
-#include "together.h"
+#include "keeper/together.h"
 bool tenant_is_recent (const struct tenant *tenant, uint64_t now) { return tenant && now; }
 void tenant_open (struct tenant *tenant) { (void) tenant; }
 void tenant_blocks (struct tenant *tenant, uint64_t now) { (void) tenant, (void) now; }
@@ -117,7 +117,7 @@ def test_no_figure_hides_what_another_container_measures(
     source.write_text(JUDGE)
     folder = os.path.join(TOP, "libvcuda", "turns")
     command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", f"-I{folder}", f"-I{TOP}/libvcuda"]
-    command += ["-o", program, str(source), os.path.join(folder, "together.c")]
+    command += ["-o", program, str(source), os.path.join(folder, "keeper", "together.c")]
     subprocess.run(command, check=True)
     words = [str(figure * 10**6 % 2**64) for figure in figures_ms]
     said = subprocess.run([program, *words], check=True, capture_output=True, text=True)
