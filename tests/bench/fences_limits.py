@@ -18,7 +18,7 @@ from engines.test_bypass_watch import AgentInside
 from support import own_run
 from support.engines.base import Wanted
 from support.engines.low_level import RuncV2
-from support.engines.mps_shown import shown
+from support.engines.mps_containers import shown
 from support.product import MIB, Product, asking
 from support.softgpu_host import SoftGpu
 from support.waiting import until

@@ -12,7 +12,7 @@ import pytest
 from support.claim_server import ClaimServer
 from support.engines.base import Engine, Wanted
 from support.engines.low_level import LowLevel
-from support.engines.mps_shown import shown, vcuda
+from support.engines.mps_containers import end, shown, vcuda
 from support.entry_points import Hooked
 from support.mps_processes import daemons, kill_daemons
 from support.product import MIB, Product, RunOptions, asking
@@ -51,13 +51,6 @@ def served(start_engine: Callable[[str], Engine], machine: Product) -> Iterator[
 
 def mps(engine: Engine, core: int = 30, **more: str) -> RunOptions:
     return asking(engine, core=core, memory_bytes=LIMIT, isolation="mps", **more)
-
-
-def end(engine: Engine, *ids: str) -> None:
-    for id in ids:
-        engine.kill(id)
-        engine.wait(id)
-        engine.delete(id)
 
 
 def told(machine: Product, engine: Engine, kind: str) -> list[str]:

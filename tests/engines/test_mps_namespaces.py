@@ -10,7 +10,7 @@ import pytest
 
 from support.claim_server import ClaimServer
 from support.engines.base import Engine
-from support.engines.mps_shown import shown, vcuda
+from support.engines.mps_containers import end, shown, vcuda
 from support.mps_processes import daemons, kill_daemons
 from support.product import MIB, Product, RunOptions, asking
 from support.waiting import until
@@ -62,13 +62,6 @@ def mps(engine: Engine, core: int) -> RunOptions:
 def begin(engine: Engine, id: str, script: str, core: int) -> None:
     started = engine.start(id, ["sh", "-c", script], **mps(engine, core))
     assert started.rc == 0, started.stderr
-
-
-def end(engine: Engine, *ids: str) -> None:
-    for id in ids:
-        engine.kill(id)
-        engine.wait(id)
-        engine.delete(id)
 
 
 def parts(machine: Product, count: int) -> list[float]:

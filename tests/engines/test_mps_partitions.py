@@ -10,7 +10,7 @@ import pytest
 
 from support.claim_server import ClaimServer
 from support.engines.base import Engine
-from support.engines.mps_shown import shown, vcuda
+from support.engines.mps_containers import end, shown, vcuda
 from support.mps_processes import daemons, kill_daemons
 from support.product import MIB, Product, asking
 from support.waiting import until
@@ -71,13 +71,6 @@ def refusal(engine: Engine, core: int) -> str:
     refused = engine.start(f"refused-{uuid.uuid4()}", ["true"], **share)
     assert refused.rc != 0
     return refused.stdout + refused.stderr
-
-
-def end(engine: Engine, *ids: str) -> None:
-    for id in ids:
-        engine.kill(id)
-        engine.wait(id)
-        engine.delete(id)
 
 
 def held(machine: Product, engine: Engine) -> dict[str, int]:

@@ -105,7 +105,7 @@ def test_processes_of_short_kernels_have_what_one_of_long_kernels_has(
     guest = new_guest(share(host.uuids[0], GIB, CORE))
     found = together(tmp_path, *[(guest, busy(6, *shape)) for shape in shapes])
     shares = [one["share"] for one in found]
-    # A turn is as long as the longest kernel that waits, at most 50 ms.
+    # A burst is as long as the longest kernel that waits, at most 50 ms.
     assert min(shares) > (0.25 if (100_000, 0) in shapes else 0.7) * max(shares), shares
     assert sum(shares) < CORE / 100 + 0.01
 

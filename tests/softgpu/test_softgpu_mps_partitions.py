@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +16,6 @@ from support.softgpu_mps import INIT, LIMITED, SPINS, ControlDaemon
 from support.waiting import until
 
 WRONG = {"rc": 915}  # CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder with a short path, for sockets."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sp") as found:
-        os.chmod(found, 0o755)
-        yield Path(found)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,14 +11,6 @@ import pytest
 from support.softgpu_host import SoftGpu, answer, first_line, go_on
 from support.softgpu_mps import INIT, LIMITED, SPINS, ControlDaemon
 from support.waiting import until
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder with a short path, for sockets."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="v3") as found:
-        os.chmod(found, 0o755)
-        yield Path(found)
 
 
 @pytest.fixture

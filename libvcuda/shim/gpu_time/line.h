@@ -3,10 +3,10 @@
    filled would take all at once, while the others wait until it holds a whole portion.
 
    Of the threads of a process, whatever context they use, two words name the first. Processes find
-   each other in the kernel: the first thread of each holds OFD locks on bytes of the usage page's
-   file, of the microsecond since which it waits and, if they are many, of the microseconds that its
-   launch takes. So no place outlives its process, and the page needs no word.
- */
+   each other in the kernel, by OFD locks on bytes of the usage page's file. A byte stands for a
+   number of microseconds: when the first thread of a process began to wait; how long its launch
+   takes, if that is longer than a burst; when the process began its last burst. So no place
+   outlives its process, and the page needs no word.  */
 
 #ifndef VCUDA_LINE_H
 #define VCUDA_LINE_H

@@ -1,4 +1,4 @@
-"""What `vcuda` prints of containers under MPS, on an engine's host."""
+"""Containers under MPS on an engine's host: what `vcuda` prints of them; their end."""
 
 from __future__ import annotations
 
@@ -18,3 +18,10 @@ def vcuda(machine: Product, engine: Engine, *words: str) -> str:
 def shown(machine: Product, engine: Engine) -> list[Any]:
     found: list[Any] = json.loads(vcuda(machine, engine, "ps", "--json"))
     return found
+
+
+def end(engine: Engine, *ids: str) -> None:
+    for id in ids:
+        engine.kill(id)
+        engine.wait(id)
+        engine.delete(id)
