@@ -48,7 +48,7 @@ LONG = (
     "contract/chart/test_helm.py",
     "contract/host/test_cdi.py",
     "contract/runtime/test_claim_socket.py",
-    "unit/test_scheduler_leader_races.py",
+    "unit/extender_service/test_scheduler_leader_races.py",
 )
 
 # What programs change for their process, which here is that of all tests: a later write to a closed

@@ -19,12 +19,12 @@ from pathlib import Path
 
 from bench import cri
 from bench.result import Figure
-from support.cluster_api import KubeApi
-from support.fake_kubelet import api
-from support.node_agent import Agent, AgentNode
+from support.agent.node_agent import Agent, AgentNode
+from support.api_server.cluster_api import KubeApi
+from support.kubelet.fake_kubelet import api
+from support.ledger.samples import record
+from support.ledger.tenants import always_busy
 from support.product import install
-from support.samples import record
-from support.tenants import always_busy
 from support.waiting import until
 from vcuda_oci.host import host
 from vcuda_oci.ledger.ledger import Ledger

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from bench.ctr import files_in
 from bench.result import Figure
 from contract.agent.test_device_plugin import CORE, MEMORY
-from support import own_run
-from support.pod_lives import Lives
-from support.pod_node import node
+from support.host import own_run
+from support.kubelet.pod_lives import Lives
+from support.kubelet.pod_node import node
 from support.waiting import until
 from vcuda_plugin.agent.ledger import sweep
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from bench.result import Figure
 from bench.start import SOFTGPU
 from shim.conftest import Clients, DriverRoot
-from support import guest
+from support.gpu import guest
 
 ROUNDS = 9
 CONTAINERS = 4

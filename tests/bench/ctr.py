@@ -16,10 +16,11 @@ import time
 from collections.abc import Callable, Mapping
 
 from bench.result import Figure
-from support import image, own_run, rootfs
-from support.claim_server import ClaimServer
+from support.agent.claim_server import ClaimServer
+from support.bundle import image, rootfs
 from support.engines.base import IMAGE, Files
 from support.engines.containerd import Ctr
+from support.host import own_run
 from support.product import Product
 
 ROUNDS = 200

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from bench.agent import GPUS, MEMORY_MIB
 from bench.result import Figure
-from support.cluster_api import KubeApi
-from support.dra_claims import NODE, SPACE, claim, result
-from support.fake_api_objects import CLAIMS, SLICES
-from support.fake_dra_kubelet import DraKubelet
-from support.node_agent import Agent, AgentNode
+from support.agent.node_agent import Agent, AgentNode
+from support.api_server.cluster_api import KubeApi
+from support.api_server.fake_api_objects import CLAIMS, SLICES
+from support.kubelet.dra_claims import NODE, SPACE, claim, result
+from support.kubelet.fake_dra_kubelet import DraKubelet
 from support.product import install
 from support.waiting import until
 from vcuda_oci.start import apply_share

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from bench import fences_limits, fences_mps, fences_pods, start
 from bench.result import Figure
-from support.mig_node import H100, MigNode
-from support.mig_sequences import optimum_fits, ours_fits, random_sequence
-from support.mig_tables import layout, profiles
+from support.gpu.mig_node import H100, MigNode
+from support.gpu.mig_sequences import optimum_fits, ours_fits, random_sequence
+from support.gpu.mig_tables import layout, profiles
 from vcuda_oci.model.errors import VcudaError
 
 SEQUENCES = 1000

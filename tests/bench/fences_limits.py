@@ -15,12 +15,12 @@ from pathlib import Path
 from bench.ctr import files_in
 from bench.result import Figure
 from engines.test_bypass_watch import AgentInside
-from support import own_run
 from support.engines.base import Wanted
 from support.engines.low_level import RuncV2
 from support.engines.mps_containers import shown
+from support.host import own_run
 from support.product import MIB, Product, asking
-from support.softgpu_host import SoftGpu
+from support.softgpu.softgpu_host import SoftGpu
 from support.waiting import until
 from vcuda_plugin.agent.bypass.driver_limits import DriverLimits
 from vcuda_plugin.agent.bypass.process_probe import ProcessProbe, _Counted

@@ -11,9 +11,9 @@ import random
 from collections.abc import Callable
 
 from bench.result import Figure
-from support import clusters
-from support.mig_tables import profiles
-from support.samples import GIB
+from support.gpu.mig_tables import profiles
+from support.ledger.samples import GIB
+from support.scheduler import clusters
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.mig import Layout
 from vcuda_oci.placement import mig

@@ -22,10 +22,10 @@ import orjson
 
 from bench import scheduler_calls
 from bench.result import Figure
-from support import clusters, extender
-from support.clusters import container
-from support.extender import Extender
-from support.fake_api_server import PODS, FakeApiServer
+from support.api_server.fake_api_server import PODS, FakeApiServer
+from support.scheduler import clusters, extender
+from support.scheduler.clusters import container
+from support.scheduler.extender import Extender
 from vcuda_oci.model.allocation import GpuShare
 
 # Nodes, pods that hold GPUs, and the goal of the slowest filter but one in a hundred, in ms.

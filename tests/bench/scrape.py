@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 
 from bench.result import Figure
-from support.agent_http import Served
-from support.samples import GIB, gpus
-from support.tenants import Tenants
+from support.agent.agent_http import Served
+from support.ledger.samples import GIB, gpus
+from support.ledger.tenants import Tenants
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.http import exposition, node_state
 from vcuda_plugin.agent.http.event_counts import Counts

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from bench.result import Figure
 from bench.start import REPOSITORY, SOFTGPU
 from shim.conftest import CLIENTS, LIBRARIES, MOCK_SOURCES, MOCK_UUID
-from support import guest
-from support.turn_word import HELD, write_turn
+from support.gpu import guest
+from support.gpu.turn_word import HELD, write_turn
 
 ROUNDS = 9
 # A driver call, the goal for what is added to it, and what peers add; "/2" is two threads at once.

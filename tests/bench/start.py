@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.result import Figure
-from support import rootfs
+from support.bundle import rootfs
 
 ROUNDS = 100
 RUNC = "/usr/sbin/runc"

@@ -10,8 +10,8 @@ from unittest import mock
 
 from bench import suspend_rows
 from bench.result import Figure
-from support.suspend_kills import HARMS, Kills
-from support.suspended import Node
+from support.suspend.suspend_kills import HARMS, Kills
+from support.suspend.suspended import Node
 from vcuda_hook.checkpoint import steps
 from vcuda_hook.suspend import relocation
 

@@ -22,11 +22,12 @@ from bench import shim
 from bench.ctr import files_in
 from bench.result import Figure
 from shim.conftest import MOCK_UUID
-from support import guest, own_run
 from support.engines.base import Engine
 from support.engines.low_level import RuncV2
-from support.notebook import agent, cells, kinds, state
+from support.gpu import guest
+from support.host import own_run
 from support.product import SOFTGPU, Product, asking
+from support.suspend.notebook import agent, cells, kinds, state
 from support.waiting import until
 
 GIB = 1 << 30

@@ -11,7 +11,7 @@ from typing import Any
 
 from contract.chart.rendering import AGENT, CHART, EXTENDER, HELM
 from support.files import ROOT
-from support.private_host import PrivateHost, Result
+from support.host.private_host import PrivateHost, Result
 from support.product import Product
 
 NAMESPACE = "vcuda"

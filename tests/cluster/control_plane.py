@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 
-from support.private_host import PrivateHost
+from support.host.private_host import PrivateHost
 from support.waiting import until
 
 # An address of the private host's own loopback: nothing outside reaches it. It is also the first of

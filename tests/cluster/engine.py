@@ -11,7 +11,7 @@ import os
 from support.engines.base import IMAGE
 from support.engines.containerd import CONFIG
 from support.engines.containerd_cri import ContainerdCri
-from support.private_host import PATH
+from support.host.private_host import PATH
 
 VARIABLE = "CONTAINERD"
 NOT_GIVEN = f"containerd 1.6 injects no CDI devices: set {VARIABLE} to a folder with a newer one"

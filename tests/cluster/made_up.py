@@ -17,8 +17,8 @@ from cluster import claims, inside
 from cluster.control_plane import ControlPlane, Service
 from cluster.node import CORE, MEMORY, SCHEDULER
 from contract.chart import rendering
-from support.clusters import gpus_of
-from support.private_host import PrivateHost
+from support.host.private_host import PrivateHost
+from support.scheduler.clusters import gpus_of
 from support.waiting import until
 from vcuda_oci.model import names
 from vcuda_plugin.agent.dra import devices, slices

@@ -12,10 +12,10 @@ from typing import Any
 from cluster.chart import NAMESPACE, Chart
 from cluster.control_plane import ADDRESS, NODE, SERVER, ControlPlane, Service
 from cluster.engine import NodeEngine
-from support import cgroups
 from support.engines.base import IMAGE, Files
 from support.files import ROOT
-from support.private_host import PATH
+from support.host import cgroups
+from support.host.private_host import PATH
 from support.product import Product
 from support.waiting import until
 from vcuda_oci.model import names

@@ -26,8 +26,8 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from cluster import binaries
 from cluster.made_up import ALONE, DEFAULT, DRA, EXTENDER, MANY, MadeUp
-from support import own_run
-from support.private_host import PrivateHost
+from support.host import own_run
+from support.host.private_host import PrivateHost
 
 Round = dict[str, Any]
 

@@ -16,7 +16,7 @@ import uuid
 from cluster.control_plane import NODE, Service
 from cluster.node import Node
 from contract.chart.rendering import AGENT
-from support import cgroups
+from support.host import cgroups
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _UNMOUNT = r"""cut -d' ' -f5 /proc/self/mountinfo | sort -r | while read -r point; do

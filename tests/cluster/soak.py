@@ -27,8 +27,8 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from cluster import binaries, claims, inside
 from cluster.node import Node
 from release.soak.pods import files_in
-from support import own_run
-from support.pod_lives import SEEN
+from support.host import own_run
+from support.kubelet.pod_lives import SEEN
 from support.product import MIB
 from vcuda_oci.model import names
 from vcuda_plugin.agent.dra import devices

@@ -27,8 +27,8 @@ from typing import Any
 from cluster import binaries, claims, inside
 from cluster.node import CORE, SCHEDULER, Node
 from release.soak.pods import files_in
-from support import own_run
-from support.claim_server import ClaimServer
+from support.agent.claim_server import ClaimServer
+from support.host import own_run
 
 GOAL = 1.15
 WARMING = 3

@@ -12,7 +12,7 @@ from cluster import deployments
 from cluster.chart import NAMESPACE
 from cluster.control_plane import NODE
 from cluster.node import CORE, EXTENDER, Node
-from support.claim_server import name_of
+from support.agent.claim_server import name_of
 from vcuda_plugin.extender.follow import agents
 
 # From the agent's end to the report of its pod, and to the extender.

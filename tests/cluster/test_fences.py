@@ -11,10 +11,10 @@ import pytest
 from cluster import claims
 from cluster.node import CORE, GPUS, Node
 from cluster.test_pods import total_bytes
-from support.claim_server import ClaimServer
-from support.mig_node import H100
-from support.mps_processes import daemons, kill_daemons
+from support.agent.claim_server import ClaimServer
+from support.gpu.mig_node import H100
 from support.product import MIB
+from support.softgpu.mps_processes import daemons, kill_daemons
 from vcuda_oci.host.host import load
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.ledger import events, instance_records

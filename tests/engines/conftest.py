@@ -14,17 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from support import cgroups, compiled, image, own_run, rootfs
-from support.agent_fixtures import agent_prefix, new_node, node
-from support.cluster_node import ClusterNode
+from support import compiled
+from support.agent.agent_fixtures import agent_prefix, new_node, node
+from support.bundle import image, rootfs
 from support.engines import ENGINES
 from support.engines.base import IMAGE, Engine, Files
 from support.engines.cri import Cri, Pod
 from support.engines.low_level import LowLevel
-from support.entry_points import KINDS, LOW_LEVEL, WRAPPER, EntryPoint
+from support.host import cgroups, own_run
+from support.kubelet.cluster_node import ClusterNode
 from support.needed import skip_or_fail
 from support.product import Product, missing
-from support.runtime_recorder import Recorder
+from support.wrapper.entry_points import KINDS, LOW_LEVEL, WRAPPER, EntryPoint
+from support.wrapper.runtime_recorder import Recorder
 
 __all__ = ["agent_prefix", "new_node", "node"]
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from contract.agent.test_device_plugin import CORE, offered
+from support.agent.node_agent import Agent, AgentNode, only_child
 from support.engines.base import Engine, Wanted
 from support.engines.low_level import LowLevel
-from support.node_agent import Agent, AgentNode, only_child
 from support.product import MIB, SOFTGPU, Product, asking
 from support.waiting import until
 from vcuda_hook.live import container_processes

@@ -13,8 +13,8 @@ import pytest
 
 from support.engines.base import IMAGE, Engine, Result
 from support.engines.podman import Podman
-from support.notebook import cells, used
 from support.product import MIB, SOFTGPU, Product
+from support.suspend.notebook import cells, used
 from support.waiting import until
 
 LIMIT = 1024 * MIB

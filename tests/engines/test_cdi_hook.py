@@ -15,7 +15,7 @@ import pytest
 
 from engines.test_cdi import Host, options
 from engines.test_images_with_a_driver import WAYS, Image
-from support import image, rootfs
+from support.bundle import image, rootfs
 from support.engines.base import IMAGE, Engine, Files, Result
 from support.engines.podman import Podman
 from support.product import MIB, Product

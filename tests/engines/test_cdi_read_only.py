@@ -15,8 +15,8 @@ import pytest
 
 from support.engines.base import Engine, Wanted
 from support.engines.low_level import LowLevel
-from support.entry_points import LIMIT, LOW_LEVEL, filled, run_changed
 from support.product import Product
+from support.wrapper.entry_points import LIMIT, LOW_LEVEL, filled, run_changed
 
 KEPT_WRITABLE = ("/proc", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue")
 FILL = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]

@@ -10,10 +10,10 @@ import pytest
 from contract.agent.test_device_plugin import CORE, MEMORY
 from contract.chart import rendering
 from contract.chart.rendering import AGENT
-from support.config_map import ConfigMapVolume
 from support.engines.cri import Cri
-from support.fake_kubelet import Kubelet
-from support.pod_of_manifest import ManifestPod
+from support.kubelet.config_map import ConfigMapVolume
+from support.kubelet.fake_kubelet import Kubelet
+from support.kubelet.pod_of_manifest import ManifestPod
 from support.product import Product
 from support.waiting import until
 from vcuda_oci.ledger import events

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from support import cgroups
-from support.claim_server import ClaimServer
+from support.agent.claim_server import ClaimServer
 from support.engines.base import Engine
 from support.engines.low_level import LowLevel
+from support.host import cgroups
 from support.product import MIB, Product, asking
 from support.waiting import until
 from vcuda_oci.ledger import events

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from support.agent_http import free_port
+from support.agent.agent_http import free_port
+from support.agent.node_agent import only_child
 from support.engines import each_cri
 from support.engines.base import IMAGE, Engine, Result
 from support.engines.cri import Cri
 from support.engines.docker import Docker
 from support.engines.podman import Podman
-from support.node_agent import only_child
 from support.product import Product, asking
 from support.waiting import until
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from support.engines.cri import Cri
-from support.runtime_recorder import Recorder
+from support.wrapper.runtime_recorder import Recorder
 
 
 def test_a_container_of_a_pod_carries_its_identity(

@@ -11,8 +11,8 @@ from engines.test_container_names import vcuda
 from engines.test_suspend import succeed, works
 from support.engines.base import Engine
 from support.engines.crio import Crio
-from support.notebook import NOTEBOOK, cells, used
 from support.product import MIB, Product, asking
+from support.suspend.notebook import NOTEBOOK, cells, used
 from support.waiting import until
 
 LIMIT = 1024 * MIB

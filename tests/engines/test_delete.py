@@ -13,8 +13,8 @@ from support.engines.base import Engine
 from support.engines.cri import Cri
 from support.engines.low_level import LowLevel
 from support.product import MIB, Product, asking
-from support.runtime_recorder import Recorder
 from support.waiting import until
+from support.wrapper.runtime_recorder import Recorder
 
 LIMIT = 1024 * MIB
 LOW_LEVEL = ["runc-v1", "runc-v2", "crun-v2"]

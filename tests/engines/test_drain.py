@@ -11,9 +11,9 @@ import pytest
 from engines.test_container_names import vcuda
 from engines.test_suspend import HELD, WORKING, start, succeed, works
 from support.engines.base import Engine
-from support.notebook import cells, queried, state
+from support.host.terminal import Terminal
 from support.product import Product, asking
-from support.terminal import Terminal
+from support.suspend.notebook import cells, queried, state
 from support.waiting import until
 
 GIB = 1 << 30

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from support.engines import ENGINES
 from support.engines.base import Engine, Result
 from support.engines.docker import Docker
-from support.runtime_recorder import Recorder
+from support.wrapper.runtime_recorder import Recorder
 
 
 def test_each_engine_runs_in_both_worlds_of_cgroups() -> None:

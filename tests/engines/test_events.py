@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from support.agent.node_agent import AgentNode
 from support.engines.base import Engine
 from support.engines.cri import Cri
-from support.node_agent import AgentNode
 from support.product import MIB, Product, asking
 from support.waiting import until
 from vcuda_oci.ledger import events

@@ -14,8 +14,8 @@ import pytest
 
 from engines.test_hook_entry_point import Hooked, hooked
 from release.soak import traces
-from support import cgroups
-from support.private_host import PrivateHost, Result
+from support.host import cgroups
+from support.host.private_host import PrivateHost, Result
 from support.waiting import until
 from vcuda_hook.hooks import device_rules
 from vcuda_oci.host.device_nodes import DeviceNode

@@ -12,8 +12,16 @@ import pytest
 
 from support.engines.base import Engine, Wanted
 from support.engines.low_level import LowLevel
-from support.entry_points import FILL, FILLED, KINDS, LIMIT, LOW_LEVEL, Hooked, user_namespace
 from support.product import MIB, Product
+from support.wrapper.entry_points import (
+    FILL,
+    FILLED,
+    KINDS,
+    LIMIT,
+    LOW_LEVEL,
+    Hooked,
+    user_namespace,
+)
 
 # What a program can find out about its surroundings, numbers of mounts and inodes apart.
 LOOK = r"""

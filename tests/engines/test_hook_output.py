@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.entry_points import FILL, EntryPoint
+from support.wrapper.entry_points import FILL, EntryPoint
 
 OUTPUT = ("run.oci.hooks.stdout", "run.oci.hooks.stderr")
 WRAPPER = "crun-v2-wrapper"

@@ -12,7 +12,7 @@ from engines.test_hook_entry_point import LOOK
 from support.engines.base import Engine, Result
 from support.engines.podman import Podman
 from support.product import MIB, Product, asking
-from support.runtime_recorder import Recorder
+from support.wrapper.runtime_recorder import Recorder
 
 LIMIT = 1024 * MIB
 FILL = ["vcuda-workload", "alloc", "--chunk", str(LIMIT)]

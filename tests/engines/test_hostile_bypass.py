@@ -15,8 +15,15 @@ from typing import Any
 import pytest
 
 from support.engines.base import Wanted
-from support.entry_points import FILLED, LIMIT, MAIN_ENTRY_POINTS, EntryPoint, filled, unchanged
 from support.product import REPOSITORY
+from support.wrapper.entry_points import (
+    FILLED,
+    LIMIT,
+    MAIN_ENTRY_POINTS,
+    EntryPoint,
+    filled,
+    unchanged,
+)
 from vcuda_oci.model import names
 from vcuda_oci.pages import layout
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.engines.base import Wanted
-from support.entry_points import FILL, FILLED, MAIN_ENTRY_POINTS, EntryPoint, filled
+from support.wrapper.entry_points import FILL, FILLED, MAIN_ENTRY_POINTS, EntryPoint, filled
 
 LOOK = "ls -ln /dev | cut -c1-10,20-45 | grep nvidia; ls /usr/local; mknod /1 c 195 1; open-node /1"
 # What an image's ENV can say, and the mounts by which a pod's author asks NVIDIA's runtime.

@@ -10,7 +10,7 @@ import pytest
 
 from support import compiled
 from support.engines.base import Wanted
-from support.entry_points import (
+from support.wrapper.entry_points import (
     FILL,
     FILLED,
     KINDS,

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from support.bundle.trap import SECRET, Trap
 from support.engines.base import Wanted
-from support.entry_points import (
+from support.wrapper.entry_points import (
     FILL,
     FILLED,
     LOW_LEVEL,
@@ -24,7 +25,6 @@ from support.entry_points import (
     EntryPoint,
     filled,
 )
-from support.trap import SECRET, Trap
 from vcuda_oci.edits import edits
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from support import compiled
+from support.bundle.trap import SECRET, sha256
 from support.engines.base import Wanted
-from support.entry_points import MAIN_ENTRY_POINTS, EntryPoint
-from support.trap import SECRET, sha256
 from support.waiting import until
+from support.wrapper.entry_points import MAIN_ENTRY_POINTS, EntryPoint
 
 # Descriptors that the runtime was started with: of a folder, of a file, and of a pipe.
 LEAKED = "exec 3<{folder} 4<{folder}/secret 7<{folder} 9>{folder}/written"

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from support.claim_server import ClaimServer
+from support.agent.claim_server import ClaimServer
 from support.engines.base import Engine, Wanted
-from support.entry_points import (
+from support.product import MIB, REPOSITORY
+from support.waiting import until
+from support.wrapper.entry_points import (
     FILL,
     FILLED,
     KINDS,
@@ -22,9 +24,7 @@ from support.entry_points import (
     filled,
     user_namespace,
 )
-from support.product import MIB, REPOSITORY
-from support.runtime_recorder import Recorder
-from support.waiting import until
+from support.wrapper.runtime_recorder import Recorder
 
 
 def read_only(config: dict[str, Any], bundle: str) -> None:

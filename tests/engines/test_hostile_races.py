@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from support import rootfs
+from support.bundle import rootfs
+from support.bundle.trap import SECRET, Trap
 from support.engines.base import Files
-from support.entry_points import FILL, MAIN_ENTRY_POINTS, WRAPPER, EntryPoint
 from support.product import REPOSITORY
-from support.trap import SECRET, Trap
+from support.wrapper.entry_points import FILL, MAIN_ENTRY_POINTS, WRAPPER, EntryPoint
 
 SOAK = int(os.environ.get("VCUDA_SOAK", "0"))
 STEPS = SOAK or 2_000

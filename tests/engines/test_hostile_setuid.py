@@ -12,8 +12,8 @@ import pytest
 from engines.test_cdi import Host, options
 from support.engines.base import IMAGE, Engine
 from support.engines.podman import Podman
-from support.entry_points import MAIN_ENTRY_POINTS, EntryPoint
 from support.product import Product
+from support.wrapper.entry_points import MAIN_ENTRY_POINTS, EntryPoint
 
 PAGE = "/usr/local/vcuda/usage"
 MAKE_A_PROGRAM = f"cat /bin/busybox >{PAGE} && chmod 6755 {PAGE} && stat -c %a {PAGE}"

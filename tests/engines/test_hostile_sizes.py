@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.entry_points import FILL, FILLED, Change, EntryPoint, filled
+from support.wrapper.entry_points import FILL, FILLED, Change, EntryPoint, filled
 
 # Of each process: seconds of processor time, KiB of addresses. runc alone reserves 1.2 GiB of them.
 BOUNDED = "ulimit -t 20 -v 2500000"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.entry_points import FILL, FILLED, KINDS, LOW_LEVEL, Change, EntryPoint, filled
-from support.trap import inodes
+from support.bundle.trap import inodes
+from support.wrapper.entry_points import FILL, FILLED, KINDS, LOW_LEVEL, Change, EntryPoint, filled
 
 HOOKS = [f"{name}-{kind}" for name in LOW_LEVEL for kind in KINDS]
 CREATE_RUNTIME = [f"{name}-createRuntime" for name in LOW_LEVEL]

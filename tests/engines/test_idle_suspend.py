@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from support.engines.base import Engine
-from support.notebook import NOTEBOOK, agent, cells, kinds, queried, state, used
 from support.product import MIB, Product, asking
+from support.suspend.notebook import NOTEBOOK, agent, cells, kinds, queried, state, used
 from support.waiting import until
 
 # A pod, which a kubelet may restart, and a container that is none. test_suspend.py suspends one of

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from support import rootfs
+from support.bundle import rootfs
 from support.engines.base import Engine
 from support.product import MIB, Product, asking
 from vcuda_oci.system import machine

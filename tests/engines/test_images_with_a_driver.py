@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from support import rootfs
+from support.bundle import rootfs
 from support.engines.base import Engine, Files
 from support.engines.docker import Docker
 from support.product import MIB, REPOSITORY, Product, asking

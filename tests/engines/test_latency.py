@@ -11,11 +11,11 @@ from collections.abc import Callable
 import pytest
 
 from support.engines.base import Engine
-from support.guest import TOP
+from support.files import ROOT
 from support.product import Product, asking
 from support.waiting import until
 
-TURN_KEEPER = os.path.join(TOP, "build", "lib", "vcuda-turn-keeper")
+TURN_KEEPER = os.path.join(ROOT, "build", "lib", "vcuda-turn-keeper")
 SECONDS = 3
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from support import cgroups
 from support.engines.base import Engine, Result
 from support.engines.low_level import LowLevel
+from support.host import cgroups
 from support.product import Product, asking
 
 GIB = 1 << 30

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
-from support.claim_server import ClaimServer
+from support.agent.claim_server import ClaimServer
 from support.engines.base import Engine, Wanted
 from support.engines.low_level import LowLevel
-from support.mig_node import H100
+from support.gpu.mig_node import H100
 from support.product import Product, asking
 from support.waiting import until
 from vcuda_oci.host.host import load

@@ -14,12 +14,12 @@ import pytest
 from contract.agent.test_device_plugin import CORE, MEMORY, offered
 from engines.test_cdi import Host as CdiHost
 from engines.test_vcuda_run import Command
+from support.agent.node_agent import AgentNode
 from support.engines.base import Engine, Files
 from support.engines.low_level import LowLevel
 from support.engines.podman import Podman
-from support.node_agent import AgentNode
+from support.ledger.samples import GIB
 from support.product import Product
-from support.samples import GIB
 from support.waiting import until
 from vcuda_oci.host import host
 from vcuda_oci.ledger import events

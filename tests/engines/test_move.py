@@ -13,10 +13,10 @@ import pytest
 
 from engines.test_container_names import vcuda
 from engines.test_suspend import HELD, SOON, WORKING, start, succeed, works
+from support.agent.node_agent import only_child
 from support.engines.base import Engine
-from support.node_agent import only_child
-from support.notebook import cells, queried, state
 from support.product import Product
+from support.suspend.notebook import cells, queried, state
 from support.waiting import until
 
 KINDS = ["runc-v2", "docker"]

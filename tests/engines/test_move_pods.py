@@ -10,8 +10,8 @@ from engines.test_suspend import HELD, WORKING, succeed, works
 from support.engines import each_cri
 from support.engines.base import Result
 from support.engines.cri import Cri, Pod
-from support.notebook import cells, queried
 from support.product import MIB, Product, asking
+from support.suspend.notebook import cells, queried
 from support.waiting import until
 from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.model.allocation import GpuShare

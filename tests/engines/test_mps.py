@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from support.claim_server import ClaimServer
+from support.agent.claim_server import ClaimServer
 from support.engines.base import Engine, Wanted
 from support.engines.low_level import LowLevel
 from support.engines.mps_containers import end, shown, vcuda
-from support.entry_points import Hooked
-from support.mps_processes import daemons, kill_daemons
 from support.product import MIB, Product, RunOptions, asking
+from support.softgpu.mps_processes import daemons, kill_daemons
 from support.waiting import until
+from support.wrapper.entry_points import Hooked
 from vcuda_oci.ledger import events
 
 BUSY = ["vcuda-workload", "busy", "--kernel-us=1000", "--async=4", "--seconds=100"]

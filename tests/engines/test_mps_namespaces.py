@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from support.claim_server import ClaimServer
+from support.agent.claim_server import ClaimServer
 from support.engines.base import Engine
 from support.engines.mps_containers import end, shown, vcuda
-from support.mps_processes import daemons, kill_daemons
 from support.product import MIB, Product, RunOptions, asking
+from support.softgpu.mps_processes import daemons, kill_daemons
 from support.waiting import until
 from vcuda_oci.ledger import mps_control, mps_folder
 from vcuda_oci.model import names

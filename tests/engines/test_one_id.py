@@ -8,10 +8,10 @@ from pathlib import Path
 import grpc  # type: ignore[import-untyped]
 import pytest
 
-from support import extender
-from support.cluster_node import ASKS, ClusterNode
+from support.kubelet.cluster_node import ASKS, ClusterNode
+from support.kubelet.watched_pods import CORE, NODE
+from support.scheduler import extender
 from support.waiting import until
-from support.watched_pods import CORE, NODE
 
 EXTENDER, AGENT = "vcuda-scheduler-extender", "vcuda-node-agent"
 WRAPPER, HOOK = "vcuda-container-runtime", "vcuda-container-hook"

@@ -9,11 +9,11 @@ from concurrent import futures
 
 import grpc  # type: ignore[import-untyped]
 
-from support.cluster_node import ASKS, ClusterNode
 from support.engines.cri import Pod
+from support.kubelet.cluster_node import ASKS, ClusterNode
+from support.kubelet.watched_pods import CORE, MEMORY, decision_annotations
 from support.product import MEMORY_UNIT
 from support.waiting import until
-from support.watched_pods import CORE, MEMORY, decision_annotations
 
 STATIC = "0123456789abcdef0123456789abcdef"
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster_node import ClusterNode
 from support.engines.cri import Cri, Pod
+from support.kubelet.cluster_node import ClusterNode
+from support.kubelet.watched_pods import NODE
 from support.product import Product
 from support.waiting import until
-from support.watched_pods import NODE
 from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.system import settings_file
 from vcuda_plugin.extender.model.place import Placed, place

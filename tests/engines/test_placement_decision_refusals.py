@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from support.cluster_node import GIB, ClusterNode
+from support.kubelet.cluster_node import GIB, ClusterNode
+from support.kubelet.watched_pods import CORE, MEMORY, decision_annotations
 from support.waiting import until
-from support.watched_pods import CORE, MEMORY, decision_annotations
 
 DECISION = "vcuda.io/placement-decision"
 

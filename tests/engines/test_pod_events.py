@@ -14,11 +14,11 @@ import pytest
 
 from contract.agent.test_device_plugin import CORE, MEMORY
 from engines.test_bypass_watch import GREEDY, AgentInside
-from support.cluster_api import KubeApi
+from support.api_server.cluster_api import KubeApi
 from support.engines.cri import Cri, Pod
+from support.kubelet.watched_pods import NODE, decision_annotations
 from support.product import MIB, SOFTGPU, Product, asking
 from support.waiting import until
-from support.watched_pods import NODE, decision_annotations
 from vcuda_oci.host import host
 
 LIMIT = 1024 * MIB

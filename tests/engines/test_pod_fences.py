@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from support.claim_server import ClaimServer
-from support.cluster_node import ClusterNode
+from support.agent.claim_server import ClaimServer
 from support.engines.cri import Cri
-from support.mig_node import H100
-from support.mps_processes import kill_daemons
+from support.gpu.mig_node import H100
+from support.kubelet.cluster_node import ClusterNode
 from support.product import Product
+from support.softgpu.mps_processes import kill_daemons
 from support.waiting import until
 from vcuda_oci.ledger import instance_records
 

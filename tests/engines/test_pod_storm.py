@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from support.engines.base import Files
-from support.pod_lives import DEATHS
-from support.pod_node import node
+from support.kubelet.pod_lives import DEATHS
+from support.kubelet.pod_node import node
 from support.waiting import until
 
 PODS = 100

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from contract.agent.test_device_plugin import CORE, GPU, MEMORY
+from support.agent.node_agent import Agent
 from support.engines import each_cri
 from support.engines.cri import Cri, Pod
-from support.fake_kubelet import Admitted, Kubelet
-from support.node_agent import Agent
+from support.kubelet.fake_kubelet import Admitted, Kubelet
 from support.product import MIB, Product
 from support.waiting import until
 

@@ -9,15 +9,15 @@ import sys
 
 import pytest
 
-from support import cgroups, own_run
-from support.private_host import PrivateHost
+from support.host import cgroups, own_run
+from support.host.private_host import PrivateHost
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("files")
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ABANDON = """
-from support import cgroups
-from support.private_host import PrivateHost
+from support.host import cgroups
+from support.host.private_host import PrivateHost
 host = PrivateHost()
 group = cgroups.hierarchies()[0] + host.cgroup_parent
 host.run(["mkdir", "-p", group])

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from support.engines.base import Engine
-from support.entry_points import FILL, FILLED, LIMIT
 from support.needed import skip_or_fail
 from support.product import Product, asking, missing
-from support.pythons import VERSIONS, python
+from support.wrapper.entry_points import FILL, FILLED, LIMIT
+from support.wrapper.pythons import VERSIONS, python
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -12,10 +12,10 @@ import pytest
 
 from engines.test_hook_entry_point import LOW_LEVEL, Hooked, hooked
 from release.soak import traces
-from support.claim_server import ClaimServer
+from support.agent.claim_server import ClaimServer
 from support.engines.base import Engine, Result
 from support.engines.low_level import LowLevel
-from support.private_host import PrivateHost
+from support.host.private_host import PrivateHost
 from support.product import Product, asking
 
 __all__ = ["hooked"]  # a fixture

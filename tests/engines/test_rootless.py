@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engines.test_images_with_a_driver import by_environment
-from support import rootfs
+from support.bundle import rootfs
 from support.engines.base import Files, Result, Wanted
 from support.engines.rootless import RootlessDocker, RootlessPodman, RootlessPodmanOfOneId
 from support.needed import skip_or_fail

@@ -13,12 +13,12 @@ import pytest
 from support.engines.base import Engine, Result
 from support.engines.cri import Cri
 from support.engines.docker import Docker
-from support.guest import TOP
+from support.files import ROOT
 from support.product import MIB, Product, RunOptions, asking
-from support.runtime_recorder import Recorder
+from support.wrapper.runtime_recorder import Recorder
 from vcuda_oci.pages import layout, page_reader
 
-TURN_KEEPER = os.path.join(TOP, "build", "lib", "vcuda-turn-keeper")
+TURN_KEEPER = os.path.join(ROOT, "build", "lib", "vcuda-turn-keeper")
 LIMIT = 1024 * MIB
 SECONDS = 4  # a host that is late by 60 ms then costs half of what is allowed
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from release.docs.commands import REPOSITORY, blocks
-from support import own_run
+from support.host import own_run
+from support.host.private_host import PrivateHost
+from support.host.slurm import GPU_BYTES, USERS, Slurm, missing
 from support.needed import skip_or_fail
-from support.private_host import PrivateHost
 from support.product import Product
-from support.slurm import GPU_BYTES, USERS, Slurm, missing
 from support.waiting import until
 
 PAGE = "docs/tutorial-slurm.md"

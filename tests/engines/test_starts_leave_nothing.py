@@ -8,9 +8,9 @@ import pytest
 
 from release.soak import verdict
 from release.soak.starts import Starts, soak
-from support import cgroups
 from support.engines.base import Engine
 from support.engines.low_level import LowLevel
+from support.host import cgroups
 from support.product import Product
 
 STARTS = 100

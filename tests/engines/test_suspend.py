@@ -14,8 +14,8 @@ from engines.test_container_names import vcuda
 from support.engines.base import Engine, Result
 from support.engines.cri import CONTAINER, Cri
 from support.engines.docker import Docker
-from support.notebook import NOTEBOOK, cells, state, used
 from support.product import MIB, Product, asking
+from support.suspend.notebook import NOTEBOOK, cells, state, used
 from support.waiting import until
 
 KINDS = [

@@ -18,10 +18,11 @@ from typing import Any
 
 import pytest
 
-from support import cgroups, rootfs, spec
+from support.bundle import rootfs, spec
 from support.engines.base import Engine, Files, Result
 from support.engines.low_level import LowLevel
 from support.files import write
+from support.host import cgroups
 from support.product import Product
 from support.waiting import until
 from vcuda_hook.text import table

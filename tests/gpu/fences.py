@@ -17,7 +17,7 @@ from typing import Any
 from bench.result import Figure
 from gpu.machine import Machine, UnmeasuredError, answer
 from support.files import ROOT
-from support.mig_tables import profiles
+from support.gpu.mig_tables import profiles
 
 LIMIT = 512 << 20
 _END_SECONDS = 10.0

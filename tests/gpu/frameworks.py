@@ -6,7 +6,7 @@ import os
 
 from bench.result import Figure
 from gpu.machine import SOURCES, Machine, UnmeasuredError, answer
-from support.guest import GIB, MIB
+from support.gpu.guest import GIB, MIB
 
 TAKE = os.path.join(SOURCES, "take.py")
 NAMES = ("torch", "cupy", "jax", "numba")

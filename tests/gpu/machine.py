@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from shim.conftest import LIBRARIES
-from support import guest
+from support.gpu import guest
 
 SOURCES = os.path.dirname(os.path.abspath(__file__))
 

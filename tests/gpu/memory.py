@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bench.result import Figure
 from gpu.machine import Machine, UnmeasuredError, answer, wait_until_ready
-from support.guest import MIB, WORKLOAD
+from support.gpu.guest import MIB, WORKLOAD
 
 GRANULE = 2 * MIB  # what a driver's allocations are rounded up to
 SLICE = 512 * MIB

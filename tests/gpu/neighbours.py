@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from bench.result import Figure
 from gpu.compute import GOAL_LOST_PERCENT, GOAL_POINTS, Compute, Shape, whole_of
 from gpu.machine import Container, answer, wait_until_ready
-from support.guest import GIB
+from support.gpu.guest import GIB
+from support.ledger.tenants import Tenants
 from support.shares.keeper_cost import SHIPPED
-from support.tenants import Tenants
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.pages import page_reader
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from bench.result import Figure
 from gpu.machine import SOURCES, Machine, UnmeasuredError, answer
-from support.guest import TOP
+from support.files import ROOT
 
-CALLS = os.path.join(TOP, "tests", "bench", "calls.c")
+CALLS = os.path.join(ROOT, "tests", "bench", "calls.c")
 TRAIN = os.path.join(SOURCES, "train.py")
 MEASURED = ("cuLaunchKernel", "cuGraphLaunch", "cuMemAlloc + cuMemFree", "cuMemGetInfo")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.result import Figure
 from gpu.machine import SOURCES, Machine, UnmeasuredError, answer, wait_until_ready
-from support.guest import GIB, MIB
+from support.gpu.guest import GIB, MIB
 from vcuda_hook.checkpoint import drive, steps
 from vcuda_hook.checkpoint.worker import Answer, Hangs, Worker
 from vcuda_oci.ledger.liveness import start_time

@@ -11,8 +11,8 @@ import pytest
 from bench.result import Figure
 from gpu import clock, model
 from gpu.machine import answer, compiled
-from support.softgpu_host import SoftGpu
-from support.virtual_time import Clock
+from support.softgpu.softgpu_host import SoftGpu
+from support.softgpu.virtual_time import Clock
 
 SECONDS = 1.0
 NS_PER_STEP = 1.0

@@ -12,7 +12,7 @@ from gpu import compute, neighbours
 from gpu.machine import answer, compiled
 from gpu.neighbours import LOADS, PAIRS, Got
 from shim.policy_node import PolicyNode
-from support.softgpu_host import SoftGpu
+from support.softgpu.softgpu_host import SoftGpu
 
 
 def test_window_leaves_out_the_beginning_and_ends_with_the_first_load() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from gpu import report
 from gpu.machine import Card
-from support.softgpu_host import REPOSITORY, SoftGpu
+from support.softgpu.softgpu_host import REPOSITORY, SoftGpu
 
 QUICK = ["--seconds", "0.2", "--rounds", "1", "--python", sys.executable]
 FIGURES = {

@@ -31,7 +31,7 @@ from bench import (
     suspend,
     suspend_rows,
 )
-from support import cgroups
+from support.host import cgroups
 from support.needed import skip_or_fail
 
 RUNC = "runc-v1" if cgroups.is_v1() else "runc-v2"

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from shim.policy_node import PolicyNode
-from support import compiled, guest
-from support.softgpu_clock import clock_options
+from support import compiled
+from support.gpu import guest
+from support.softgpu.softgpu_clock import clock_options
 
 CLIENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")
 HEADERS = sorted(glob.glob(f"{CLIENTS}/*.h"))

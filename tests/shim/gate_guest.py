@@ -9,20 +9,21 @@ import sys
 from collections.abc import Sequence
 
 from shim.conftest import CLIENTS, LIBRARIES, MOCK_UUID
-from support.guest import GIB, SHIM, TOP, Guest, share
+from support.files import ROOT
+from support.gpu.guest import GIB, SHIM, Guest, share
 
-sys.path.insert(0, os.path.join(TOP, "libvcuda"))
+sys.path.insert(0, os.path.join(ROOT, "libvcuda"))
 
 from generate import headers, policy
 
-POLICY = os.path.join(TOP, "libvcuda", "policy.list")
+POLICY = os.path.join(ROOT, "libvcuda", "policy.list")
 # These the driver has with their true arguments.
 OWN = {"cuInit", "cuGetProcAddress_v2"}
 
 
 def entries_of(include: str) -> tuple[dict[str, policy.Rule], set[str]]:
     """The rule of each export of libcuda, and the names that need not ask."""
-    entries = headers.all_entries(include, os.path.join(TOP, "libvcuda"), "gcc")
+    entries = headers.all_entries(include, os.path.join(ROOT, "libvcuda"), "gcc")
     listed = policy.read(POLICY)
     rules = policy.assign(entries, listed)
     cuda = {entry.name for entry in entries if entry.library == "cuda"}
@@ -38,7 +39,7 @@ def make_driver(folder: pathlib.Path, headers_folder: str, cc: str = "gcc") -> s
     libraries = folder / "root" / LIBRARIES
     libraries.mkdir(parents=True)
     command = [cc, "-O1", "-shared", "-fPIC", "-fexceptions", "-Wl,-soname,libcuda.so.1"]
-    command += [f"-I{TOP}/libvcuda", f'-DGATE_NAMES="{names}"']
+    command += [f"-I{ROOT}/libvcuda", f'-DGATE_NAMES="{names}"']
     source = os.path.join(CLIENTS, "mock_gate.c")
     subprocess.run([*command, source, "-o", str(libraries / "libcuda.so.1"), "-ldl"], check=True)
     return str(folder / "root")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from support.guest import BUILD
+from support.gpu.guest import BUILD
 from support.needed import skip_or_fail
 
 FOLDER = Path(BUILD) / "genuine"

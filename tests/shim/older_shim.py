@@ -11,7 +11,7 @@ import os
 import subprocess
 from typing import Any
 
-from support.guest import BUILD, Guest
+from support.gpu.guest import BUILD, Guest
 
 ARCHIVE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "older/libvcuda-ac28e79.tar.xz")
 # What the host mounted then below /usr/local/vcuda/driver.

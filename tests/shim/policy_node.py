@@ -15,8 +15,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from support.guest import BUILD, PYTHON, SHIM, TOP, WORKLOAD, Gpu, Guest
-from support.virtual_time import Clock
+from support.files import ROOT
+from support.gpu.guest import BUILD, PYTHON, SHIM, WORKLOAD, Gpu, Guest
+from support.softgpu.virtual_time import Clock
 from vcuda_oci.container import request
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.host import host
@@ -135,7 +136,7 @@ class PolicyNode:
         """A program of the host's, which has the product's modules."""
         command = [PYTHON, "-c", code, *words]
         path = os.pathsep.join(
-            os.path.join(TOP, part) for part in ("oci", "runtime_hook", "plugin")
+            os.path.join(ROOT, part) for part in ("oci", "runtime_hook", "plugin")
         )
         return subprocess.Popen(
             clock.command(*command) if clock else command,

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support.guest import BUILD, Gpu
+from support.gpu.guest import BUILD, Gpu
 from vcuda_oci.pages import layout, page_reader, suspended_word
 
 

@@ -13,7 +13,8 @@ import pytest
 from shim.conftest import LIBRARIES, Clients, DriverRoot
 from shim.genuine import Genuine, versions
 from shim.test_shim_lookup import answers
-from support.guest import GIB, SHIM, TOP, WORKLOAD, Guest, share
+from support.files import ROOT
+from support.gpu.guest import GIB, SHIM, WORKLOAD, Guest, share
 
 pytestmark = pytest.mark.usefixtures("built")
 
@@ -43,7 +44,7 @@ def test_every_undeclared_export_is_one_of_a_driver() -> None:
     for version in versions():
         genuine = Genuine(version)
         every |= genuine.exports("libcuda.so.1") | genuine.exports("libnvidia-ml.so.1")
-    with open(os.path.join(TOP, "libvcuda", "exports.list"), encoding="utf-8") as lines:
+    with open(os.path.join(ROOT, "libvcuda", "exports.list"), encoding="utf-8") as lines:
         listed = {line.strip() for line in lines if not line.startswith("#")} - {""}
     assert listed - every == set()
 

@@ -12,8 +12,8 @@ import pytest
 from shim.conftest import DriverRoot
 from shim.policy_node import PolicyNode, limits_of
 from support.files import write
-from support.guest import GIB, MIB, PYTHON, Guest
-from support.virtual_time import Clock, answer
+from support.gpu.guest import GIB, MIB, PYTHON, Guest
+from support.softgpu.virtual_time import Clock, answer
 from vcuda_hook.cli import main
 
 # Allocates the size on each line; prints the driver's result and the container's free memory.

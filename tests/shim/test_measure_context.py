@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from support.guest import MIB, PYTHON, TOP
+from support.files import ROOT
+from support.gpu.guest import MIB, PYTHON
 
 START = (
     "import sys; sys.path[:0] = sys.argv[1:3]; from vcuda_hook.cli.main import main;"
@@ -20,7 +21,7 @@ def vcuda(host, folder, *words: str) -> subprocess.CompletedProcess[str]:
     config = os.path.join(folder, "config.toml")
     with open(config, "w", encoding="utf-8") as settings:
         settings.write(f'state-dir = "{folder}/state"\ndriver-root = "{host.path}"\n')
-    paths = [os.path.join(TOP, name) for name in ("oci", "runtime_hook")]
+    paths = [os.path.join(ROOT, name) for name in ("oci", "runtime_hook")]
     command = [PYTHON, "-I", "-c", START, *paths, "--config", config, *words]
     return subprocess.run(command, capture_output=True, text=True)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from shim.policy_node import PolicyNode, limits_of
-from support.node_agent import Agent
+from support.agent.node_agent import Agent
 from support.product import install
 
 pytestmark = pytest.mark.alone

@@ -15,7 +15,7 @@ from shim import older_shim
 from shim.conftest import DriverRoot
 from shim.policy_node import limits_of
 from shim.test_limit_live import Limited, asking
-from support.guest import GIB, MIB, SHIM, Guest
+from support.gpu.guest import GIB, MIB, SHIM, Guest
 from vcuda_plugin.agent.bypass import guest_slots
 
 SLICE = """

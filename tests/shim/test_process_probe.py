@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from support.softgpu_host import BUILT, SoftGpu, first_line
+from support.softgpu.softgpu_host import BUILT, SoftGpu, first_line
 
 GIB = 1 << 30
 LOOK = """

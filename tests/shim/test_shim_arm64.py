@@ -12,9 +12,10 @@ from shim.conftest import Clients
 from shim.gate_guest import check_passed, make_driver, make_guest
 from shim.test_shim_leaks import ON_THE_MOCK, TWO_OF_THREE
 from shim.test_shim_loading import MOCKED
-from support import guest
-from support.arm64 import CC, EMULATOR, make
-from support.guest import GIB
+from support.files import ROOT
+from support.gpu import guest
+from support.gpu.guest import GIB
+from support.host.arm64 import CC, EMULATOR, make
 
 SHIM = os.path.join(guest.BUILD, "arm64", "lib", "libvcuda.so.1")
 EMULATED = (EMULATOR, "-L", "/usr/aarch64-linux-gnu")
@@ -22,7 +23,7 @@ EMULATED = (EMULATOR, "-L", "/usr/aarch64-linux-gnu")
 
 @pytest.fixture(scope="module")
 def arm64() -> str:
-    make(os.path.relpath(SHIM, guest.TOP))
+    make(os.path.relpath(SHIM, ROOT))
     return SHIM
 
 
@@ -95,8 +96,8 @@ def test_a_call_that_does_not_return_counts_no_further_call(
 def test_the_pages_are_laid_out_as_on_amd64(tmp_path):
     """So Python, and a container's usage page that is read elsewhere, mean the same."""
     program = str(tmp_path / "abi_print")
-    source = os.path.join(guest.TOP, "libvcuda", "abi_print.c")
-    subprocess.run([CC, "-static", "-Ilibvcuda", "-o", program, source], cwd=guest.TOP, check=True)
+    source = os.path.join(ROOT, "libvcuda", "abi_print.c")
+    subprocess.run([CC, "-static", "-Ilibvcuda", "-o", program, source], cwd=ROOT, check=True)
     printed = [
         subprocess.run(words, capture_output=True, text=True, check=True).stdout
         for words in ([EMULATOR, program], [os.path.join(guest.BUILD, "abi_print")])

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from shim.cuda_program import START
-from support.guest import GIB, MIB, Guest, share
-from support.virtual_time import together
+from support.gpu.guest import GIB, MIB, Guest, share
+from support.softgpu.virtual_time import together
 
 FULL = 2  # CUDA_ERROR_OUT_OF_MEMORY
 NOTHING = [GIB, 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from support.guest import GIB
+from support.gpu.guest import GIB
 
 CYCLES = 1000
 FEW, MANY = 100, 40_000

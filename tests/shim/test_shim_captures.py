@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from shim.cuda_program import START
-from support.guest import GIB, PYTHON, share
+from support.gpu.guest import GIB, PYTHON, share
 
 # One thread captures in MODE and launches nothing outside of its capture; another makes one kind of
 # call meanwhile. Printed is what each call and the end of the capture answered.

@@ -12,7 +12,7 @@ import pytest
 
 from shim.conftest import DriverRoot
 from shim.cuda_program import START
-from support.guest import GIB, MIB, PYTHON, WORKLOAD, Guest, share
+from support.gpu.guest import GIB, MIB, PYTHON, WORKLOAD, Guest, share
 from support.waiting import until
 from vcuda_oci.pages import layout
 

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from shim.cuda_program import CALLS, START
-from support.guest import BUILD, GIB, MIB, PYTHON, WORKLOAD, share
-from support.virtual_time import together
+from support.gpu.guest import BUILD, GIB, MIB, PYTHON, WORKLOAD, share
+from support.softgpu.virtual_time import together
 from vcuda_oci.pages import layout
 
 NVML = """

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from support.guest import GIB, PYTHON, WORKLOAD, share
-from support.softgpu_host import PRELUDE
+from support.gpu.guest import GIB, PYTHON, WORKLOAD, share
+from support.softgpu.softgpu_host import PRELUDE
 
 pytestmark = pytest.mark.alone
 

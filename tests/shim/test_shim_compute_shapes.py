@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from support.guest import BUILD, GIB, share
-from support.virtual_time import Clock, answer, together
+from support.gpu.guest import BUILD, GIB, share
+from support.softgpu.virtual_time import Clock, answer, together
 
 POINTS = 0.02
 SECONDS = 5

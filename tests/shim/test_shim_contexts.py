@@ -14,7 +14,7 @@ import pytest
 from shim.conftest import LIBRARIES
 from shim.cuda_program import CALLS
 from shim.test_shim_memory import PRELUDE
-from support.guest import GIB, MIB, PYTHON, share
+from support.gpu.guest import GIB, MIB, PYTHON, share
 from vcuda_oci.pages import page_reader
 
 OK, FULL = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"

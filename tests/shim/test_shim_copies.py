@@ -11,8 +11,9 @@ import pytest
 
 from shim.conftest import CLIENTS
 from shim.cuda_program import CALLS
-from support.guest import GIB, MIB, PYTHON, TOP, share
-from support.virtual_time import Clock, answer, together
+from support.files import ROOT
+from support.gpu.guest import GIB, MIB, PYTHON, share
+from support.softgpu.virtual_time import Clock, answer, together
 from vcuda_oci.pages import layout, page_reader
 
 POINTS = 0.02
@@ -49,7 +50,7 @@ def forms():
 
 def metered():
     """The calls that policy.list has metered, but for those of 32-bit addresses."""
-    with open(os.path.join(TOP, "libvcuda", "policy.list"), encoding="utf-8") as file:
+    with open(os.path.join(ROOT, "libvcuda", "policy.list"), encoding="utf-8") as file:
         names = re.findall(r"^metered (cuMem\w+)$", file.read(), re.MULTILINE)
     return [name for name in names if name + "_v2" not in names or "Batch" in name]
 

@@ -12,7 +12,7 @@ import sys
 
 from shim.test_shim_memory import PRELUDE
 from shim.test_shim_robust import F_OFD_SETLK, held_by_process, ledger
-from support.guest import GIB, MIB, share
+from support.gpu.guest import GIB, MIB, share
 from vcuda_oci.pages import layout, page_reader
 
 GRANTED, REFUSED = "0", "304"  # CUDA_SUCCESS, CUDA_ERROR_OPERATING_SYSTEM

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from shim.conftest import DriverRoot
-from support.custom_storage import HOLDER, STORAGE, VERSION
-from support.guest import MIB, PYTHON, Guest, share
-from support.softgpu_host import PRELUDE, answer, first_line, go_on
+from support.gpu.guest import MIB, PYTHON, Guest, share
+from support.softgpu.custom_storage import HOLDER, STORAGE, VERSION
+from support.softgpu.softgpu_host import PRELUDE, answer, first_line, go_on
 
 CALLER = PRELUDE + STORAGE + "pid = int(sys.argv[1])\nretain(0)\n"
 BEGUN = "lock(pid)\ninfo = begin('Checkpoint', pid)[1]\n"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from shim.conftest import Clients
-from support.guest import GIB, Guest
+from support.gpu.guest import GIB, Guest
 from support.shares import loads
 from support.shares.judge import MODELS, Tenant, judge
 

@@ -10,13 +10,14 @@ from collections.abc import Callable
 import pytest
 
 from shim.conftest import DriverRoot
-from support import guest
-from support.guest import MIB, share
-from support.softgpu_host import BUILT, first_line
+from support.files import ROOT
+from support.gpu import guest
+from support.gpu.guest import MIB, share
+from support.softgpu.softgpu_host import BUILT, first_line
 
 CLIENT = f"""
 import json, os, sys
-sys.path.insert(0, {os.path.join(guest.TOP, "tests")!r})
+sys.path.insert(0, {os.path.join(ROOT, "tests")!r})
 import pynvml
 from cuda.bindings import driver as cuda
 from softgpu import cuda_values as v

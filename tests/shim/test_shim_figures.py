@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from shim.policy_node import PolicyNode
-from support.agent_http import Served
-from support.guest import GIB, MIB, WORKLOAD
+from support.agent.agent_http import Served
+from support.gpu.guest import GIB, MIB, WORKLOAD
 from vcuda_plugin.kube.node_gpus import NodeGpus
 
 pytestmark = pytest.mark.alone

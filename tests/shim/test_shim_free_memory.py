@@ -12,7 +12,7 @@ import json
 import pytest
 
 from shim.cuda_program import CALLS, START
-from support.guest import GIB, PYTHON, WORKLOAD, share
+from support.gpu.guest import GIB, PYTHON, WORKLOAD, share
 
 MOST_STALE = 63
 PROGRAM = (

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from support.guest import BUILD, TOP
+from support.files import ROOT
+from support.gpu.guest import BUILD
 from support.makefile import make
 from vcuda_oci.pages import layout, page_reader
 
-CORPUS = os.path.join(TOP, "tests", "shim", "fuzz", "corpus")
+CORPUS = os.path.join(ROOT, "tests", "shim", "fuzz", "corpus")
 RUNS = 4_000
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from shim.conftest import Clients
 from shim.gate_guest import asked, calls_inside, check_passed, entries_of, make_driver, make_guest
-from support.guest import Guest
+from support.gpu.guest import Guest
 from support.waiting import until
 from vcuda_oci.pages import layout
 

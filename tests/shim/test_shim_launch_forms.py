@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shim.cuda_program import START
-from support.guest import GIB, PYTHON, share
-from support.virtual_time import together
+from support.gpu.guest import GIB, PYTHON, share
+from support.softgpu.virtual_time import together
 
 SECONDS = 5
 KERNEL_MS = 5

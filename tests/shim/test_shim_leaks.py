@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shim.test_shim_memory import PRELUDE
-from support.guest import GIB, MIB, PYTHON, share
+from support.gpu.guest import GIB, MIB, PYTHON, share
 
 OK, FULL = 0, 2  # CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY
 TWO_OF_THREE = [OK, OK, FULL, 224 * MIB, OK, OK]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.guest import GIB, Guest, share
-from support.virtual_time import together
+from support.gpu.guest import GIB, Guest, share
+from support.softgpu.virtual_time import together
 
 # Only the limiter's own error.
 ALONE = 0.005

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shim.test_shim_memory import PRELUDE
-from support.guest import GIB, MIB, share
+from support.gpu.guest import GIB, MIB, share
 
 OK, FULL = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"
 THREADS = 132 * 2048  # of the software GPU: each has a stack

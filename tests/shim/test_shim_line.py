@@ -16,8 +16,8 @@ import pytest
 
 from shim.conftest import Clients, DriverRoot
 from shim.policy_node import PolicyNode
-from support.guest import ENTER, GIB, WORKLOAD, Guest, share
-from support.virtual_time import together
+from support.gpu.guest import ENTER, GIB, WORKLOAD, Guest, share
+from support.softgpu.virtual_time import together
 from support.waiting import until
 
 CORE = 30

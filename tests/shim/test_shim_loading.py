@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from shim.cuda_program import CALLS
-from support.guest import BUILD, GIB, MIB, NVIDIA_SMI, SHIM, WORKLOAD, Guest, share
+from support.gpu.guest import BUILD, GIB, MIB, NVIDIA_SMI, SHIM, WORKLOAD, Guest, share
 from vcuda_oci.pages import layout
 
 CUDA, NVML = "libcuda.so.1", "libnvidia-ml.so.1"

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 import pytest
 
 from shim.conftest import LIBRARIES
-from support.guest import GIB, SHIM, TOP, share
+from support.files import ROOT
+from support.gpu.guest import GIB, SHIM, share
 
-sys.path.insert(0, os.path.join(TOP, "libvcuda"))
+sys.path.insert(0, os.path.join(ROOT, "libvcuda"))
 
 from generate import policy
 
-POLICIES = policy.read(os.path.join(TOP, "libvcuda", "policy.list"))
+POLICIES = policy.read(os.path.join(ROOT, "libvcuda", "policy.list"))
 HOOKED = {rule.pattern for rule in POLICIES if rule.kind in policy.HOOKED}
 
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from shim.cuda_program import START
-from support.guest import GIB, MIB, PYTHON, share
+from support.gpu.guest import GIB, MIB, PYTHON, share
 from support.waiting import until
 from vcuda_oci.pages import layout, page_reader
 

@@ -10,8 +10,8 @@ import pytest
 
 from shim.conftest import DriverRoot
 from softgpu.cuda_header import FUNCTIONS
-from support import guest
-from support.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
+from support.gpu import guest
+from support.softgpu.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
 
 FOLDER = REPOSITORY / "tests" / "softgpu"
 

@@ -12,7 +12,7 @@ import pytest
 from shim.cubin import cubin, sections, taken
 from shim.test_shim_contexts import by_process, driver_says
 from shim.test_shim_memory import PRELUDE
-from support.guest import GIB, MIB, PYTHON, share
+from support.gpu.guest import GIB, MIB, PYTHON, share
 
 OK, FULL = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"
 

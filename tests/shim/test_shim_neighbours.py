@@ -10,7 +10,7 @@ import pytest
 
 from shim import unkind_nvml
 from shim.conftest import LIBRARIES, Clients, DriverRoot
-from support.guest import GIB, SHIM, WORKLOAD, Guest, share
+from support.gpu.guest import GIB, SHIM, WORKLOAD, Guest, share
 
 UUID = "GPU-01010101-0101-0101-0101-010101010101"
 

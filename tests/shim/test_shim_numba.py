@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.guest import GIB, MIB, share
+from support.gpu.guest import GIB, MIB, share
 
 pytestmark = pytest.mark.alone  # a wait for other work on the processor is not throttling
 

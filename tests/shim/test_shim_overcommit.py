@@ -9,7 +9,7 @@ import pytest
 
 from shim.test_shim_memory import PRELUDE
 from shim.test_shim_robust import ledger
-from support.guest import GIB, MIB, PYTHON, share
+from support.gpu.guest import GIB, MIB, PYTHON, share
 
 OK, FULL = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"
 SLICE = 12 * GIB

@@ -13,9 +13,9 @@ import pytest
 
 from shim.conftest import DriverRoot
 from shim.policy_node import PolicyNode, limits_of, share_of
-from support.guest import PYTHON, Guest
-from support.softgpu_host import PRELUDE
-from support.virtual_time import answer
+from support.gpu.guest import PYTHON, Guest
+from support.softgpu.softgpu_host import PRELUDE
+from support.softgpu.virtual_time import answer
 from support.waiting import until
 
 SECONDS = 30

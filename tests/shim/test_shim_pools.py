@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shim.cuda_program import START
-from support.guest import GIB, MIB, PYTHON, share
+from support.gpu.guest import GIB, MIB, PYTHON, share
 
 PRELUDE = (
     START

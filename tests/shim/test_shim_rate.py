@@ -6,9 +6,10 @@ import subprocess
 
 import pytest
 
-from support.guest import GIB, PYTHON, TOP, share
-from support.softgpu_host import PRELUDE
-from support.virtual_time import Clock, answer, together
+from support.files import ROOT
+from support.gpu.guest import GIB, PYTHON, share
+from support.softgpu.softgpu_host import PRELUDE
+from support.softgpu.virtual_time import Clock, answer, together
 from vcuda_oci.pages import layout
 
 POINTS = 0.02 + 1e-9  # 18 kernels for 20 are within two points, though not as floats
@@ -64,7 +65,7 @@ def test_a_new_rate_is_in_force_within_100_ms(host, new_guest, tmp_path, before,
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=TOP,
+        cwd=ROOT,
     )
     change, ends = answer(operator), answer(program)
     assert ended(ends, change - 1, 1) == pytest.approx(before / 100, abs=POINTS)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from shim.conftest import LIBRARIES
 from shim.test_shim_memory import PRELUDE
-from support.guest import BUILD, GIB, MIB, PYTHON, share
+from support.gpu.guest import BUILD, GIB, MIB, PYTHON, share
 from vcuda_oci.pages import layout, page_reader
 
 F_OFD_SETLK = 37

@@ -15,9 +15,9 @@ import pytest
 
 from shim.cuda_program import START
 from shim.policy_node import TURN_KEEPER, PolicyNode, limits_of
-from support.guest import MIB, PYTHON, Guest
-from support.softgpu_host import SoftGpu, first_line
-from support.turn_word import NONE
+from support.gpu.guest import MIB, PYTHON, Guest
+from support.gpu.turn_word import NONE
+from support.softgpu.softgpu_host import SoftGpu, first_line
 from support.waiting import until
 from vcuda_oci.pages import layout
 

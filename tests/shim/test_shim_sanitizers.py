@@ -16,7 +16,8 @@ import pytest
 
 from shim.conftest import CLIENTS, Clients
 from shim.cubin import cubin, sections
-from support.guest import BUILD, GIB, MIB, SHIM, TOP, Guest, share
+from support.files import ROOT
+from support.gpu.guest import BUILD, GIB, MIB, SHIM, Guest, share
 from support.makefile import make
 from vcuda_oci.pages import layout
 
@@ -168,7 +169,7 @@ def sanitized_client(built: None, sanitizer: str, tmp_path_factory) -> Clients:
 @pytest.fixture(scope="session")
 def sanitized_shim(built: None, sanitizer: str) -> str:
     shim = os.path.join(BUILD, "sanitize", sanitizer, "libvcuda.so.1")
-    target = os.path.relpath(shim, TOP)
+    target = os.path.relpath(shim, ROOT)
     make(target)
     return shim
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from support.guest import MIB
+from support.gpu.guest import MIB
 
 
 def test_a_handler_that_launches_and_reads_in_the_middle_of_any_call_never_waits(

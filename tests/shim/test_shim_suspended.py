@@ -12,7 +12,7 @@ import pytest
 from shim.conftest import DriverRoot
 from shim.cuda_program import CALLS, START
 from shim.gate_guest import asked, calls_inside
-from support.guest import GIB, MIB, PYTHON, Guest, share
+from support.gpu.guest import GIB, MIB, PYTHON, Guest, share
 from support.waiting import until
 from vcuda_oci.pages import layout
 

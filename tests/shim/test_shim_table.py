@@ -8,13 +8,14 @@ import sys
 
 import pytest
 
-from support.guest import BUILD, SHIM, TOP
+from support.files import ROOT
+from support.gpu.guest import BUILD, SHIM
 
-sys.path.insert(0, os.path.join(TOP, "libvcuda"))
+sys.path.insert(0, os.path.join(ROOT, "libvcuda"))
 
 from generate import headers, policy
 
-POLICY = os.path.join(TOP, "libvcuda", "policy.list")
+POLICY = os.path.join(ROOT, "libvcuda", "policy.list")
 
 
 def headers_of(package: str) -> str:
@@ -30,7 +31,7 @@ def include() -> str:
 
 @pytest.fixture(scope="module")
 def entries(include):
-    return headers.all_entries(include, os.path.join(TOP, "libvcuda"), "gcc")
+    return headers.all_entries(include, os.path.join(ROOT, "libvcuda"), "gcc")
 
 
 @pytest.fixture(scope="module")

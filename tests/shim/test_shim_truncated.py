@@ -11,7 +11,7 @@ import pytest
 from shim.test_shim_loading import NOT_READY
 from shim.test_shim_memory import PRELUDE
 from shim.test_shim_robust import FULL, OK, held_by_process, ledger
-from support.guest import GIB, MIB, PYTHON, share
+from support.gpu.guest import GIB, MIB, PYTHON, share
 from vcuda_oci.pages import layout, page_reader
 
 # Holds 1 MiB; then allocates the size on each line and prints the result.

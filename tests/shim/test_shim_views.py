@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shim.conftest import LIBRARIES, DriverRoot
-from support.guest import GIB, NVIDIA_SMI, PYTHON, WORKLOAD, Guest, share
+from support.gpu.guest import GIB, NVIDIA_SMI, PYTHON, WORKLOAD, Guest, share
 
 # As a container's device nodes are: only those that were granted.
 WITH_NODES = """

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from shim.test_turn_figures import WANTS, mark
-from support.samples import GIB
+from support.ledger.samples import GIB
+from support.ledger.tenants import Tenants
 from support.shares import keeper_cost, loads
 from support.shares.judge import MODELS, Tenant, judge
 from support.shares.loads import Load
-from support.tenants import Tenants
 from support.waiting import until
 from vcuda_hook.live import turn_figures
 from vcuda_oci.model.allocation import GpuShare

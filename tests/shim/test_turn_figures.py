@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from shim.policy_node import TURN_KEEPER, PolicyNode
-from support.guest import BUILD, Guest
-from support.tenants import Tenants
+from support.gpu.guest import BUILD, Guest
+from support.ledger.tenants import Tenants
 from support.waiting import until
 from vcuda_hook.live import turn_figures
 from vcuda_hook.live.turn_figures import GpuTurns, Turns

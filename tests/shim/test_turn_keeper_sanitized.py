@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from support.guest import BUILD
+from support.gpu.guest import BUILD
 from support.makefile import make
 from support.shares import deaths, false_pages, loads
 from support.shares.audit import AUDIT

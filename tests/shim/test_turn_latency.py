@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.guest import TOP
+from support.files import ROOT
 from support.shares import deaths, loads
 from support.shares.false_pages import (
     BUSY_FOR_EVER,
@@ -79,8 +79,8 @@ def test_cutting_in_costs_half_a_millisecond(
     """Once for each time. Of that the holder of a turn gets 0.2 ms; one alone pays for its work."""
     source, program = tmp_path / "prices.c", str(tmp_path / "prices")
     source.write_text(PRICES)
-    folder = os.path.join(TOP, "libvcuda", "turns")
-    command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", f"-I{folder}", f"-I{TOP}/libvcuda"]
+    folder = os.path.join(ROOT, "libvcuda", "turns")
+    command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", f"-I{folder}", f"-I{ROOT}/libvcuda"]
     files = [os.path.join(folder, name) for name in ("keeper/cut_in.c", "tenant/queue.c")]
     subprocess.run([*command, "-o", program, str(source), *files], check=True)
     said = subprocess.run([program, *words], check=True, capture_output=True, text=True).stdout

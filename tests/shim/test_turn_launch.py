@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pytest
 
 from shim.conftest import LIBRARIES, Clients
-from support.guest import GIB, Guest
-from support.turn_word import HELD, NONE, WAIT, write_turn
+from support.gpu.guest import GIB, Guest
+from support.gpu.turn_word import HELD, NONE, WAIT, write_turn
 from support.waiting import until
 
 LAUNCHES = 300

@@ -16,8 +16,9 @@ import pytest
 from shim.conftest import DriverRoot
 from shim.policy_node import TURN_KEEPER, PolicyNode
 from shim.test_turns_real_time import MOST_SECONDS, ending, turns_pass
-from support.guest import PYTHON, TOP
-from support.lease_holder import holding
+from support.files import ROOT
+from support.gpu.guest import PYTHON
+from support.ledger.lease_holder import holding
 from support.shares import loads
 from support.shares.false_pages import PAGE
 from support.shares.judge import MODELS, Tenant, judge
@@ -124,7 +125,7 @@ def test_thousands_of_locks_cost_the_keeper_little(host: DriverRoot, tmp_path: P
     given = json.dumps({"usage": [guest.usage for guest in guests]})
     locking = subprocess.Popen(
         [PYTHON, "-c", PAGE + MARKED, given],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.path.join(TOP, "oci")},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.path.join(ROOT, "oci")},
         stdout=subprocess.PIPE,
     )
     busy = [node.busy(guest, MOST_SECONDS) for guest in guests]

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from shim.policy_node import PolicyNode, limits_of
-from support.guest import Guest
+from support.gpu.guest import Guest
 from support.shares.judge import SOFTGPU
 from vcuda_hook.live import turn_figures
 

@@ -15,7 +15,7 @@ import pytest
 from shim.conftest import DriverRoot
 from shim.policy_node import PolicyNode
 from shim.test_turns_real_time import MOST_SECONDS, ending, turns_pass
-from support.guest import BUILD
+from support.gpu.guest import BUILD
 from support.shares import loads
 from support.shares.judge import MODELS, Tenant, judge
 from support.shares.loads import Load

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.guest import TOP
+from support.files import ROOT
 
 MS = 1_000_000
 TURN_NS = 15 * MS
@@ -44,7 +44,7 @@ def claimant(rate_ppm, **fields):
 @pytest.fixture(scope="module")
 def queue(tmp_path_factory):
     library = str(tmp_path_factory.mktemp("queue") / "queue.so")
-    turns = os.path.join(TOP, "libvcuda", "turns")
+    turns = os.path.join(ROOT, "libvcuda", "turns")
     command = [
         "gcc",
         "-std=gnu11",

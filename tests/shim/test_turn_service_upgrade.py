@@ -19,8 +19,8 @@ import pytest
 from contract.agent.test_hand_over import BESIDE
 from shim.policy_node import PolicyNode
 from shim.test_turns_real_time import ending, turns_pass
-from support.agent_fixtures import agent_prefix, new_node
-from support.node_agent import Agent, AgentNode
+from support.agent.agent_fixtures import agent_prefix, new_node
+from support.agent.node_agent import Agent, AgentNode
 from support.shares.judge import SOFTGPU
 from support.waiting import until
 

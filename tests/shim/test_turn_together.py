@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.guest import TOP
+from support.files import ROOT
 from support.shares import loads
 from support.shares.false_pages import NEVER_BUSY, PAGE
 from support.shares.judge import MODELS, Outcome, Tenant, judge
@@ -115,8 +115,8 @@ def test_no_figure_hides_what_another_container_measures(
 ) -> None:
     source, program = tmp_path / "judge.c", str(tmp_path / "judge")
     source.write_text(JUDGE)
-    folder = os.path.join(TOP, "libvcuda", "turns")
-    command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", f"-I{folder}", f"-I{TOP}/libvcuda"]
+    folder = os.path.join(ROOT, "libvcuda", "turns")
+    command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", f"-I{folder}", f"-I{ROOT}/libvcuda"]
     command += ["-o", program, str(source), os.path.join(folder, "keeper", "together.c")]
     subprocess.run(command, check=True)
     words = [str(figure * 10**6 % 2**64) for figure in figures_ms]

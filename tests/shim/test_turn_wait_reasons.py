@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from support.agent_pages import samples
-from support.samples import GIB, gpus
+from support.agent.agent_pages import samples
+from support.ledger.samples import GIB, gpus
+from support.ledger.tenants import Tenants
 from support.shares import loads
 from support.shares.judge import MODELS, Tenant, judge
 from support.shares.loads import Load
-from support.tenants import Tenants
 from vcuda_hook.live import turn_figures
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.http import exposition

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from shim.policy_node import PolicyNode, limits_of
-from support.guest import PYTHON, TOP, WORKLOAD, Guest
+from support.files import ROOT
+from support.gpu.guest import PYTHON, WORKLOAD, Guest
+from support.gpu.turn_word import WAIT, write_turn
 from support.shares.false_pages import CLOSING, PAGE, RINGING
 from support.shares.judge import KEEPER, SOFTGPU
 from support.shares.keeper_cost import processor_seconds
-from support.turn_word import WAIT, write_turn
 from support.waiting import until
 
 MOST_SECONDS = 30
@@ -179,7 +180,7 @@ def test_a_page_that_changes_all_the_time_costs_the_keeper_little(
     given = json.dumps({"usage": [guest.usage for guest in guests]})
     ringing = subprocess.Popen(
         [PYTHON, "-c", PAGE + script, given],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.path.join(TOP, "oci")},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.path.join(ROOT, "oci")},
     )
     busy = [node.busy(guest, MOST_SECONDS) for guest in guests]
     with ending(keeper, ringing, *busy):

@@ -12,9 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.guest import TOP
+from support.files import ROOT
 
-sys.path.insert(0, os.path.join(TOP, "libvcuda"))
+sys.path.insert(0, os.path.join(ROOT, "libvcuda"))
 
 from generate import headers
 

@@ -6,7 +6,7 @@ import re
 import subprocess
 from typing import NamedTuple
 
-from support.softgpu_host import BUILT, REPOSITORY
+from support.softgpu.softgpu_host import BUILT, REPOSITORY
 
 # With the macros that name versions expanded, and every version declared.
 PROTOTYPE = re.compile(r"CUresult\s+(cu\w+)\s*\(([^()]*)\)\s*;")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from support.guest import PYTHON
-from support.virtual_time import Clock, answer
+from support.gpu.guest import PYTHON
+from support.softgpu.virtual_time import Clock, answer
 
 SAY = "import json, os, sys, time; began = time.monotonic()\n"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import SoftGpu
+from support.softgpu.softgpu_host import SoftGpu
 
 ARRAYS = """
 U8 = cuda.CUarray_format.CU_AD_FORMAT_UNSIGNED_INT8

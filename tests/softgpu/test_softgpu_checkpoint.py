@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import CALLS as REFUSALS
-from support.softgpu_host import SoftGpu, answer, first_line, go_on
+from support.softgpu.softgpu_host import CALLS as REFUSALS
+from support.softgpu.softgpu_host import SoftGpu, answer, first_line, go_on
 
 CALLS = REFUSALS + "S = cuda.CUprocessState\n"
 

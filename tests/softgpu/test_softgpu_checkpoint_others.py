@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import BUILT, CALLS, PRELUDE, SoftGpu, answer, first_line, go_on
+from support.softgpu.softgpu_host import BUILT, CALLS, PRELUDE, SoftGpu, answer, first_line, go_on
 
 HOLDER = (
     CALLS

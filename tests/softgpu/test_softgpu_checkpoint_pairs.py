@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support import compiled
-from support.softgpu_host import CALLS, PRELUDE, SoftGpu, answer, first_line, go_on
+from support.softgpu.softgpu_host import CALLS, PRELUDE, SoftGpu, answer, first_line, go_on
 
 # Works on GPU 0, and again after it has been moved.
 TARGET = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import BUILT, CALLS, PRELUDE, SoftGpu, answer, first_line, go_on
+from support.softgpu.softgpu_host import BUILT, CALLS, PRELUDE, SoftGpu, answer, first_line, go_on
 
 # Locks, checkpoints and lets go itself; the result of each, and the states after the first two.
 TRIES = (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_clock import run_together, start_together
-from support.softgpu_host import CALLS, SoftGpu
-from support.softgpu_host import answer as answer_of
+from support.softgpu.softgpu_clock import run_together, start_together
+from support.softgpu.softgpu_host import CALLS, SoftGpu
+from support.softgpu.softgpu_host import answer as answer_of
 
 # The participants tell each other their pids in files: a pipe would stop the virtual clock.
 MEET = (

@@ -12,8 +12,15 @@ from typing import Any
 
 import pytest
 
-from support.softgpu_clock import ONE_KERNEL, held_ms, judge, near, run_together, start_together
-from support.softgpu_host import BUILT, SoftGpu, answer
+from support.softgpu.softgpu_clock import (
+    ONE_KERNEL,
+    held_ms,
+    judge,
+    near,
+    run_together,
+    start_together,
+)
+from support.softgpu.softgpu_host import BUILT, SoftGpu, answer
 
 
 def test_two_processes_alternate_in_slices_and_each_switch_costs(tmp_path: Path) -> None:

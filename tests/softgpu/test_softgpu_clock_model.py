@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from support.softgpu_clock import held_ms, judge, near, run_together
-from support.softgpu_host import SoftGpu
-from support.softgpu_model import Turns
+from support.softgpu.softgpu_clock import held_ms, judge, near, run_together
+from support.softgpu.softgpu_host import SoftGpu
+from support.softgpu.softgpu_model import Turns
 
 MIX = """
 import random

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_clock import ONE_KERNEL, held_ms, judge, near, run_together
-from support.softgpu_host import SoftGpu
+from support.softgpu.softgpu_clock import ONE_KERNEL, held_ms, judge, near, run_together
+from support.softgpu.softgpu_host import SoftGpu
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])

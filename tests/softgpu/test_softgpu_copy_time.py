@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.softgpu_host import BUILT, SoftGpu
+from support.softgpu.softgpu_host import BUILT, SoftGpu
 
 # Durations of the device's own, behind a kernel, so that no host's delay is in them.
 MEASURE = """

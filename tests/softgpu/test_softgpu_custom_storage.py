@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from support.custom_storage import HOLDER, KINDS, STORAGE, VERSION
-from support.softgpu_clock import run_together
-from support.softgpu_host import CALLS, SoftGpu, answer, first_line, go_on
+from support.softgpu.custom_storage import HOLDER, KINDS, STORAGE, VERSION
+from support.softgpu.softgpu_clock import run_together
+from support.softgpu.softgpu_host import CALLS, SoftGpu, answer, first_line, go_on
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.custom_storage import HOLDER, STORAGE, VERSION
-from support.softgpu_host import SoftGpu, answer, first_line, go_on
+from support.softgpu.custom_storage import HOLDER, STORAGE, VERSION
+from support.softgpu.softgpu_host import SoftGpu, answer, first_line, go_on
 
 LOCKED, CHECKPOINTED, FAILED, CHECKPOINTING, RESTORING = 1, 2, 3, 4, 5
 # A caller that holds what it has saved, and takes a step at each line.

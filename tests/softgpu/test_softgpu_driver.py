@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import BUILT, REPOSITORY, SoftGpu
+from support.softgpu.softgpu_host import BUILT, REPOSITORY, SoftGpu
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.softgpu_host import BUILT, CALLS, SoftGpu, answer, first_line, go_on
+from support.softgpu.softgpu_host import BUILT, CALLS, SoftGpu, answer, first_line, go_on
 
 
 @pytest.fixture

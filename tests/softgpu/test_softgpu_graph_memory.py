@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import SoftGpu
+from support.softgpu.softgpu_host import SoftGpu
 
 GRAPHS = """
 R = cuda.CUresult

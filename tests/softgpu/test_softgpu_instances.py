@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import SoftGpu, first_line
+from support.softgpu.softgpu_host import SoftGpu, first_line
 
 OPEN = """
 import pynvml as n

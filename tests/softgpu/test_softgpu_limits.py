@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import BUILT, PRELUDE, SoftGpu, answer, go_on
+from support.softgpu.softgpu_host import BUILT, PRELUDE, SoftGpu, answer, go_on
 
 GIB = 1 << 30
 

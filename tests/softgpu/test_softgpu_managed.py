@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import SoftGpu, answer, first_line
+from support.softgpu.softgpu_host import SoftGpu, answer, first_line
 
 GIB, MIB = 1 << 30, 1 << 20
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import SoftGpu, answer, first_line
+from support.softgpu.softgpu_host import SoftGpu, answer, first_line
 
 GIB = 1 << 30
 

@@ -9,7 +9,7 @@ import pytest
 
 from softgpu.cuda_header import FUNCTIONS
 from softgpu.cuda_misuses import TABLE
-from support.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
+from support.softgpu.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
 
 MISUSES = REPOSITORY / "tests" / "softgpu" / "cuda_misuses.py"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from support.softgpu_host import BUILT, SoftGpu, answer, first_line, go_on
-from support.softgpu_mps import INIT, LIMITED, SPINS, ControlDaemon
+from support.softgpu.softgpu_host import BUILT, SoftGpu, answer, first_line, go_on
+from support.softgpu.softgpu_mps import INIT, LIMITED, SPINS, ControlDaemon
 from support.waiting import until
 
 WRONG = {"rc": 915}  # CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import SoftGpu, answer, first_line, go_on
-from support.softgpu_mps import INIT, LIMITED, SPINS, ControlDaemon
+from support.softgpu.softgpu_host import SoftGpu, answer, first_line, go_on
+from support.softgpu.softgpu_mps import INIT, LIMITED, SPINS, ControlDaemon
 from support.waiting import until
 
 

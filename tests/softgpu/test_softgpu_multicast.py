@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import CALLS, SWITCHED, SoftGpu
+from support.softgpu.softgpu_host import CALLS, SWITCHED, SoftGpu
 
 MULTICAST = (
     CALLS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import SoftGpu, answer, first_line, go_on
+from support.softgpu.softgpu_host import SoftGpu, answer, first_line, go_on
 
 SHARING = """
 R = cuda.CUresult

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from support.guest import WORKLOAD
-from support.softgpu_host import PRELUDE, SoftGpu, answer, first_line
-from support.virtual_time import Clock
+from support.gpu.guest import WORKLOAD
+from support.softgpu.softgpu_host import PRELUDE, SoftGpu, answer, first_line
+from support.softgpu.virtual_time import Clock
 
 KIND = ("--clock", "kind")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.gpu_topologies import islands
-from support.softgpu_host import BUILT, SoftGpu
+from support.scheduler.gpu_topologies import islands
+from support.softgpu.softgpu_host import BUILT, SoftGpu
 from vcuda_oci.host import host
 
 LOOK = """

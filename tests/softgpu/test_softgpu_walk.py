@@ -10,7 +10,7 @@ import pytest
 
 from softgpu.cuda_expected import BEFORE_INIT, CONTEXTUAL, NOT_SUCCESS, expected
 from softgpu.cuda_header import FUNCTIONS, implemented
-from support.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
+from support.softgpu.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
 
 WALK = REPOSITORY / "tests" / "softgpu" / "cuda_walk.py"
 Answers = dict[str, dict[str, str]]

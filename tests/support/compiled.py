@@ -14,8 +14,9 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 
-TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-KEPT = TOP + "/build/tests"
+from support.files import ROOT
+
+KEPT = ROOT + "/build/tests"
 CLIENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")
 FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from support.engines.base import Engine
 from support.engines.cri import Cri
 from support.engines.docker import Docker
-from support.private_host import PATH
+from support.host.private_host import PATH
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SOFTGPU = os.path.join(REPOSITORY, "build/softgpu/softgpu")

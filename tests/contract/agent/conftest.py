@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from support import dra_node
-from support.agent_fixtures import agent_prefix, new_node, node
-from support.dra_node import DraNode
-from support.node_agent import AgentNode
-from support.watched_pods import WatchedPods
+from support.agent.agent_fixtures import agent_prefix, new_node, node
+from support.agent.node_agent import AgentNode
+from support.kubelet import dra_node
+from support.kubelet.dra_node import DraNode
+from support.kubelet.watched_pods import WatchedPods
 
 __all__ = ["agent_prefix", "new_node", "node"]
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from contract.agent.test_device_plugin import CORE, allocate, offered, uuids
-from support.agent_http import free_port
+from support.agent.agent_http import free_port
+from support.agent.node_agent import AgentNode
+from support.ledger.samples import GIB
+from support.ledger.tenants import Tenants
 from support.needed import skip_or_fail
-from support.node_agent import AgentNode
-from support.samples import GIB
-from support.tenants import Tenants
 from support.waiting import until
 from vcuda_hook.advice import demands
 from vcuda_oci.ledger import events

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from contract.agent.test_device_plugin import CORE
-from support.cluster_api import KubeApi
-from support.fake_api_objects import LEASES, NODES
-from support.node_agent import Agent, AgentNode
+from support.agent.node_agent import Agent, AgentNode
+from support.api_server.cluster_api import KubeApi
+from support.api_server.fake_api_objects import LEASES, NODES
 from support.waiting import until
 from vcuda_oci.model import names
 from vcuda_plugin.agent.pods import node_metadata

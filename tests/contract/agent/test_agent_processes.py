@@ -9,8 +9,8 @@ import pytest
 
 from contract.agent.test_agent_http import asked, listening
 from contract.agent.test_device_plugin import CORE, offered
-from support.cluster_api import KubeApi
-from support.node_agent import Agent, AgentNode
+from support.agent.node_agent import Agent, AgentNode
+from support.api_server.cluster_api import KubeApi
 from support.waiting import until
 
 # What each has that no other has, in MiB. With an interpreter of its own each, and all of the

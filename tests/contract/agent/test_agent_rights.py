@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from contract.agent.test_agent_http import asked, listening
-from support.cluster_api import KubeApi
-from support.fake_kubelet import Kubelet
+from support.agent.node_agent import Agent, AgentNode, children_of
+from support.api_server.cluster_api import KubeApi
 from support.files import ROOT
-from support.node_agent import Agent, AgentNode, children_of
-from support.samples import record
+from support.kubelet.fake_kubelet import Kubelet
+from support.ledger.samples import record
 from support.waiting import until
 from vcuda_oci.ledger import mps_folder
 from vcuda_oci.ledger.ledger import Ledger

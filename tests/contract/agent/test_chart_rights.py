@@ -14,11 +14,11 @@ import pytest
 from contract.agent.test_device_plugin import CORE
 from contract.chart import rendering
 from contract.chart.rendering import AGENT, CLUSTER, EXTENDER
-from support import clusters, extender
-from support.cluster_api import KubeApi
-from support.clusters import container, gpus_of, pod
-from support.fake_api_server import PODS, FakeApiServer, status
-from support.node_agent import Agent, AgentNode
+from support.agent.node_agent import Agent, AgentNode
+from support.api_server.cluster_api import KubeApi
+from support.api_server.fake_api_server import PODS, FakeApiServer, status
+from support.scheduler import clusters, extender
+from support.scheduler.clusters import container, gpus_of, pod
 from support.waiting import until
 from vcuda_oci.ledger import events
 from vcuda_plugin.extender.http import certificates

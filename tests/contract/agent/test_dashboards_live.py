@@ -15,14 +15,14 @@ import yaml
 from contract.agent.test_agent_http import asked, listening, prometheus
 from contract.agent.test_device_plugin import uuids
 from contract.scheduler.test_scheduler_quota import LABELS, QUOTA, asking, config_map
-from support import extender
-from support.clusters import gpus_of
-from support.clusters import node as node_object
-from support.fake_api_server import FakeApiServer
+from support.agent.node_agent import AgentNode
+from support.api_server.fake_api_server import FakeApiServer
 from support.files import ROOT
-from support.node_agent import AgentNode
-from support.samples import GIB
-from support.tenants import Tenants
+from support.ledger.samples import GIB
+from support.ledger.tenants import Tenants
+from support.scheduler import extender
+from support.scheduler.clusters import gpus_of
+from support.scheduler.clusters import node as node_object
 from support.waiting import until
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare

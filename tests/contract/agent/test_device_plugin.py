@@ -12,8 +12,8 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 import pytest
 
-from support.fake_kubelet import Admitted, Device, Refused, api
-from support.node_agent import Agent, AgentNode
+from support.agent.node_agent import Agent, AgentNode
+from support.kubelet.fake_kubelet import Admitted, Device, Refused, api
 from support.waiting import until
 
 CORE, MEMORY, GPU = "tencent.com/vcuda-core", "tencent.com/vcuda-memory", "nvidia.com/gpu"

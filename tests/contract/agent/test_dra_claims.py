@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from support.dra_claims import NODE, SPACE, claim, result
-from support.dra_node import DraNode
-from support.fake_api_objects import CLAIMS
-from support.fake_api_server import status
-from support.samples import GIB
+from support.api_server.fake_api_objects import CLAIMS
+from support.api_server.fake_api_server import status
+from support.kubelet.dra_claims import NODE, SPACE, claim, result
+from support.kubelet.dra_node import DraNode
+from support.ledger.samples import GIB
 from support.waiting import until
 
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from support import dra_node
-from support.dra_claims import SPACE, claim, parameters, result
-from support.dra_node import DraNode
-from support.fake_api_objects import CLAIMS
-from support.mig_node import H100
-from support.mps_processes import daemons, kill_daemons
-from support.node_agent import AgentNode
+from support.agent.node_agent import AgentNode
+from support.api_server.fake_api_objects import CLAIMS
+from support.gpu.mig_node import H100
+from support.kubelet import dra_node
+from support.kubelet.dra_claims import SPACE, claim, parameters, result
+from support.kubelet.dra_node import DraNode
+from support.softgpu.mps_processes import daemons, kill_daemons
 from support.waiting import until
 from vcuda_oci.host.host import load
 from vcuda_oci.host.mig import Mig

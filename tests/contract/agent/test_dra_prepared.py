@@ -12,15 +12,15 @@ from typing import Any
 import jsonschema
 import pytest
 
+from support.api_server.fake_api_objects import CLAIMS
+from support.api_server.fake_api_server import FakeApiServer
 from support.cdi_schema import SCHEMA
-from support.dra_claims import NODE, SPACE, claim, parameters, result
-from support.driver_root import DriverRoot
-from support.fake_api_objects import CLAIMS
-from support.fake_api_server import FakeApiServer
-from support.faults import killed_at
 from support.files import write
-from support.mig_node import MigNode
-from support.samples import GIB, left_in
+from support.gpu.driver_root import DriverRoot
+from support.gpu.mig_node import MigNode
+from support.kubelet.dra_claims import NODE, SPACE, claim, parameters, result
+from support.ledger.faults import killed_at
+from support.ledger.samples import GIB, left_in
 from vcuda_hook.cli import main
 from vcuda_hook.live import slices
 from vcuda_hook.why import kubectl

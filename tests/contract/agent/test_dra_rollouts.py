@@ -7,7 +7,7 @@ import socket
 import time
 
 from contract.agent.test_device_plugin import CORE, uuids
-from support.dra_node import DraNode
+from support.kubelet.dra_node import DraNode
 from support.waiting import until
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from support.dra_claims import NODE
-from support.dra_node import DraNode
-from support.fake_api_calls import merged
-from support.fake_api_objects import SLICES
-from support.node_agent import Agent, AgentNode
+from support.agent.node_agent import Agent, AgentNode
+from support.api_server.fake_api_calls import merged
+from support.api_server.fake_api_objects import SLICES
+from support.kubelet.dra_claims import NODE
+from support.kubelet.dra_node import DraNode
 from support.waiting import until
 
 

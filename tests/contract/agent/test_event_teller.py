@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from support.kubelet.watched_pods import WatchedPods
 from support.waiting import until
-from support.watched_pods import WatchedPods
 from vcuda_oci.ledger import events
 
 UID = "0b5c5f6e-9c1d-4a7e-8f54-0d1c2b3a4f5e"

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from contract.agent.test_device_plugin import CORE, MEMORY, allocate, offered, uuids
-from support.node_agent import Agent, AgentNode
-from support.softgpu_host import SoftGpu
+from support.agent.node_agent import Agent, AgentNode
+from support.softgpu.softgpu_host import SoftGpu
 from support.waiting import until
 from vcuda_oci.host import nvml
 from vcuda_oci.ledger import unhealthy

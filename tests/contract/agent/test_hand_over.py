@@ -11,8 +11,8 @@ import urllib.request
 import pytest
 
 from contract.agent.test_device_plugin import CORE, MEMORY, offered
-from support.fake_kubelet import Kubelet
-from support.node_agent import Agent, AgentNode
+from support.agent.node_agent import Agent, AgentNode
+from support.kubelet.fake_kubelet import Kubelet
 from support.waiting import until
 
 BOTH = {CORE: 30, MEMORY: 20}

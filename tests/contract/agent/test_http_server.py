@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from support.agent_http import Served, command, free_port, resident_bytes
-from support.samples import GIB, gpus
-from support.tenants import Tenants
+from support.agent.agent_http import Served, command, free_port, resident_bytes
+from support.ledger.samples import GIB, gpus
+from support.ledger.tenants import Tenants
 from vcuda_oci.ledger import events
 from vcuda_oci.model import names
 from vcuda_oci.model.allocation import GpuShare

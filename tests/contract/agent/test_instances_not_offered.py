@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.host.test_instances import foreign
-from support.mig_node import MigNode
-from support.softgpu_host import SoftGpu
+from support.gpu.mig_node import MigNode
+from support.softgpu.softgpu_host import SoftGpu
 from vcuda_oci.host import host
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import instance_records

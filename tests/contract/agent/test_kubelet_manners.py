@@ -14,9 +14,9 @@ import grpc  # type: ignore[import-untyped]
 import pytest
 
 from contract.agent.test_device_plugin import CORE, MEMORY, allocate, offered, uuids
-from support.cluster_api import KubeApi
-from support.fake_kubelet import Kubelet, api, services
-from support.node_agent import AgentNode
+from support.agent.node_agent import AgentNode
+from support.api_server.cluster_api import KubeApi
+from support.kubelet.fake_kubelet import Kubelet, api, services
 from support.waiting import until
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.gpu import Gpu

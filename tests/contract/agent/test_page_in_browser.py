@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from support import browser
-from support.samples import GIB, gpus
-from support.tenants import Tenants
+from support.host import browser
+from support.ledger.samples import GIB, gpus
+from support.ledger.tenants import Tenants
 from support.waiting import until
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.http import graph_page, usage_page

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from support.kubelet.watched_pods import CORE, MEMORY, NODE, WatchedPods, decision_annotations
 from support.waiting import until
-from support.watched_pods import CORE, MEMORY, NODE, WatchedPods, decision_annotations
 from vcuda_oci.ledger import events
 
 GIB = 1 << 30

@@ -8,10 +8,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from support.cluster_api import TOKEN
+from support.api_server.cluster_api import TOKEN
+from support.kubelet.watched_pods import CORE, NODE, WatchedPods
 from support.needed import skip_or_fail
 from support.waiting import until
-from support.watched_pods import CORE, NODE, WatchedPods
 
 ASKS = {"main": {CORE: 30}}
 

@@ -18,7 +18,7 @@ import kmock
 import pytest
 from kubernetes import client, config
 
-from support.watched_pods import CORE, MEMORY, NODE, WatchedPods, decision_annotations
+from support.kubelet.watched_pods import CORE, MEMORY, NODE, WatchedPods, decision_annotations
 
 FIRST, LATER = str(uuid.uuid4()), str(uuid.uuid4())
 SHARE = {"containers": {"main": [{"uuid": "GPU-1", "core_percent": 30, "memory_bytes": 1 << 30}]}}

@@ -7,8 +7,8 @@ import subprocess
 import sys
 import time
 
-from support.softgpu_host import REPOSITORY
-from support.suspended import Node, node
+from support.softgpu.softgpu_host import REPOSITORY
+from support.suspend.suspended import Node, node
 from support.waiting import until
 from vcuda_hook.checkpoint import steps
 from vcuda_hook.checkpoint.targets import Targets

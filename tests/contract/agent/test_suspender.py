@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.samples import GIB, host
-from support.tenants import Tenants
+from support.ledger.samples import GIB, host
+from support.ledger.tenants import Tenants
 from vcuda_hook.suspend import control
 from vcuda_hook.suspend.operation import NotIdle
 from vcuda_hook.suspend.places import Done

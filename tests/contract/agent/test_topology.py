@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from contract.agent.test_device_plugin import CORE, GPU, offered
-from support.fake_kubelet import api
-from support.installed_wrapper import Installed
-from support.node_agent import AgentNode
-from support.samples import shares_of
-from support.softgpu_host import BUILT, SoftGpu
-from support.wrapper_node import Node, asking
+from support.agent.node_agent import AgentNode
+from support.kubelet.fake_kubelet import api
+from support.ledger.samples import shares_of
+from support.softgpu.softgpu_host import BUILT, SoftGpu
+from support.wrapper.installed_wrapper import Installed
+from support.wrapper.wrapper_node import Node, asking
 
 ISLANDS = ("--gpus", "8", "--topology", "nvlink=4,pcie=2,numa=4", "--memory", "16GiB")
 

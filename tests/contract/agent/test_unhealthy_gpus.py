@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from support.installed_wrapper import Installed
-from support.node_agent import Agent
-from support.samples import shares_of
-from support.softgpu_host import BUILT, SoftGpu
+from support.agent.node_agent import Agent
+from support.ledger.samples import shares_of
+from support.softgpu.softgpu_host import BUILT, SoftGpu
 from support.waiting import until
-from support.wrapper_node import Node, asking
+from support.wrapper.installed_wrapper import Installed
+from support.wrapper.wrapper_node import Node, asking
 
 
 class Host:

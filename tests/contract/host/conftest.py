@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.arbiter_node import ArbiterNode
+from support.agent.arbiter_node import ArbiterNode
 
 
 @pytest.fixture

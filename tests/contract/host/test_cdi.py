@@ -11,12 +11,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from support import driver_layouts
 from support.cdi_schema import SCHEMA
-from support.driver_root import VERSION, DriverRoot
-from support.faults import killed_at
 from support.files import script, write
-from support.samples import GIB, left_in
+from support.gpu import driver_layouts
+from support.gpu.driver_root import VERSION, DriverRoot
+from support.ledger.faults import killed_at
+from support.ledger.samples import GIB, left_in
 from vcuda_hook.cli import main
 from vcuda_oci.edits import edits
 from vcuda_oci.host import host

@@ -9,7 +9,7 @@ import pytest
 
 from contract.host.test_cdi import Node
 from support.files import write
-from support.samples import GIB
+from support.ledger.samples import GIB
 from vcuda_hook.cdi import cdi_kind
 from vcuda_hook.cli import main
 from vcuda_oci.model import names

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from support.claims import NODE, Claims
-from support.samples import GIB, left_in
+from support.ledger.claims import NODE, Claims
+from support.ledger.samples import GIB, left_in
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.ledger.claim import Claim, Rules, claim
 from vcuda_oci.model.allocation import GpuShare

@@ -10,7 +10,7 @@ import pytest
 
 from contract.host.test_cli_ledger import HOSTILE, Node, node_with
 from support.files import write
-from support.samples import GIB, gpus, record
+from support.ledger.samples import GIB, gpus, record
 from vcuda_hook.advice import demands
 from vcuda_hook.advice.demand import Demand, Sample
 from vcuda_hook.advice.workload import Workload

@@ -12,8 +12,8 @@ import pytest
 
 from contract.host.test_cli_ledger import Node, node_with
 from support.files import ROOT, write
-from support.samples import GIB, record
-from support.tenants import Tenants
+from support.ledger.samples import GIB, record
+from support.ledger.tenants import Tenants
 from vcuda_hook.cli import main as cli
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.model.allocation import GpuShare

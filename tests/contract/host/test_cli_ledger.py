@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from support.fake_runtime import FakeRuntime
 from support.files import write
-from support.samples import GIB, gpus, record
-from support.tenants import Tenants
+from support.ledger.samples import GIB, gpus, record
+from support.ledger.tenants import Tenants
+from support.wrapper.fake_runtime import FakeRuntime
 from vcuda_hook.cli import main
 from vcuda_hook.live import turn_figures, usage
 from vcuda_hook.show import show

@@ -12,9 +12,9 @@ import pytest
 
 from contract.host.test_cli_ledger import HOSTILE, Node, node_with
 from support.files import ROOT, write
-from support.samples import GIB, record
-from support.tenants import Tenants
-from support.terminal import Terminal
+from support.host.terminal import Terminal
+from support.ledger.samples import GIB, record
+from support.ledger.tenants import Tenants
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.suspension import Suspension
 

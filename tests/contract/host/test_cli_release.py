@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contract.host.test_cli_ledger import Node, node_with
-from support.samples import record
+from support.ledger.samples import record
 from vcuda_oci.model.suspension import SUSPENDED, Suspension
 
 

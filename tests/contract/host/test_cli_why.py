@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from contract.host.test_cli_ledger import HOSTILE, Node, node_with
-from support.certificates import certify
-from support.cluster_api import KubeApi
+from support.api_server.certificates import certify
+from support.api_server.cluster_api import KubeApi
 from support.files import write
+from support.ledger.samples import GIB, record
+from support.ledger.tenants import Tenants
 from support.needed import skip_or_fail
-from support.samples import GIB, record
-from support.tenants import Tenants
 from vcuda_hook.show import live_view
 from vcuda_hook.why import kubectl, pod_scheduling, why
 from vcuda_oci.host.host import Host

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.engine_conf import CRI, CRI3, REMARK, EngineConf, handler
 from support.files import write
+from support.host.engine_conf import CRI, CRI3, REMARK, EngineConf, handler
 from support.needed import skip_or_fail
 from vcuda_hook.engines import containerd_files
 from vcuda_hook.engines.texts import toml_text

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from support.fake_runtime import FakeRuntime
 from support.files import ROOT, script, write
-from support.samples import record
+from support.ledger.samples import record
+from support.wrapper.fake_runtime import FakeRuntime
 from vcuda_hook.cli import main
 from vcuda_hook.doctor import containers, driver, finding, report, state, upgrade
 from vcuda_hook.doctor.finding import ERROR, INFO, OK, SEVERITIES, UNKNOWN, WARNING, Finding

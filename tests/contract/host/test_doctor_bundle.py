@@ -13,7 +13,7 @@ import pytest
 
 from contract.host.test_cli_ledger import Node, node_with
 from support.files import write
-from support.samples import record
+from support.ledger.samples import record
 from vcuda_hook.doctor import bundle, redact, report, state
 from vcuda_oci.ledger import events
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from support.driver_root import DriverRoot
 from support.files import ROOT, write
-from support.mig_node import H100
+from support.gpu.driver_root import DriverRoot
+from support.gpu.mig_node import H100
 from vcuda_hook.doctor import driver, nvml_answers, report
 from vcuda_hook.doctor.finding import ERROR, OK, UNKNOWN, WARNING, Finding
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from support.driver_root import DriverRoot
 from support.files import ROOT, script, write
+from support.gpu.driver_root import DriverRoot
 from vcuda_hook.doctor import installation
 from vcuda_hook.doctor.finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 from vcuda_hook.doctor.installation import Installation

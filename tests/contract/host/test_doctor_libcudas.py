@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from support.fake_runtime import FakeRuntime
+from support.ledger.samples import record
 from support.needed import skip_or_fail
-from support.samples import record
+from support.wrapper.fake_runtime import FakeRuntime
 from vcuda_hook.doctor import containers
 from vcuda_hook.doctor.finding import ERROR, UNKNOWN, Finding
 from vcuda_oci.ledger.ledger import Ledger

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import SoftGpu
-from support.softgpu_mps import ControlDaemon
+from support.softgpu.softgpu_host import SoftGpu
+from support.softgpu.softgpu_mps import ControlDaemon
 from support.waiting import until
 from vcuda_hook.doctor import mps
 from vcuda_oci.ledger import mps_processes

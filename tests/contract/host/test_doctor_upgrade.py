@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from support.fake_runtime import FakeRuntime
 from support.files import write
-from support.samples import record
+from support.ledger.samples import record
+from support.wrapper.fake_runtime import FakeRuntime
 from vcuda_hook.cli import main
 from vcuda_hook.doctor import upgrade
 from vcuda_hook.doctor.finding import ERROR, INFO, OK, UNKNOWN, WARNING

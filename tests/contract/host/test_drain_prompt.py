@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from support.samples import GIB
-from support.suspended import MIB, Node
-from support.terminal import Terminal
+from support.host.terminal import Terminal
+from support.ledger.samples import GIB
+from support.suspend.suspended import MIB, Node
 from vcuda_oci.ledger import unhealthy
 
 END_OF_INPUT, INTERRUPT = "\x04", "\x03"

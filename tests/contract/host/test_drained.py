@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from support.claims import Claims
-from support.samples import GIB, host, record
-from support.tenants import Tenants
+from support.ledger.claims import Claims
+from support.ledger.samples import GIB, host, record
+from support.ledger.tenants import Tenants
 from vcuda_hook.doctor import moves
 from vcuda_hook.drain import drain, drain_plan
 from vcuda_hook.drain.drain_plan import ASLEEP, MOVE, STAY, SUSPEND

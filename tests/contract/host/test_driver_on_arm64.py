@@ -19,9 +19,16 @@ from contract.host.test_driver_scan import (
     given,
     renamed,
 )
-from support.driver_layouts import ARM64_LAYOUTS, LAYOUTS, LDCONFIG, Layout, install, mark_as_arm64s
-from support.driver_root import VERSION, DriverRoot
 from support.files import ROOT, write
+from support.gpu.driver_layouts import (
+    ARM64_LAYOUTS,
+    LAYOUTS,
+    LDCONFIG,
+    Layout,
+    install,
+    mark_as_arm64s,
+)
+from support.gpu.driver_root import VERSION, DriverRoot
 from vcuda_oci.container import image_libraries, rootfs
 from vcuda_oci.container.container import container_of
 from vcuda_oci.edits import cdi_spec, edits

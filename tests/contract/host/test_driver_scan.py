@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from support.driver_layouts import LAYOUTS, Layout, install
-from support.driver_root import DEBIAN, VERSION, DriverRoot
 from support.files import write
-from support.samples import PATHS, record
+from support.gpu.driver_layouts import LAYOUTS, Layout, install
+from support.gpu.driver_root import DEBIAN, VERSION, DriverRoot
+from support.ledger.samples import PATHS, record
 from vcuda_oci.edits import edits
 from vcuda_oci.host import driver_scan, facts_cache, host
 from vcuda_oci.model import capabilities

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.ledger.samples import host, record
 from support.needed import skip_or_fail
-from support.samples import host, record
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.guest import ended_pages, file_handle
 from vcuda_oci.ledger.claim import Claim, Rules, claim

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from support.driver_root import DriverRoot
-from support.fake_runtime import FakeRuntime
-from support.faults import killed_at
 from support.files import write
-from support.lease_holder import holding
-from support.samples import GIB, host, left_in, pod_owner, shares_of
+from support.gpu.driver_root import DriverRoot
+from support.ledger.faults import killed_at
+from support.ledger.lease_holder import holding
+from support.ledger.samples import GIB, host, left_in, pod_owner, shares_of
+from support.wrapper.fake_runtime import FakeRuntime
 from vcuda_oci.container import bundle, request
 from vcuda_oci.container.container import container_of
 from vcuda_oci.container.identity import Owner

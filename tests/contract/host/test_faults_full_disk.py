@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from contract.host.test_faults import HALF, ME, NEW, OLD, Ledgers
-from support.faults import without_space
 from support.files import ROOT, write
-from support.samples import left_in, pod_owner, shares_of
+from support.ledger.faults import without_space
+from support.ledger.samples import left_in, pod_owner, shares_of
 from vcuda_oci.container import bundle
 from vcuda_oci.model.errors import VcudaError
 
@@ -94,7 +94,7 @@ def test_a_real_file_system_that_is_full_is_one_line_and_nothing_stays(tmp_path:
 import os, sys
 sys.path[:0] = [{ROOT + "/oci"!r}, {ROOT + "/tests"!r}]
 from contract.host.test_faults import *
-from support.samples import left_in
+from support.ledger.samples import left_in
 ledgers = Ledgers({str(tmp_path)!r})
 try:
     ledgers.claim(ME)

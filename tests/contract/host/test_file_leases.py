@@ -22,13 +22,13 @@ from typing import Any
 import pytest
 
 from contract.host.test_page_file import FLAGS, flags_of
-from support.agent_http import Served
-from support.fake_runtime import FakeRuntime
+from support.agent.agent_http import Served
 from support.files import ROOT, write
-from support.lease_holder import holding
+from support.ledger.lease_holder import holding
+from support.ledger.samples import GIB, gpus, record
 from support.needed import skip_or_fail
-from support.samples import GIB, gpus, record
 from support.waiting import until
+from support.wrapper.fake_runtime import FakeRuntime
 from vcuda_hook.live import usage
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from support.engine_conf import EngineConf
-from support.engine_files import found_below
-from support.event_log import EventLog
 from support.files import mode_of
+from support.host.engine_conf import EngineConf
+from support.host.engine_files import found_below
+from support.ledger.event_log import EventLog
 from vcuda_hook.cli import main
 from vcuda_hook.doctor.finding import UNKNOWN, Finding
 from vcuda_hook.live import in_time

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from support.arbiter_node import MS, ArbiterNode, elastic, fixed
+from support.agent.arbiter_node import MS, ArbiterNode, elastic, fixed
 from support.files import write
-from support.samples import record
+from support.ledger.samples import record
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import (
     BY_ROTATION,

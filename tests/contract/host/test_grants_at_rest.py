@@ -8,7 +8,7 @@ import tempfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.arbiter_node import MS, ArbiterNode, elastic, fixed
+from support.agent.arbiter_node import MS, ArbiterNode, elastic, fixed
 from vcuda_plugin.agent.compute.container_pages import LEASE_NS
 
 IDS = ["a", "b", "c"]

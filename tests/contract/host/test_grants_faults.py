@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.arbiter_node import MS, START, ArbiterNode, elastic, fixed
+from support.agent.arbiter_node import MS, START, ArbiterNode, elastic, fixed
 from support.files import write
 from vcuda_oci.pages import layout
 from vcuda_plugin.agent.compute.container_pages import LEASE_NS

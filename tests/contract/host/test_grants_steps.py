@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.arbiter_node import ArbiterNode, elastic
-from support.counted_steps import steps
+from support.agent.arbiter_node import ArbiterNode, elastic
+from support.wrapper.counted_steps import steps
 
 
 def steps_of_a_sample(folder: Path, containers: int, *waiting: str) -> int:

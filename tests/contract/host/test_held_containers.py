@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from support import cgroups
-from support.fake_runtime import FakeRuntime
 from support.files import write
+from support.gpu.slice_users import forge, mapping
+from support.host import cgroups
+from support.ledger.samples import GIB, record
 from support.needed import skip_or_fail
-from support.samples import GIB, record
-from support.slice_users import forge, mapping
+from support.wrapper.fake_runtime import FakeRuntime
 from vcuda_oci.ledger import claim, liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation, GpuShare

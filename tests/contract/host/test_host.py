@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from support.driver_root import DEBIAN, RHEL, VERSION, DriverRoot
 from support.files import write
-from support.samples import GIB
+from support.gpu.driver_root import DEBIAN, RHEL, VERSION, DriverRoot
+from support.ledger.samples import GIB
 from vcuda_oci.host import host
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from support.driver_layouts import LDCONFIG
 from support.files import write
+from support.gpu.driver_layouts import LDCONFIG
 from vcuda_oci.container import image_libraries
 from vcuda_oci.container.container import container_of
 from vcuda_oci.model.errors import VcudaError

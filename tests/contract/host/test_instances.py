@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.mig_node import MigNode
+from support.gpu.mig_node import MigNode
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.ledger import claim, instance_records, instances, left_over

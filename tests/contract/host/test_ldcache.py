@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.driver_layouts import LAYOUTS, LDCONFIG, install
+from support.gpu.driver_layouts import LAYOUTS, LDCONFIG, install
 from support.needed import skip_or_fail
 from vcuda_oci.system import ldcache
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from support.fake_runtime import FakeRuntime
 from support.files import mode_of, write
-from support.samples import GIB, host, left_in, record, shares_of
+from support.ledger.samples import GIB, host, left_in, record, shares_of
+from support.wrapper.fake_runtime import FakeRuntime
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.guest import left_open
 from vcuda_oci.ledger import claim, liveness

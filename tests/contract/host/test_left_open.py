@@ -23,7 +23,7 @@ VICTIM = b"the host's own\n" * 1000
 RACE = f"""
 import sys; sys.path[:0] = [{ROOT!r} + "/oci", {ROOT!r} + "/tests"]
 import array, os, signal, socket, time
-from support.samples import GIB, host, record
+from support.ledger.samples import GIB, host, record
 from vcuda_oci.ledger import claim
 from vcuda_oci.ledger.claim import Rules
 from vcuda_oci.pages import limits

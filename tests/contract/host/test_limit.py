@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from support.fake_runtime import FakeRuntime
 from support.files import write
-from support.samples import GIB, gpus, host, pod_owner, record
+from support.ledger.samples import GIB, gpus, host, pod_owner, record
+from support.wrapper.fake_runtime import FakeRuntime
 from vcuda_hook.cli import main
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import claim

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from support.arbiter_node import ArbiterNode, elastic, fixed
-from support.fake_runtime import FakeRuntime
-from support.faults import killed_at, without_space
-from support.samples import GIB, host, record
+from support.agent.arbiter_node import ArbiterNode, elastic, fixed
+from support.ledger.faults import killed_at, without_space
+from support.ledger.samples import GIB, host, record
+from support.wrapper.fake_runtime import FakeRuntime
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.ledger import claim, resize
 from vcuda_oci.ledger.claim import Rules

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.host.test_instances import foreign
-from support.mig_node import MigNode
-from support.mig_tables import layout
+from support.gpu.mig_node import MigNode
+from support.gpu.mig_tables import layout
 from vcuda_hook.cli import main
 from vcuda_hook.mig import plan
 from vcuda_hook.mig.parted_file import Part

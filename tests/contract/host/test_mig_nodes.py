@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.samples import record
-from support.softgpu_host import SoftGpu
+from support.ledger.samples import record
+from support.softgpu.softgpu_host import SoftGpu
 from vcuda_oci.container.container import container_of
 from vcuda_oci.edits import cdi_spec, config_json, edits
 from vcuda_oci.host import host, procfs

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from contract.host.test_top import Node as Top
-from support.agent_pages import POD, ParsedPage, samples
-from support.clusters import SETTINGS
-from support.mig_tables import profiles
-from support.samples import GIB
-from support.softgpu_host import SoftGpu
+from support.agent.agent_pages import POD, ParsedPage, samples
+from support.gpu.mig_tables import profiles
+from support.ledger.samples import GIB
+from support.scheduler.clusters import SETTINGS
+from support.softgpu.softgpu_host import SoftGpu
 from vcuda_oci.host import host
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.gpus.inventory import Inventory

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.suspend_kills import Kills
-from support.suspended import Node
+from support.suspend.suspend_kills import Kills
+from support.suspend.suspended import Node
 from vcuda_hook.checkpoint.worker import Worker
 from vcuda_hook.suspend import control, relocation, repairs
 from vcuda_hook.suspend.places import library_of

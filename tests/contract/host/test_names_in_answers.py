@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from contract.host.test_cli_ledger import Node, node_with
-from support.samples import GIB, gpus, record
+from support.ledger.samples import GIB, gpus, record
 from vcuda_hook.cli import limit, suspend
 from vcuda_hook.doctor import containers, moves
 from vcuda_hook.why import kubectl

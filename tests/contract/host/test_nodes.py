@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from support.driver_root import DriverRoot
 from support.files import write
-from support.samples import PATHS, record
+from support.gpu.driver_root import DriverRoot
+from support.ledger.samples import PATHS, record
 from vcuda_oci.edits import config_json, edits
 from vcuda_oci.host import device_nodes, host
 from vcuda_oci.host.device_nodes import DeviceNode

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from support.ledger.samples import left_in, record
 from support.needed import skip_or_fail
-from support.samples import left_in, record
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.pages import layout, limits
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.driver_root import DriverRoot
+from support.gpu.driver_root import DriverRoot
 from vcuda_plugin.agent.bypass import outside_watch
 from vcuda_plugin.agent.gpus import gpu_probe
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from support.samples import GIB
-from support.softgpu_host import PRELUDE
-from support.suspend_kills import by_user, states_of
-from support.suspended import MIB, Node, answer_of, node
+from support.ledger.samples import GIB
+from support.softgpu.softgpu_host import PRELUDE
+from support.suspend.suspend_kills import by_user, states_of
+from support.suspend.suspended import MIB, Node, answer_of, node
 from support.waiting import until
 from vcuda_hook.checkpoint import steps
 from vcuda_hook.suspend import control

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from support import cgroups
 from support.files import write
-from support.suspended import Node, node
+from support.host import cgroups
+from support.suspend.suspended import Node, node
 
 __all__ = ["node"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.faults import CHANGES, killed_at
-from support.suspend_kills import HARMS, Kills
-from support.suspended import Node
+from support.ledger.faults import CHANGES, killed_at
+from support.suspend.suspend_kills import HARMS, Kills
+from support.suspend.suspended import Node
 from vcuda_hook.checkpoint import steps
 from vcuda_hook.suspend import relocation
 

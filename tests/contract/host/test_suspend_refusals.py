@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from support.samples import GIB
-from support.softgpu_host import BUILT, PRELUDE
-from support.suspend_kills import states_of
-from support.suspended import Node, answer_of, node
+from support.ledger.samples import GIB
+from support.softgpu.softgpu_host import BUILT, PRELUDE
+from support.suspend.suspend_kills import states_of
+from support.suspend.suspended import Node, answer_of, node
 from support.waiting import until
 from vcuda_hook.checkpoint import drive, steps, worker
 from vcuda_hook.suspend import control, places, repairs

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from support.suspended import Node, node
+from support.suspend.suspended import Node, node
 from vcuda_hook.cli import main
 from vcuda_oci.ledger import unhealthy
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.softgpu_host import PRELUDE
-from support.suspended import Node, answer_of, node
+from support.softgpu.softgpu_host import PRELUDE
+from support.suspend.suspended import Node, answer_of, node
 
 __all__ = ["node"]
 

@@ -9,8 +9,8 @@ from unittest import mock
 
 import pytest
 
-from support.softgpu_host import PRELUDE
-from support.suspended import CLIENT, MIB, Box, Node, answer_of, node
+from support.softgpu.softgpu_host import PRELUDE
+from support.suspend.suspended import CLIENT, MIB, Box, Node, answer_of, node
 from vcuda_hook.checkpoint.targets import refuse_unfit
 from vcuda_hook.suspend import control
 from vcuda_oci.model.errors import VcudaError

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from support.driver_root import DriverRoot
 from support.files import ROOT, write
-from support.samples import GIB
+from support.gpu.driver_root import DriverRoot
+from support.host.terminal import Terminal
+from support.ledger.samples import GIB
+from support.ledger.tenants import Tenants, always_busy
 from support.served import serving
-from support.tenants import Tenants, always_busy
-from support.terminal import Terminal
 from vcuda_oci.model import policies
 from vcuda_oci.model.allocation import GpuShare
 

@@ -16,8 +16,16 @@ from collections.abc import Callable
 import pytest
 
 from support.files import write
-from support.installed_wrapper import Installed
-from support.trusted_settings import OWNED, by_launcher, by_vcuda, config_map, etc, installed, root
+from support.wrapper.installed_wrapper import Installed
+from support.wrapper.trusted_settings import (
+    OWNED,
+    by_launcher,
+    by_vcuda,
+    config_map,
+    etc,
+    installed,
+    root,
+)
 
 __all__ = ["etc", "installed", "root"]
 

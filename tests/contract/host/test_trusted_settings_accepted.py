@@ -9,8 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from support.installed_wrapper import Installed
-from support.trusted_settings import OWNED, by_launcher, by_vcuda, config_map, etc, installed, root
+from support.wrapper.installed_wrapper import Installed
+from support.wrapper.trusted_settings import (
+    OWNED,
+    by_launcher,
+    by_vcuda,
+    config_map,
+    etc,
+    installed,
+    root,
+)
 from vcuda_oci.system import settings_file
 
 __all__ = ["etc", "installed", "root"]

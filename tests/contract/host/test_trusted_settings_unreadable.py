@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from support.files import write
-from support.installed_wrapper import Installed
-from support.trusted_settings import by_launcher, by_vcuda, config_map, etc, installed, root
+from support.wrapper.installed_wrapper import Installed
+from support.wrapper.trusted_settings import by_launcher, by_vcuda, config_map, etc, installed, root
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import settings_file
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from support.claims import Claims
 from support.files import write
-from support.samples import GIB, left_in
-from support.samples import host as node_of
+from support.ledger.claims import Claims
+from support.ledger.samples import GIB, left_in
+from support.ledger.samples import host as node_of
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.unhealthy import GpuFault
 from vcuda_oci.model.allocation import GpuShare

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from support.driver_root import DriverRoot
 from support.files import write
-from support.installed_wrapper import Installed
-from support.launcher import Launcher
-from support.wrapper_node import Node
+from support.gpu.driver_root import DriverRoot
+from support.wrapper.installed_wrapper import Installed
+from support.wrapper.launcher import Launcher
+from support.wrapper.wrapper_node import Node
 
 
 @pytest.fixture(scope="module")

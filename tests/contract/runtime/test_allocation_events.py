@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from support.driver_root import DriverRoot
 from support.files import write
-from support.installed_wrapper import Installed
-from support.samples import GIB, record
-from support.wrapper_node import CONTAINERD, Node, asking
+from support.gpu.driver_root import DriverRoot
+from support.ledger.samples import GIB, record
+from support.wrapper.installed_wrapper import Installed
+from support.wrapper.wrapper_node import CONTAINERD, Node, asking
 from vcuda_hook.cli import main
 from vcuda_oci.ledger import events
 from vcuda_oci.ledger.ledger import Ledger

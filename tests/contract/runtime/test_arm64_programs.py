@@ -45,10 +45,10 @@ from contract.runtime.test_launcher_errors import (  # noqa: F401
     test_a_runtime_that_is_not_there_is_one_line,
     test_an_error_of_the_launcher_is_the_logs_last_line,
 )
-from support import arm64
 from support.files import ROOT
-from support.installed_wrapper import Installed
-from support.launcher import Launcher
+from support.host import arm64
+from support.wrapper.installed_wrapper import Installed
+from support.wrapper.launcher import Launcher
 
 PROCFS_HOOK = "build/arm64/lib/vcuda-procfs-hook"
 

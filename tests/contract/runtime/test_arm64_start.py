@@ -20,11 +20,11 @@ from contract.runtime.test_runtime_driver import (  # noqa: F401
     test_the_driver_is_given_by_the_capabilities_asked,
     test_what_the_driver_cannot_give_is_refused_and_nothing_is_held,
 )
-from support import arm64
-from support.driver_root import DriverRoot
-from support.installed_wrapper import Installed
-from support.samples import shares_of
-from support.wrapper_node import HALF_SHARE, Node, asking
+from support.gpu.driver_root import DriverRoot
+from support.host import arm64
+from support.ledger.samples import shares_of
+from support.wrapper.installed_wrapper import Installed
+from support.wrapper.wrapper_node import HALF_SHARE, Node, asking
 from vcuda_oci.system.machine import ARM64
 
 

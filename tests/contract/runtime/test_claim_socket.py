@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from support.driver_root import DriverRoot
-from support.faults import killed_at
 from support.files import write
-from support.installed_wrapper import Installed
-from support.lease_holder import holding
-from support.samples import left_in, shares_of
+from support.gpu.driver_root import DriverRoot
+from support.ledger.faults import killed_at
+from support.ledger.lease_holder import holding
+from support.ledger.samples import left_in, shares_of
 from support.waiting import until
-from support.wrapper_node import ENV, HALF_SHARE, Node, asking
+from support.wrapper.installed_wrapper import Installed
+from support.wrapper.wrapper_node import ENV, HALF_SHARE, Node, asking
 from vcuda_oci.ledger import liveness
 from vcuda_oci.model import names
 from vcuda_oci.start import claim_socket

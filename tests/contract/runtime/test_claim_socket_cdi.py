@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from support.driver_root import DriverRoot
 from support.files import write
-from support.installed_wrapper import Installed
-from support.samples import record
+from support.gpu.driver_root import DriverRoot
+from support.ledger.samples import record
+from support.wrapper.installed_wrapper import Installed
 from vcuda_oci.container import hook_state
 from vcuda_oci.guest import mount_points
 from vcuda_oci.ledger import events

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.installed_wrapper import Installed
-from support.samples import record, shares_of
+from support.ledger.samples import record, shares_of
+from support.wrapper.installed_wrapper import Installed
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.pages import limits
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.samples import shares_of
-from support.wrapper_node import HALF_SHARE, SPEC, Node
+from support.ledger.samples import shares_of
+from support.wrapper.wrapper_node import HALF_SHARE, SPEC, Node
 from vcuda_oci.container import request
 from vcuda_oci.container.container import container_of
 from vcuda_oci.ledger import liveness

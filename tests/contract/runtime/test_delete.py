@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from support.files import write
-from support.installed_wrapper import Installed
-from support.samples import record, shares_of
+from support.ledger.samples import record, shares_of
+from support.wrapper.installed_wrapper import Installed
 from vcuda_oci.guest import file_handle
 from vcuda_oci.ledger import events, liveness
 from vcuda_oci.ledger.ledger import Ledger

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from support.fake_runtime import FakeRuntime
 from support.files import ROOT, write
-from support.installed_wrapper import Installed
-from support.samples import record
+from support.ledger.samples import record
+from support.wrapper.fake_runtime import FakeRuntime
+from support.wrapper.installed_wrapper import Installed
 from vcuda_hook.doctor import containers, state
 from vcuda_hook.doctor.finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 from vcuda_hook.live import container_processes

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from support.files import ROOT, write
-from support.samples import left_in, record, shares_of
+from support.ledger.samples import left_in, record, shares_of
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.pages import limits
 

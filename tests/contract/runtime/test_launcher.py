@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.files import write
-from support.launcher import ASKS, PLAIN, Launcher
+from support.wrapper.launcher import ASKS, PLAIN, Launcher
 
 ASKING_LINES = [
     "create --bundle ../asks id",

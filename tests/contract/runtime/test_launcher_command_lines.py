@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from contract.runtime.test_launcher import ASKING_LINES, PLAIN_LINES
 from support.files import ROOT, write
-from support.launcher import ASKS, Launcher
+from support.wrapper.launcher import ASKS, Launcher
 from vcuda_oci.container import bundle
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.launcher import Launcher
+from support.wrapper.launcher import Launcher
 from vcuda_oci.container import bundle
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from support.files import write
-from support.installed_wrapper import Installed
-from support.samples import record
+from support.ledger.samples import record
+from support.wrapper.installed_wrapper import Installed
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.pages import limits
 

@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from support import pythons
 from support.files import ROOT
-from support.pythons import VERSIONS
+from support.wrapper import pythons
+from support.wrapper.pythons import VERSIONS
 
 SAME = """
 import sys

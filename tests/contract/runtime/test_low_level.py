@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from support.files import ROOT
-from support.launcher import Launcher
 from support.needed import skip_or_fail
+from support.wrapper.launcher import Launcher
 
 FIND = "import sys; from vcuda_hook.live import low_level; print(low_level.find(sys.argv[1]))"
 

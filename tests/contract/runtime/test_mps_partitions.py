@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.samples import GIB, record
-from support.softgpu_host import SoftGpu
+from support.ledger.samples import GIB, record
+from support.softgpu.softgpu_host import SoftGpu
 from vcuda_oci.ledger import mps_claim, mps_control, mps_folder, mps_processes
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import mps

@@ -12,8 +12,8 @@ import sys
 
 import pytest
 
-from support import pythons
 from support.files import ROOT
+from support.wrapper import pythons
 
 THIS = "{}.{}".format(*sys.version_info[:2])
 OTHERS = [version for version in (pythons.VERSIONS[0], pythons.VERSIONS[-1]) if version != THIS]
@@ -21,8 +21,8 @@ OTHERS = [version for version in (pythons.VERSIONS[0], pythons.VERSIONS[-1]) if 
 # placements with the best ones, the third races two claims for a lock a thousand times, the fourth
 # starts each supported Python itself.
 NOT_AGAIN = (
-    "tests/unit/test_guest_access.py",
-    "tests/unit/test_placement_mig_places.py",
+    "tests/unit/system/test_guest_access.py",
+    "tests/unit/placement/test_placement_mig_places.py",
     "tests/contract/host/test_claim_races.py",
     "tests/contract/runtime/test_start_path.py",
 )

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from support import pythons
 from support.files import ROOT, write
-from support.pythons import VERSIONS
+from support.wrapper import pythons
+from support.wrapper.pythons import VERSIONS
 
 # By module of ours that a start loads: whether it came from the pack, and its file.
 SHOW = """

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from contract.runtime.test_claim_socket import children
-from support.driver_root import VERSION, DriverRoot
 from support.files import write
-from support.installed_wrapper import Installed
+from support.gpu.driver_root import VERSION, DriverRoot
 from support.waiting import until
-from support.wrapper_node import Node, asking
+from support.wrapper.installed_wrapper import Installed
+from support.wrapper.wrapper_node import Node, asking
 from vcuda_oci.start import claim_socket
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from contract.runtime.test_start_path import FORBIDDEN, SHOW, run
-from support.driver_root import DriverRoot
-from support.fake_runtime import FakeRuntime
-from support.faults import killed_at
 from support.files import write
-from support.installed_wrapper import Installed
-from support.samples import GIB, host, pod_owner, shares_of
+from support.gpu.driver_root import DriverRoot
+from support.ledger.faults import killed_at
+from support.ledger.samples import GIB, host, pod_owner, shares_of
+from support.wrapper.fake_runtime import FakeRuntime
+from support.wrapper.installed_wrapper import Installed
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.ledger import decision_file
 from vcuda_oci.ledger.claim import Claim, Rules, claim

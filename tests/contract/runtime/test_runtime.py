@@ -10,10 +10,19 @@ from typing import Any
 
 import pytest
 
-from support.driver_root import VERSION
 from support.files import mode_of, write
-from support.samples import shares_of
-from support.wrapper_node import CONTAINERD, ENV, HALF, HALF_SHARE, SPEC, Node, asking, by_env
+from support.gpu.driver_root import VERSION
+from support.ledger.samples import shares_of
+from support.wrapper.wrapper_node import (
+    CONTAINERD,
+    ENV,
+    HALF,
+    HALF_SHARE,
+    SPEC,
+    Node,
+    asking,
+    by_env,
+)
 from vcuda_oci.pages.page_reader import read_limits
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from support.files import write
-from support.samples import GIB, left_in, record
-from support.wrapper_node import Node, asking, by_env
+from support.ledger.samples import GIB, left_in, record
+from support.wrapper.wrapper_node import Node, asking, by_env
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.pages import limits
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from support.driver_root import VERSION, DriverRoot
 from support.files import write
-from support.installed_wrapper import Installed
-from support.samples import left_in
-from support.wrapper_node import HALF, Node, asking, by_env
+from support.gpu.driver_root import VERSION, DriverRoot
+from support.ledger.samples import left_in
+from support.wrapper.installed_wrapper import Installed
+from support.wrapper.wrapper_node import HALF, Node, asking, by_env
 
 
 @pytest.fixture(scope="module")

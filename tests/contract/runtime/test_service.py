@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from contract.runtime.test_claim_socket import installed, node, python_starts, shared_once
 from support.files import ROOT
-from support.wrapper_node import Node, asking
+from support.wrapper.wrapper_node import Node, asking
 
 __all__ = ["installed", "node"]  # fixtures
 # Each gives the service a mount namespace of its own. Source: systemd.exec(5).

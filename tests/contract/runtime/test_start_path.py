@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from support import pythons
-from support.driver_root import DriverRoot
 from support.files import ROOT, write
-from support.installed_wrapper import Installed
-from support.pythons import VERSIONS
+from support.gpu.driver_root import DriverRoot
+from support.wrapper import pythons
+from support.wrapper.installed_wrapper import Installed
+from support.wrapper.pythons import VERSIONS
 
 # Each costs milliseconds of every container's start.
 FORBIDDEN = {

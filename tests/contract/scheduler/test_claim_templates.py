@@ -9,10 +9,10 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
-from support import extender
-from support.extender import log
-from support.fake_api_objects import CLAIMS, PODS, SLICES, TEMPLATES
-from support.fake_api_server import FakeApiServer, status
+from support.api_server.fake_api_objects import CLAIMS, PODS, SLICES, TEMPLATES
+from support.api_server.fake_api_server import FakeApiServer, status
+from support.scheduler import extender
+from support.scheduler.extender import log
 from support.waiting import until
 from vcuda_plugin.extender.claims.maker import LABEL
 

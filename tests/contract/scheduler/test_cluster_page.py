@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from support import clusters, extender
-from support.dra_claims import claim, result, slice_of, waiting
-from support.extender import Extender
-from support.fake_api_calls import ACCESS_REVIEWS, TOKEN_REVIEWS
-from support.fake_api_objects import CLAIMS, SLICES
-from support.fake_api_server import FakeApiServer
+from support.api_server.fake_api_calls import ACCESS_REVIEWS, TOKEN_REVIEWS
+from support.api_server.fake_api_objects import CLAIMS, SLICES
+from support.api_server.fake_api_server import FakeApiServer
+from support.kubelet.dra_claims import claim, result, slice_of, waiting
+from support.scheduler import clusters, extender
+from support.scheduler.extender import Extender
 from support.waiting import until
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.extender.http import certificates

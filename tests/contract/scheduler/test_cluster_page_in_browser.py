@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from contract.agent.test_page_in_browser import CONTRAST, WIDTH, serving
-from support import browser, clusters
-from support.clusters import container, gpus_of, node, pod
+from support.host import browser
+from support.scheduler import clusters
+from support.scheduler.clusters import container, gpus_of, node, pod
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.extender.http import cluster_page, cluster_view
 from vcuda_plugin.extender.http.cluster_view import Sight

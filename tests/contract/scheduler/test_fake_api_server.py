@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from kubernetes import client, config, watch
 
-from support.clusters import container, node, pod
-from support.fake_api_server import FakeApiServer, status
+from support.api_server.fake_api_server import FakeApiServer, status
+from support.scheduler.clusters import container, node, pod
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 

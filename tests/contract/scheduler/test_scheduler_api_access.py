@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from support.certificates import certify
-from support.clusters import container, gpus_of, node, pod
-from support.extender import ready
-from support.fake_api_server import FakeApiServer
+from support.api_server.certificates import certify
+from support.api_server.fake_api_server import FakeApiServer
+from support.scheduler.clusters import container, gpus_of, node, pod
+from support.scheduler.extender import ready
 from vcuda_plugin.extender.follow.async_api import AsyncApi, Withheld
 from vcuda_plugin.kube import api as kube_api
 from vcuda_plugin.kube.api import CONNECTIONS, ApiError, KubeApi

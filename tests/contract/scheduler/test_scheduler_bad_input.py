@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from support import extender
-from support.certificates import certify
-from support.clusters import container, gpus_of, node, pod
-from support.extender import ready
-from support.fake_api_server import FakeApiServer
+from support.api_server.certificates import certify
+from support.api_server.fake_api_server import FakeApiServer
+from support.scheduler import extender
+from support.scheduler.clusters import container, gpus_of, node, pod
+from support.scheduler.extender import ready
 
 MANY = b'{"Pod": {}, "NodeNames": [' + b'"a",' * 100_000 + b'"a"]}'
 ASKING = pod("asking", container(core=30, memory=16))

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from support import clusters, extender, own_run
-from support.extender import Extender
-from support.fake_api_server import FakeApiServer
+from support.api_server.fake_api_server import FakeApiServer
 from support.files import ROOT
+from support.host import own_run
+from support.scheduler import clusters, extender
+from support.scheduler.extender import Extender
 from vcuda_plugin.extender.http import certificates
 
 POD = clusters.pod("asking", clusters.container(core=30, memory=16))

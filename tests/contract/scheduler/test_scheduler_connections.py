@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from contract.scheduler.test_scheduler_callers import api, files  # noqa: F401
-from support import extender
-from support.extender import Extender
+from support.scheduler import extender
+from support.scheduler.extender import Extender
 from vcuda_plugin.extender.http.connections import MOST_CONNECTIONS
 
 # More than the descriptors that systemd gives a service without LimitNOFILE=.

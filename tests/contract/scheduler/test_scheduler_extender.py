@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from support import extender
-from support.clusters import container, gpus_of, node, pod
-from support.extender import Extender, ready
-from support.fake_api_objects import LEASES
-from support.fake_api_server import NODES, PODS, FakeApiServer, status
-from support.samples import GIB
+from support.api_server.fake_api_objects import LEASES
+from support.api_server.fake_api_server import NODES, PODS, FakeApiServer, status
+from support.ledger.samples import GIB
+from support.scheduler import extender
+from support.scheduler.clusters import container, gpus_of, node, pod
+from support.scheduler.extender import Extender, ready
 from vcuda_oci.model import names
 from vcuda_plugin.extender.filter.patience import WAIT_SECONDS
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from support import extender
-from support.clusters import container, gpus_of, node, pod
-from support.extender import Extender
-from support.fake_api_server import PODS, FakeApiServer, status
+from support.api_server.fake_api_server import PODS, FakeApiServer, status
+from support.scheduler import extender
+from support.scheduler.clusters import container, gpus_of, node, pod
+from support.scheduler.extender import Extender
 from vcuda_oci.model.names import ANNOTATION_DECISION
 from vcuda_plugin.extender.bind.leader import LEASE_SECONDS
 

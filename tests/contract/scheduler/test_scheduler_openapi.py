@@ -7,9 +7,9 @@ import subprocess
 import sys
 from typing import Any
 
-from support import extender, extender_openapi
-from support.clusters import container, gpus_of, node, pod
-from support.fake_api_server import FakeApiServer
+from support.api_server.fake_api_server import FakeApiServer
+from support.scheduler import extender, extender_openapi
+from support.scheduler.clusters import container, gpus_of, node, pod
 from vcuda_oci.model.allocation import GpuShare
 
 # As long as it takes on a machine with other work.

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from support import extender
-from support.clusters import container, gpus_of, node, pod
-from support.extender import Extender
-from support.fake_api_server import CONFIG_MAPS, FakeApiServer
+from support.api_server.fake_api_server import CONFIG_MAPS, FakeApiServer
+from support.scheduler import extender
+from support.scheduler.clusters import container, gpus_of, node, pod
+from support.scheduler.extender import Extender
 
 LABELS = {"gaia.tencent.com/gpu-model": "M40"}
 QUOTA = {"team": {"quota": {"M40": 9}}}

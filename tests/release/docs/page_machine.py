@@ -13,9 +13,9 @@ from release.docs.commands import REPOSITORY
 from release.docs.registry import Registry
 from release.packages import built, node, podman_host
 from release.packages.machine import Machine
-from support import image, rootfs
+from support.bundle import image, rootfs
+from support.host.private_host import Result
 from support.needed import skip_or_fail
-from support.private_host import Result
 
 CHECKOUT = "/mnt/shared/vcuda"
 PACKAGES = CHECKOUT + "/build/packages"

@@ -21,7 +21,7 @@ from release.docs.commands import (
 )
 from release.docs.table import NOT_HERE, PAGES, RUN, WORDS, How, Page
 from release.packages import machine
-from support import own_run
+from support.host import own_run
 
 
 def read(path: str) -> str:

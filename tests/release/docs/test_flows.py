@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from release.docs.commands import REPOSITORY, pages
-from support.browser import browsing
+from support.host.browser import browsing
 
 sys.path.insert(0, REPOSITORY + "/docs/site")
 

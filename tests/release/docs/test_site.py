@@ -15,7 +15,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from release.docs.commands import REPOSITORY
-from support.browser import browsing
+from support.host.browser import browsing
 
 # What users type, and a page that must be among the first three then.
 QUERIES = {

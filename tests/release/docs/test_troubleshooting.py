@@ -16,7 +16,7 @@ ELSEWHERE = {
         "test_turns_say_what_a_slow_container_waits_for",
     ),
     "A Docker container has no GPU": (
-        "tests/unit/test_doctor_engines.py",
+        "tests/unit/host/test_doctor_engines.py",
         "test_an_engine_that_does_not_know_the_runtime_is_reported",
     ),
     "A pod stays Pending": (
@@ -24,7 +24,7 @@ ELSEWHERE = {
         "test_a_pod_that_waits_is_explained_by_the_clusters_events",
     ),
     "A pod runs without its GPU": (
-        "tests/unit/test_unclaimed.py",
+        "tests/unit/agent/test_unclaimed.py",
         "test_running_container_without_a_record_is_named",
     ),
     "Every CUDA call fails with CUDA_ERROR_SYSTEM_NOT_READY": (
@@ -50,8 +50,8 @@ ELSEWHERE = {
 }
 _WHY = "tests/contract/host/test_cli_why.py"
 _ADVISE = "tests/contract/host/test_cli_advise.py"
-_AWAY = "tests/unit/test_scheduler_agents.py"
-_VIEW = "tests/unit/test_cluster_view.py"
+_AWAY = "tests/unit/extender_service/test_scheduler_agents.py"
+_VIEW = "tests/unit/extender_service/test_cluster_view.py"
 # By section, the test of each row or point, by its first words.
 ROWS = {
     "A container is slow": {
@@ -85,11 +85,11 @@ ROWS = {
         "`no figures": (_ADVISE, "test_without_an_agents_figures_the_error_names_the_agent"),
         "`too little": (_ADVISE, "test_too_little_data_is_said_and_nothing_is_advised"),
         "`may fill": (
-            "tests/unit/test_advice.py",
+            "tests/unit/show/test_advice.py",
             "test_a_framework_that_holds_one_part_of_two_limits_takes_all",
         ),
         "The workload": (
-            "tests/unit/test_workload_demands.py",
+            "tests/unit/agent_pages/test_workload_demands.py",
             "test_a_named_slice_and_a_page_that_says_nothing_are_no_workload",
         ),
     },

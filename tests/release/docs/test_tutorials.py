@@ -15,8 +15,8 @@ import yaml
 
 from contract.chart import rendering
 from release.docs.commands import REPOSITORY, blocks
-from support.clusters import SETTINGS
 from support.needed import skip_or_fail
+from support.scheduler.clusters import SETTINGS
 from vcuda_oci.model import policies
 from vcuda_plugin.extender.model.pod_request import PodAsk, ask_of
 

@@ -10,9 +10,9 @@ import socket
 
 from release.fuzz.launcher_parsers import LauncherParser
 from release.fuzz.properties import check_line, check_same
-from support.driver_root import DriverRoot
 from support.files import write
-from support.samples import left_in
+from support.gpu.driver_root import DriverRoot
+from support.ledger.samples import left_in
 from vcuda_oci.container import bundle, request
 from vcuda_oci.container.container import container_of
 from vcuda_oci.ledger.ledger import Ledger

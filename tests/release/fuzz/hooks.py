@@ -11,7 +11,7 @@ from typing import Any
 from release.fuzz.launcher_parsers import LauncherParser
 from release.fuzz.properties import MOST_LINE, check_same
 from support.files import write
-from support.samples import left_in, record
+from support.ledger.samples import left_in, record
 from vcuda_hook.hooks import main
 from vcuda_oci.container import hook_state
 from vcuda_oci.container.identity import is_pod

@@ -7,9 +7,9 @@ import os
 from typing import Any
 
 from release.fuzz.properties import check_line
-from support.driver_root import DriverRoot
 from support.files import write
-from support.samples import host as some_host
+from support.gpu.driver_root import DriverRoot
+from support.ledger.samples import host as some_host
 from vcuda_oci.container import image_libraries, request, rootfs
 from vcuda_oci.container.container import container_of
 from vcuda_oci.host import driver_scan, requirements

@@ -8,10 +8,10 @@ import os
 from typing import Any, NoReturn
 
 from release.fuzz.properties import check_line
-from support.driver_root import DriverRoot
 from support.files import write
-from support.samples import GIB, left_in, record
-from support.samples import host as some_host
+from support.gpu.driver_root import DriverRoot
+from support.ledger.samples import GIB, left_in, record
+from support.ledger.samples import host as some_host
 from vcuda_hook.live import status, usage
 from vcuda_hook.show import ps
 from vcuda_oci.container.identity import Owner

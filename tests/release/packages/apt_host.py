@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from release.packages.machine import DEBIAN, REPOSITORY
+from support.host.private_host import PATH, Result
 from support.needed import skip_or_fail
-from support.private_host import PATH, Result
 
 # What `make-root` put into build/debian beside a minimal Debian.
 _ENGINES = ("docker.io", "containerd", "runc", "crun", "podman")

@@ -9,7 +9,7 @@ import pytest
 from release.packages import machine
 from release.packages.machine import Machine
 from release.packages.ways import DPKG, RPM, Way
-from support import own_run
+from support.host import own_run
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,10 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 
-from support import cgroups, own_run
-from support.namespaces import Namespaces
+from support.host import cgroups, own_run
+from support.host.namespaces import Namespaces
+from support.host.private_host import PATH, Result
 from support.needed import skip_or_fail
-from support.private_host import PATH, Result
 from support.waiting import until
 
 REPOSITORY = os.path.abspath(__file__).rsplit("/", 4)[0]

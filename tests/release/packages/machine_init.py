@@ -13,8 +13,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-from support import first_process
-from support.first_process import libc, mount
+from support.host import first_process
+from support.host.first_process import libc, mount
 
 
 def enter_root(folder: str, tree: str, size: str, layer: str) -> None:

@@ -8,8 +8,8 @@ import shutil
 from typing import Any
 
 from release.packages.machine import REPOSITORY, Machine
-from support import rootfs, spec
-from support.private_host import Result
+from support.bundle import rootfs, spec
+from support.host.private_host import Result
 
 GPU = "/run/softgpu"
 SETTINGS = f'driver-root = "{GPU}"\n'

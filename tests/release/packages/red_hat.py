@@ -8,9 +8,10 @@ import re
 import shutil
 import subprocess
 
-from support import pythons, rootfs
+from support.bundle import rootfs
+from support.bundle.rootfs import LIBRARY_FOLDER, LOADER
 from support.needed import skip_or_fail
-from support.rootfs import LIBRARY_FOLDER, LOADER
+from support.wrapper import pythons
 
 VERSION = "3.9"
 RELEASE = 'NAME="A kin of RHEL"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9"\n'

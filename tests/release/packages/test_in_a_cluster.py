@@ -8,10 +8,10 @@ import json
 
 from release.packages import built, node
 from release.packages.machine import Machine
-from support import clusters
-from support.cluster_api import KubeApi
-from support.extender import Extender, client
-from support.fake_api_server import FakeApiServer
+from support.api_server.cluster_api import KubeApi
+from support.api_server.fake_api_server import FakeApiServer
+from support.scheduler import clusters
+from support.scheduler.extender import Extender, client
 from support.waiting import until
 from vcuda_oci.model import names
 from vcuda_plugin.kube import node_gpus

@@ -13,7 +13,7 @@ import pytest
 from release.packages import built, node
 from release.packages.machine import Machine
 from release.packages.ways import Way
-from support.arm64 import EMULATOR, emulate
+from support.host.arm64 import EMULATOR, emulate
 from support.needed import skip_or_fail
 
 WRAPPER, HOOK = "/usr/bin/vcuda-container-runtime", "/usr/bin/vcuda-container-hook"

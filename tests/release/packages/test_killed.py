@@ -14,7 +14,7 @@ from release.packages import built, machine, node
 from release.packages.machine import Machine
 from release.packages.ways import PARTS, Way
 from support import compiled
-from support.private_host import Result
+from support.host.private_host import Result
 from support.waiting import until
 
 COUNTED = "/counted"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from release.packages import built, node
 from release.packages.machine import Machine
-from support.private_host import Result
+from support.host.private_host import Result
 
 PARTS = [f"vcuda-{part}" for part in built.PARTS]
 

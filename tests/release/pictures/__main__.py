@@ -19,8 +19,8 @@ from pathlib import Path
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from release.pictures import cluster, node, terminal
-from support.browser import Browser, browsing
 from support.files import ROOT
+from support.host.browser import Browser, browsing
 
 FOLDER = ROOT + "/docs/pictures"
 SCHEMES = ("light", "dark")

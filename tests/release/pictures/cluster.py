@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from support import extender
-from support.clusters import container, gpus_of, node, pod
-from support.dra_claims import claim, result, slice_of, waiting
-from support.fake_api_objects import CLAIMS, SLICES
-from support.fake_api_server import FakeApiServer
+from support.api_server.fake_api_objects import CLAIMS, SLICES
+from support.api_server.fake_api_server import FakeApiServer
+from support.kubelet.dra_claims import claim, result, slice_of, waiting
+from support.scheduler import extender
+from support.scheduler.clusters import container, gpus_of, node, pod
 from vcuda_oci.model.allocation import GpuShare
 
 H100 = "NVIDIA H100 80GB HBM3"

@@ -16,9 +16,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.node_agent import AgentNode
+from support.agent.node_agent import AgentNode
 from support.product import install
-from support.softgpu_host import BUILT
+from support.softgpu.softgpu_host import BUILT
 from support.waiting import until
 
 # Name, options of the share, options of the workload.

@@ -15,10 +15,12 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspa
 
 from release.soak import verdict
 from release.soak.starts import PLAIN, WITH_SERVER, WITHOUT_SERVER, Soaked, Starts, soak
-from support import cgroups, compiled, own_run, rootfs
+from support import compiled
+from support.bundle import rootfs
 from support.engines import ENGINES
 from support.engines.base import Files
 from support.engines.low_level import LowLevel
+from support.host import cgroups, own_run
 from support.product import Product
 
 

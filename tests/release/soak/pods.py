@@ -21,10 +21,12 @@ from collections.abc import Iterator, Sequence
 # Run as `python -m tests.release.soak.pods`; pytest finds the packages below tests/, as this does.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from support import compiled, image, own_run, rootfs
+from support import compiled
+from support.bundle import image, rootfs
 from support.engines.base import IMAGE, Files
-from support.pod_lives import AGENT, Lives, processes
-from support.pod_node import node
+from support.host import own_run
+from support.kubelet.pod_lives import AGENT, Lives, processes
+from support.kubelet.pod_node import node
 from support.waiting import until
 from vcuda_oci.start import page_keeper
 from vcuda_plugin.agent.ledger import sweep

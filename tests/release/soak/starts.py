@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from release.soak import traces
-from support import spec
-from support.claim_server import ClaimServer, Use
+from support.agent.claim_server import ClaimServer, Use
+from support.bundle import spec
 from support.engines.base import Wanted
 from support.engines.low_level import LowLevel
 from support.product import MIB, Product

@@ -8,7 +8,7 @@ import pytest
 
 from release.soak import pods, verdict
 from release.soak.starts import PLAIN, WITH_SERVER, WITHOUT_SERVER, Soaked
-from support.claim_server import Use
+from support.agent.claim_server import Use
 
 MIB = 1 << 20
 SERVER = {1: Use(4, 12 * MIB), 2: Use(4, 12 * MIB)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from support import cgroups
-from support.private_host import PrivateHost
+from support.host import cgroups
+from support.host.private_host import PrivateHost
 
 
 def of(host: PrivateHost) -> frozenset[str]:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from support.private_host import PATH, PrivateHost, Result
+from support.host.private_host import PATH, PrivateHost, Result
 
 __all__ = ["Engine", "Files", "PrivateHost", "Result"]
 

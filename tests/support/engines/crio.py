@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from support.engines.base import IMAGE
 from support.engines.cri import Cri
+from support.host.private_host import PATH
 from support.needed import given_or_skip
-from support.private_host import PATH
 
 VARIABLE = "CRIO"
 CONFIG = """[crio]

@@ -7,8 +7,9 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 
-from support import cgroups, rootfs, spec
+from support.bundle import rootfs, spec
 from support.engines.base import Engine, Result, Wanted
+from support.host import cgroups
 
 
 class LowLevel(Engine):

@@ -25,14 +25,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shim.policy_node import PolicyNode
-from support.guest import BUILD, PYTHON, TOP, WORKLOAD, Guest
+from support.files import ROOT
+from support.gpu.guest import BUILD, PYTHON, WORKLOAD, Guest
 from support.shares import sampler
 from support.shares.loads import Load
-from support.virtual_time import Clock, answer
+from support.softgpu.virtual_time import Clock, answer
 
 SOFTGPU = os.path.join(BUILD, "softgpu", "softgpu")
 KEEPER = os.path.join(BUILD, "turns", "vcuda-turn-keeper")
-SOURCES = os.pathsep.join(os.path.join(TOP, part) for part in ("oci", "runtime_hook", "plugin"))
+SOURCES = os.pathsep.join(os.path.join(ROOT, part) for part in ("oci", "runtime_hook", "plugin"))
 WARMING_S = 1.0
 WINDOW_S = 10.0
 KERNELS = 200
@@ -258,7 +259,7 @@ def _sampler(
         clock.command(PYTHON, sampler.__file__, *words),
         env={
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": os.path.join(TOP, "oci"),
+            "PYTHONPATH": os.path.join(ROOT, "oci"),
             "SOFTGPU_ROOT": root,
         },
         stdout=subprocess.PIPE,

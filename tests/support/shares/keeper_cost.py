@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from shim.policy_node import PolicyNode, limits_of
-from support.guest import BUILD, WORKLOAD
+from support.gpu.guest import BUILD, WORKLOAD
 from support.shares.judge import gpu
 from support.shares.loads import Load
 

@@ -1,0 +1,1 @@
+"""The node agent, the claim server, and clients of the agent's pages."""

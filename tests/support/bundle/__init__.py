@@ -1,0 +1,1 @@
+"""What containers are made of: root file systems, images, config.json, traps in images."""

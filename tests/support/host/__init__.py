@@ -1,0 +1,1 @@
+"""Private hosts, namespaces, cgroups, terminals and engines' configuration files."""

@@ -1,0 +1,1 @@
+"""Fake kubelets, and nodes of a cluster with pods and claims."""

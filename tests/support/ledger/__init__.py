@@ -1,0 +1,1 @@
+"""Records, claims and pages that tests write, and faults amid their writes."""

@@ -1,0 +1,1 @@
+"""The extender with a fake API server, and what kube-scheduler sends it."""

@@ -1,0 +1,1 @@
+"""Driver roots of the software GPU, clients on them, and virtual time."""

@@ -1,0 +1,1 @@
+"""Programs that are suspended, resumed and moved, and kills amid it."""

@@ -1,0 +1,1 @@
+"""The installed wrapper with runtimes that record or answer from files."""
