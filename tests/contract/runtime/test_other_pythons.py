@@ -39,7 +39,7 @@ def files() -> list[str]:
     words = [sys.executable, "-I", "-S", "-c", LOADED]
     loaded = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     modules = [name.rpartition(".")[2] for name in loaded.split() if name.startswith("vcuda_oci.")]
-    folders = ("unit", "contract/runtime", "contract/host")
+    folders = ("unit/*", "contract/runtime", "contract/host")
     forms = [
         f"tests/{folder}/test_{module}{end}.py"
         for folder in folders
