@@ -110,7 +110,7 @@ soak-pods: prepare build ## 10,000 pods live and die through CRI, and the agent 
 
 .PHONY: soak-races
 soak-races: prepare build ## 10,000 containers under threads that swap links in, 10,000 sweeps under one that swaps files
-	@VCUDA_SOAK=10000 $(PYTEST) --timeout=0 tests/engines/test_hostile_races.py tests/contract/host/test_left_open.py
+	@VCUDA_SOAK=10000 $(PYTEST) --timeout=0 tests/engines/hostile/test_hostile_races.py tests/contract/host/ledger/test_left_open.py
 
 .PHONY: demo
 demo: prepare-demo build ## two containers share one GPU, and what happens at their limits

@@ -52,7 +52,7 @@ $(OUT)/lib/libvcuda.so.1: $(VCUDA_OBJECTS) libvcuda/build.mk
 	@$(CC) -o $@.new $(VCUDA_OBJECTS) $(VCUDA_LDFLAGS)
 	@mv -f $@.new $@
 
-# The shim itself under a sanitizer, for tests/shim/test_shim_sanitizers.py. TSan ignores fences, and
+# The shim itself under a sanitizer, for tests/shim/bounds/test_shim_sanitizers.py. TSan ignores fences, and
 # gcc warns at each: device.c reads the limits page under one.
 SANITIZE_address := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 SANITIZE_thread := -fsanitize=thread -Wno-tsan

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.ctr import files_in
 from bench.result import Figure
-from engines.test_bypass_watch import AgentInside
+from engines.hostile.test_bypass_watch import AgentInside
 from support.engines.base import Wanted
 from support.engines.low_level import RuncV2
 from support.engines.mps_containers import shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from contract.host.test_instances import foreign
+from contract.host.driver.test_instances import foreign
 from support.gpu.mig_node import MigNode
 from support.softgpu.softgpu_host import SoftGpu
 from vcuda_oci.host import host

@@ -1,6 +1,6 @@
 """The start path's tests on the oldest and the newest supported Python.
 
-`tests/engines/test_pythons.py` starts a container on each version between them too.
+`tests/engines/images/test_pythons.py` starts a container on each version between them too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OTHERS = [version for version in (pythons.VERSIONS[0], pythons.VERSIONS[-1]) if 
 NOT_AGAIN = (
     "tests/unit/system/test_guest_access.py",
     "tests/unit/placement/test_placement_mig_places.py",
-    "tests/contract/host/test_claim_races.py",
+    "tests/contract/host/ledger/test_claim_races.py",
     "tests/contract/runtime/test_start_path.py",
 )
 LOADED = """
@@ -39,7 +39,7 @@ def files() -> list[str]:
     words = [sys.executable, "-I", "-S", "-c", LOADED]
     loaded = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     modules = [name.rpartition(".")[2] for name in loaded.split() if name.startswith("vcuda_oci.")]
-    folders = ("unit/*", "contract/runtime", "contract/host")
+    folders = ("unit/*", "contract/runtime", "contract/host/*")
     forms = [
         f"tests/{folder}/test_{module}{end}.py"
         for folder in folders

@@ -211,7 +211,7 @@ RUN = {
 BY_CI = ".ci/run does it"
 GPU = "takes a GPU; tests/gpu/test_questions.py asks the software one the same"
 HOURS = "takes up to hours; tests/release/test_short_runs.py makes a short one of each"
-RACES = "takes hours; tests/engines/test_hostile_races.py is a short one"
+RACES = "takes hours; tests/engines/hostile/test_hostile_races.py is a short one"
 FUZZ = "takes a long run's finds; tests/release/fuzz/test_fuzz.py runs it a second long"
 SIGNED = "takes the releasing person's key; tests/release/packages/test_release.py has one"
 GROUPS = (
@@ -230,16 +230,16 @@ GROUPS = (
 )
 BENCHES = ["make bench", *(f"make bench ONLY={group}" for group in GROUPS)]
 
-NO_CDI = "Debian's Docker knows no CDI; tests/engines/test_cdi.py does so with Podman"
-NO_BUILDKIT = "Debian's Docker has no BuildKit with CDI; tests/engines/test_mount_points.py"
-BUILDS = "tests/engines/test_mount_points.py builds by Podman"
-RUNS_A_POD = "runs a pod; tests/engines/test_chart_check.py runs its command"
+NO_CDI = "Debian's Docker knows no CDI; tests/engines/hooks/test_cdi.py does so with Podman"
+NO_BUILDKIT = "Debian's Docker has no BuildKit with CDI; tests/engines/images/test_mount_points.py"
+BUILDS = "tests/engines/images/test_mount_points.py builds by Podman"
+RUNS_A_POD = "runs a pod; tests/engines/pods/test_chart_check.py runs its command"
 PYTORCH = "needs PyTorch and a GPU; the page runs the same share with another image"
 CLAIMS_RUN = "needs a cluster with DRA; tests/cluster/test_claims.py has one"
 PODS_RUN = "needs pods that run; tests/cluster/test_start_page.py runs them"
 VIEWED = "needs an extender that runs; tests/contract/scheduler/test_cluster_page.py asks one"
-BY_LAYOUT = "needs a GPU in MIG mode; tests/contract/host/test_mig_layout.py does so"
-BY_RUNC = "needs a daemon beside it; tests/engines/test_mps.py does so with Docker and runc"
+BY_LAYOUT = "needs a GPU in MIG mode; tests/contract/host/driver/test_mig_layout.py does so"
+BY_RUNC = "needs a daemon beside it; tests/engines/fences/test_mps.py does so with Docker and runc"
 NOT_HERE = {
     "vcuda mig-layout config.yaml all-1g.10gb --dry-run": BY_LAYOUT,
     "docker run --runtime=vcuda -e VCUDA_CORE=30 -e VCUDA_MEMORY=5GiB -e VCUDA_ISOLATION=mps IMAGE"

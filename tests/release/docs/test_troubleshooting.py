@@ -12,7 +12,7 @@ PAGE = "docs/troubleshooting.md"
 # The symptoms that the machine of the page's commands cannot have.
 ELSEWHERE = {
     "A container is slow": (
-        "tests/contract/host/test_cli_why.py",
+        "tests/contract/host/cli/test_cli_why.py",
         "test_turns_say_what_a_slow_container_waits_for",
     ),
     "A Docker container has no GPU": (
@@ -20,7 +20,7 @@ ELSEWHERE = {
         "test_an_engine_that_does_not_know_the_runtime_is_reported",
     ),
     "A pod stays Pending": (
-        "tests/contract/host/test_cli_why.py",
+        "tests/contract/host/cli/test_cli_why.py",
         "test_a_pod_that_waits_is_explained_by_the_clusters_events",
     ),
     "A pod runs without its GPU": (
@@ -28,7 +28,7 @@ ELSEWHERE = {
         "test_running_container_without_a_record_is_named",
     ),
     "Every CUDA call fails with CUDA_ERROR_SYSTEM_NOT_READY": (
-        "tests/shim/test_shim_loading.py",
+        "tests/shim/loading/test_shim_loading.py",
         "test_client_without_pages_gets_system_not_ready",
     ),
     "Containers start slowly": (
@@ -36,20 +36,20 @@ ELSEWHERE = {
         "test_a_closed_claim_socket_is_distinguished_from_an_answering_one",
     ),
     "`vcuda ps` shows `gone`": (
-        "tests/contract/host/test_cli_ledger.py",
+        "tests/contract/host/cli/test_cli_ledger.py",
         "test_ps_lists_the_shares_of_each_container",
     ),
     "`vcuda advise` advises nothing": (
-        "tests/contract/host/test_cli_advise.py",
+        "tests/contract/host/cli/test_cli_advise.py",
         "test_without_an_agents_figures_the_error_names_the_agent",
     ),
     "A container uses more than its share": (
-        "tests/engines/test_bypass_watch.py",
+        "tests/engines/hostile/test_bypass_watch.py",
         "test_only_a_pod_that_bypasses_the_shim_is_reported",
     ),
 }
-_WHY = "tests/contract/host/test_cli_why.py"
-_ADVISE = "tests/contract/host/test_cli_advise.py"
+_WHY = "tests/contract/host/cli/test_cli_why.py"
+_ADVISE = "tests/contract/host/cli/test_cli_advise.py"
 _AWAY = "tests/unit/extender_service/test_scheduler_agents.py"
 _VIEW = "tests/unit/extender_service/test_cluster_view.py"
 # By section, the test of each row or point, by its first words.

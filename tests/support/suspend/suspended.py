@@ -1,7 +1,7 @@
 """Containers with processes on the software GPU, in cgroups of their own, and `vcuda` for them.
 
 A container here is a cgroup, processes in it and a record: no engine, so that a round takes
-milliseconds. Real engines: tests/engines/test_suspend.py.
+milliseconds. Real engines: tests/engines/suspend/test_suspend.py.
 """
 
 from __future__ import annotations

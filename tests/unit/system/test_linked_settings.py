@@ -1,6 +1,6 @@
 """Settings and quota files behind links, as a kubelet mounts a ConfigMap.
 
-contract/host/test_trusted_settings.py: which links are refused.
+contract/host/settings/test_trusted_settings.py: which links are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vcuda_plugin.extender.quota import quota_limits
 @pytest.fixture
 def volume(tmp_path: Path) -> ConfigMapVolume:
     made = ConfigMapVolume(f"{tmp_path}/etc", {"config.toml": 'runtime = "crun"\n'})
-    # A test without root has no read-only mount; tests/engines/test_chart_pods.py has one.
+    # A test without root has no read-only mount; tests/engines/pods/test_chart_pods.py has one.
     os.chmod(made.folder, 0o755)
     return made
 
