@@ -23,11 +23,18 @@ def node(tmp_path: Path) -> Iterator[Node]:
     node.end()
 
 
+def reads(pid: int) -> bool:
+    """Whether it sleeps, as in a read; a signal before that would be noticed after the read."""
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(") ")[2][0] == "S"
+
+
 def asked(node: Node, question: str, keys: str, *words: str) -> tuple[int, str]:
     """The exit status and the output of a command that asks and gets these keys."""
     terminal = Terminal(node.command(*words), width=100)
     try:
         terminal.until(lambda lines: any(f"{question} [y/N]" in line for line in lines))
+        terminal.until(lambda _: reads(terminal.pid))
         terminal.press(keys)
         return terminal.end(), terminal.output.decode()
     finally:
