@@ -67,7 +67,8 @@ def _add_v2(folder: str, tree: dict[str, str], _: int, count: int) -> tuple[str,
 
 
 def _rows_v2(folder: str, tree: dict[str, str]) -> list[list[str]]:
-    """The rows of the GPU, of whose UUID they have a beginning: without it and empty cells."""
+    """The rows that begin with the GPU's UUID, or with its first digits: their other cells, without
+    empty ones."""
     rows = [line.split() for line in mps_control.ask_v2(folder, tree, "lspart").splitlines()]
     return [
         [cell for cell in row[1:] if cell != "-"]
