@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -177,6 +178,50 @@ def test_replaced_daemon_has_the_partitions_before_the_next_container(
     assert held(machine, served) == {"first": 1, "second": 2}
     assert widths(machine, 1) == pytest.approx([32], rel=0.01)
     end(served, "first", "second")
+
+
+@pytest.mark.parametrize(("driver", "upgraded"), [("580.95", V2), (V2, BINDS)], indirect=["driver"])
+def test_container_after_an_upgrade_has_its_partition_whatever_daemon_was_left(
+    engine: Engine, machine: Product, driver: str, upgraded: str
+) -> None:
+    machine.configure(engine, mps_partitions=LAYOUT if driver == V2 else "")
+    server = ClaimServer(engine.host, machine, machine.state_dir(engine))
+    begin(engine, "first", 50, "exec sleep 600")
+    server.kill()
+    engine.kill("first")
+    engine.wait("first")  # its record and its daemon are left
+    left = daemons(machine.state_dir(engine))
+    assert len(left) == 2
+    machine.create(1, *SEED, "--driver-version", upgraded)
+    machine.configure(engine, mps_partitions=LAYOUT)
+    server = ClaimServer(engine.host, machine, machine.state_dir(engine))
+    begin(engine, "second", 50)
+    assert held(machine, engine) == {"second": 1}
+    assert widths(machine, 1) == pytest.approx([64], rel=0.01)
+    assert driver == V2 or not set(left) & set(daemons(machine.state_dir(engine)))
+    engine.delete("first")
+    end(engine, "second")
+    until(lambda: daemons(machine.state_dir(engine)) == [])
+    server.close()
+
+
+@pytest.mark.parametrize("driver", [V2], indirect=True)
+def test_partition_that_root_elsewhere_removed_is_replaced_by_none(
+    served: Engine, machine: Product
+) -> None:
+    begin(served, "victim", 50, "exec sleep 600")
+    begin(served, "other", 25, "exec sleep 600")
+    gpu, id = served.exec("victim", ["cat", NAMED]).stdout.split("/", 1)
+    say = f"CUDA_MPS_PIPE_DIRECTORY={os.path.dirname(NAMED)} nvidia-cuda-mps-control"
+    script = f"echo lspart | {say}; echo sm_partition rm {gpu} {id} | {say}; echo lspart | {say}"
+    told = served.exec("other", ["sh", "-c", script]).stdout
+    assert told.count(id) == 1, told
+    refused = served.exec("victim", ["vcuda-workload", "info"])
+    assert "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION" in refused.stdout + refused.stderr
+    end(served, "victim", "other")
+    begin(served, "next", 50)
+    assert widths(machine, 1) == pytest.approx([64], rel=0.01)
+    end(served, "next")
 
 
 def test_layout_counts_again_once_no_container_is_left(served: Engine, machine: Product) -> None:
