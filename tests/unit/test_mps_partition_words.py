@@ -62,6 +62,15 @@ def test_partitions_of_version_2_are_added_by_chunks_and_found_in_the_list(
     assert named == [f"{UUID}/{ID}7", f"{UUID}/{ID}3"]
 
 
+def test_list_of_a_server_that_has_no_gpu_yet_is_asked_for_again(
+    program: Program, tmp_path: Path
+) -> None:
+    tree, told = program(f"lspart) [ -e {tmp_path}/asked ] || exec touch {tmp_path}/asked",
+                         f"echo '{BARE[0]}';;")  # fmt: skip
+    assert mps_partitions._chunks_v2(str(tmp_path), tree) == 14
+    assert told() == ["lspart", "lspart"]
+
+
 @pytest.mark.parametrize(
     ("cases", "line"),
     [
@@ -78,8 +87,13 @@ def test_partitions_of_version_2_are_added_by_chunks_and_found_in_the_list(
     ],
 )
 def test_daemon_that_makes_no_partition_is_named_and_nothing_is_written(
-    program: Program, tmp_path: Path, cases: list[str], line: str
+    program: Program,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cases: list[str],
+    line: str,
 ) -> None:
+    monkeypatch.setattr(mps_partitions, "_LIST_SECONDS", 0.1)
     tree, _ = program(*cases)
     with pytest.raises(VcudaError, match=line):
         mps_partitions.make(str(tmp_path), tree, V2, [100])

@@ -10,6 +10,7 @@ Interface"; for what version 2 prints, the notes and tests of public programs.
 from __future__ import annotations
 
 import re
+import time
 
 from ..model import mps
 from ..model.errors import VcudaError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _TRIAL = "trial"
+_LIST_SECONDS, _PAUSE_SECONDS = 2.0, 0.01
 
 
 def make(folder: str, tree: dict[str, str], now: Ready, layout: Sequence[int]) -> Ready:
@@ -45,9 +47,12 @@ def make(folder: str, tree: dict[str, str], now: Ready, layout: Sequence[int]) -
 
 def _chunks_v2(folder: str, tree: dict[str, str]) -> int:
     """How many chunks the GPU's multiprocessors are. Raises VcudaError: the daemon does not say."""
-    for cells in _rows_v2(folder, tree):
-        if len(cells) == 4 and all(map(_is_number, cells)):  # free and used; then multiprocessors
-            return int(cells[0]) + int(cells[1])
+    until = time.monotonic() + _LIST_SECONDS  # its server may be listed before it has the GPU
+    while time.monotonic() < until:
+        for cells in _rows_v2(folder, tree):
+            if len(cells) == 4 and all(map(_is_number, cells)):  # free, used; multiprocessors
+                return int(cells[0]) + int(cells[1])
+        time.sleep(_PAUSE_SECONDS)
     raise _no_chunks(folder)
 
 
