@@ -114,7 +114,7 @@ timed({step})
     observer = """
 start()
 at(120)
-os.kill(pid_of("caller"), signal.SIGKILL)
+kill(pid_of("caller"))
 at(130)
 say(state=state(), answered=round(ms()))
 """
@@ -149,7 +149,7 @@ timed(L)
 start()
 at(50)
 before = state()
-os.kill(pid_of("caller"), signal.SIGKILL)
+kill(pid_of("caller"))
 at(300)
 say(states=[before, state()], unlock=timed(U))
 """

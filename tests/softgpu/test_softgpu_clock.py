@@ -166,10 +166,7 @@ kernel = wide(b"grid")
 at(0.5)
 launch(kernel, 20)
 at(10)
-dead = int(open({str(pid)!r}).read())
-os.kill(dead, signal.SIGKILL)
-while open(f"/proc/{{dead}}/stat").read().rsplit(")", 1)[1].split()[0] not in "ZX":
-    pass
+kill(int(open({str(pid)!r}).read()))
 ok(cuda.cuCtxSynchronize())
 say(end=ms())
 """

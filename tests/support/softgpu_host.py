@@ -16,7 +16,7 @@ BUILT = REPOSITORY / "build" / "softgpu"
 
 # Beginning of every client script: `ok` unwraps a call of cuda-bindings.
 PRELUDE = """
-import ctypes, json, os, signal, sys, time
+import ctypes, json, os, select, signal, sys, time
 from cuda.bindings import driver as cuda
 
 def ok(answer):
@@ -45,6 +45,12 @@ def kernel(name):
 def spin(function, nanoseconds, stream=0):
     parameters = ((nanoseconds,), (ctypes.c_uint64,))
     ok(cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, 0))
+
+def kill(pid):
+    '''Until its last thread has ended: a dying process holds its files for a while.'''
+    end = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    select.select([end], [], [])
 
 def say(**answer):
     print(json.dumps(answer), flush=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-# A killed process has dropped its locks when it is a zombie. Virtual time stands still meanwhile.
+# A killed process has dropped its locks when its last thread has ended. Virtual time stands still
+# meanwhile.
 COMMON = """
-import fcntl, json, os, signal, sys, time
+import fcntl, json, os, select, signal, sys, time
 from vcuda_oci.pages import layout, page_reader
 given = json.loads(sys.argv[1])
 WAIT, HELD = 2, 3
@@ -15,14 +16,9 @@ def wait_for(*wanted, tenant):
     while state(tenant) not in wanted:
         time.sleep(0.0001)
 def kill(pid):
+    end = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
-    while os.path.exists(f"/proc/{pid}"):
-        with open(f"/proc/{pid}/stat") as stat:
-            ended = stat.read().rpartition(")")[2].split()[0] == "Z"
-        # Its other threads may end later.
-        if ended and len(os.listdir(f"/proc/{pid}/task")) == 1:
-            return
-        os.sched_yield()  # the processes of a clock share a processor
+    select.select([end], [], [])
 """
 
 # Kills a container two milliseconds into its turn, while its kernels are queued. Prints how many
@@ -81,13 +77,7 @@ lock = os.open(given["state"] + "/turns.lock", os.O_RDONLY | os.O_CREAT, 0o600)
 time.sleep(4.005)  # between two polls of the next one
 os.kill(given["keeper"], signal.SIGTERM)
 time.sleep(0.002)
-taken = False
-while not taken:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        taken = True
-    except BlockingIOError:
-        os.sched_yield()  # the processes of a clock share a processor
+fcntl.flock(lock, fcntl.LOCK_EX)
 time.sleep(%(away)s)
 fcntl.flock(lock, fcntl.LOCK_UN)
 print("true")
