@@ -181,6 +181,14 @@ QUESTIONS = (
         "8; 0; 8; 915; not 0; 0; 0. From driver 615 on",
     ),
     Question(
+        "static",
+        "static partitions of MPS version 2 (`-S`), one of one chunk: how wide a chunk is; how far "
+        "what a client of it sees is off; what it sees with a percentage of 10; the error of a "
+        "client that names no partition; whether it is left when it is removed beside its client; "
+        "whether another is made there",
+        "8, 4 before the H100; 0; as wide; 915; 1; 1. From driver 590 on",
+    ),
+    Question(
         "limits",
         "a cgroup that the driver itself limits to 512 MiB, hard = soft: what its process gets "
         "beyond it, what `cuMemGetInfo` and NVML show it, what the driver counts above what it "

@@ -25,6 +25,9 @@
 #define MPS_CHUNKS (SOFTGPU_MULTIPROCESSORS / MPS_CHUNK)
 #define MPS_DEFAULT "default"
 #define MPS_V3 3 /* the version with servers and namespaces */
+/* The first drivers with version 3, and with static partitions of version 2.  */
+#define MPS_FIRST_V3 615
+#define MPS_FIRST_PARTITIONS 590
 
 /* What clients get. percent: 0: as much as they ask for.  */
 struct limits
@@ -102,6 +105,7 @@ struct daemon
   const char *pipes;
   unsigned version;
   bool multiuser;
+  bool is_partitioned; /* -S of version 2: a client without a partition is refused */
   unsigned gpu_count;
   unsigned gpu[SOFTGPU_MAX_GPUS]; /* entries of the state that CUDA_VISIBLE_DEVICES leaves */
   struct limits limits;           /* of version 2's next server */
@@ -123,14 +127,17 @@ void mps_log (const char *format, ...) __attribute__ ((format (printf, 1, 2)));
 int mps_do_v2 (const struct connection *user, char *line, FILE *out);
 int mps_do_v3 (const struct connection *user, char *line, FILE *out);
 
+/* Whether the driver's version is at least FIRST.  */
+bool mps_driver_has (int first);
+
 /* The index in mps.gpu of a GPU, by number or UUID; -1: none.  */
 int mps_device_of (const char *text);
 
 /* The client with this pid of SERVER (NULL: of any); NULL: there is none.  */
 const struct connection *mps_client_of (const struct server *server, pid_t pid);
 
-/* The partition that the client gets. Its server has none: `*none`. NULL: the client names none of
-   them.  */
+/* The partition that the client gets. Its server has none, and needs none: `*none`. NULL: the
+   client names none of them.  */
 const struct partition *mps_partition_of (const struct connection *client, bool *none);
 
 /* Ends the client's GPU work.  */
@@ -149,6 +156,13 @@ unsigned mps_most_clients (void);
 struct server *mps_server_of (const char *name);
 struct partition *mps_named_partition (struct server *server, unsigned device, const char *name);
 struct space *mps_space_of (struct server *server, const char *name);
+
+/* The chunks of a GPU that no server's partition has.  */
+unsigned mps_free_chunks (unsigned device);
+
+/* Makes a partition. NAME: NULL: its id. NULL: too few chunks are free.  */
+struct partition *mps_add_partition (struct server *server, unsigned device, const char *name,
+                                     unsigned long chunks);
 
 bool mps_is_name (const char *text);
 

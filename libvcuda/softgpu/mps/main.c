@@ -7,15 +7,11 @@
 
 #include "mps/daemon.h"
 
-enum
-{
-  FIRST_DRIVER_OF_V3 = 615,
-};
-
 struct options
 {
   bool daemon, in_background, quit;
   bool multiuser[2]; /* as version 2 has it, and as version 3 does */
+  bool is_partitioned;
   unsigned version;
   int words; /* the first of them in argv; argc: none */
 };
@@ -24,21 +20,22 @@ static int
 usage (void)
 {
   fputs ("usage: nvidia-cuda-mps-control [-d | -f] [-multiuser-server]\n"
+         "       nvidia-cuda-mps-control [-d | -f] -S [-multiuser-server] (from driver 590 on)\n"
          "       nvidia-cuda-mps-control [-d | -f] -p 3 [-m]    (from driver 615 on)\n"
          "       nvidia-cuda-mps-control -q | <module> <verb> [arguments]\n",
          stderr);
   return 1;
 }
 
-static bool
-has_v3 (void)
+static int
+driver (void)
 {
   struct attachment tie;
   if (softgpu_attach (&tie, SOFTGPU_NVML) != ATTACHED)
-    return false;
-  bool has = atoi (tie.state->driver_version) >= FIRST_DRIVER_OF_V3;
+    return 0;
+  int version = atoi (tie.state->driver_version);
   softgpu_detach (&tie);
-  return has;
+  return version;
 }
 
 static bool
@@ -62,6 +59,8 @@ read_options (int argc, char **argv, struct options *options)
       options->multiuser[0] = true;
     else if (is (argv[i], "-m", "--multiuser"))
       is_new = options->multiuser[1] = true;
+    else if (is (argv[i], "-S", "--static-partitioning"))
+      options->is_partitioned = true;
     else if (is (argv[i], "-q", "--quit"))
       is_new = options->quit = true;
     else if (is (argv[i], "-p", "--protocol") && i + 1 < argc)
@@ -77,14 +76,16 @@ read_options (int argc, char **argv, struct options *options)
       }
     else
       return false;
+  if (options->is_partitioned && driver () < MPS_FIRST_PARTITIONS)
+    return false;
   const char *version = getenv ("CUDA_MPS_PROTOCOL_VERSION");
   if (!is_new && !version)
     return true;
-  if (!has_v3 ())
+  if (driver () < MPS_FIRST_V3)
     return !is_new; /* a program before it knows neither the options nor the variable */
   if (version)
     options->version = (unsigned) atoi (version);
-  return (options->version == 2 || options->version == MPS_V3)
+  return (options->version == 2 || (options->version == MPS_V3 && !options->is_partitioned))
          && !options->multiuser[options->version == 2];
 }
 
@@ -107,6 +108,7 @@ main (int argc, char **argv)
   if (options.daemon)
     {
       mps.version = options.version;
+      mps.is_partitioned = options.is_partitioned;
       mps.multiuser = options.multiuser[0] || options.multiuser[1];
       return mps_run (pipes, options.in_background);
     }

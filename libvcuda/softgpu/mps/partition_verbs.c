@@ -1,4 +1,4 @@
-/* Static partitions of multiprocessors: version 3's module `sm-partition`.
+/* Version 3's module `sm-partition`.
 
    Source: NVIDIA's guide to MPS, release 615, "SM Partitions" and "Using Static SM Partitioning".
    */
@@ -7,57 +7,6 @@
 #include <string.h>
 
 #include "mps/v3_commands.h"
-
-struct partition *
-mps_named_partition (struct server *server, unsigned device, const char *name)
-{
-  for (unsigned i = 0; i < MPS_PARTITIONS; i++)
-    if (*name && server->partition[i].device == device
-        && strcmp (server->partition[i].name, name) == 0)
-      return &server->partition[i];
-  return NULL;
-}
-
-/* Whether the client names the partition: "GPU-UUID/ID", of the UUID a beginning.  */
-static bool
-is_named (const struct partition *partition, const char *text)
-{
-  const char *uuid = mps.tie.state->gpu[mps.gpu[partition->device]].uuid;
-  const char *slash = strchr (text, '/');
-  return *partition->name && slash && slash != text
-         && strncmp (text, uuid, (size_t) (slash - text)) == 0
-         && strcmp (slash + 1, partition->id) == 0;
-}
-
-const struct partition *
-mps_partition_of (const struct connection *client, bool *none)
-{
-  const struct partition *all = client->server->partition;
-  *none = true;
-  if (client->space->partition)
-    return client->space->partition;
-  for (unsigned i = 0; i < MPS_PARTITIONS; i++)
-    {
-      if (is_named (&all[i], client->partition))
-        return &all[i];
-      *none &= !*all[i].name;
-    }
-  return NULL;
-}
-
-/* The chunks of a GPU that no server's partition has.  */
-static unsigned
-free_chunks (unsigned device)
-{
-  unsigned left = MPS_CHUNKS;
-  for (unsigned i = 0; i < MPS_SERVERS * MPS_PARTITIONS; i++)
-    {
-      const struct partition *one = &mps.server[i / MPS_PARTITIONS].partition[i % MPS_PARTITIONS];
-      if (*one->name && one->device == device)
-        left -= one->chunks;
-    }
-  return left;
-}
 
 static bool
 has_clients (unsigned device)
@@ -70,15 +19,6 @@ has_clients (unsigned device)
         return true;
     }
   return false;
-}
-
-static struct partition *
-free_entry (struct server *server)
-{
-  for (unsigned i = 0; i < MPS_PARTITIONS; i++)
-    if (!*server->partition[i].name)
-      return &server->partition[i];
-  return NULL;
 }
 
 /* The server and the GPU that the options name; NULL: an error was printed.  */
@@ -101,7 +41,6 @@ named_place (const struct command *command, unsigned *device)
 static int
 partition_create (const struct command *command)
 {
-  static unsigned made;
   unsigned device;
   const char *name = command->word[0] ? command->word[0] : "";
   const char *text = mps_option (command, "chunks");
@@ -116,16 +55,11 @@ partition_create (const struct command *command)
     return mps_wrong (command, "SM partition '%s' cannot be created", name);
   if (mps_named_partition (server, device, name))
     return mps_wrong (command, "SM partition '%s' already exists", name);
-  struct partition *entry = free_entry (server);
-  unsigned left = free_chunks (device);
-  if (!entry || chunks > left)
-    return mps_wrong (command, "%lu chunks are asked for, %u are free", chunks, left);
+  const struct partition *entry = mps_add_partition (server, device, name, chunks);
+  if (!entry)
+    return mps_wrong (command, "%lu chunks are asked for, %u are free", chunks,
+                      mps_free_chunks (device));
   const char *uuid = mps.tie.state->gpu[mps.gpu[device]].uuid;
-  *entry = (struct partition){ .device = device,
-                               .chunks = (unsigned) chunks,
-                               .multiprocessors = (unsigned) chunks * MPS_CHUNK };
-  strcpy (entry->name, name);
-  snprintf (entry->id, sizeof entry->id, "K%04xAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", ++made);
   if (server->ready)
     fprintf (command->out,
              "SM partition '%s' created on device %s (sm-count=%u)\nCUDA_MPS_SM_PARTITION=%s/%s\n",

@@ -208,6 +208,8 @@ watch (struct server *server)
     mps_refuse (server);
   server->pid = 0;
   server->ready = server->ending = false;
+  if (mps.version != MPS_V3)
+    memset (server->partition, 0, sizeof server->partition);
   if (server->removed)
     *server = (struct server){ 0 };
 }

@@ -99,7 +99,7 @@ static int
 set_partition (const struct command *command, struct server *server, struct space *space,
                const char *name)
 {
-  if (atoi (mps.tie.state->driver_version) < FIRST_DRIVER_OF_PARTITIONS)
+  if (!mps_driver_has (FIRST_DRIVER_OF_PARTITIONS))
     return mps_wrong (command, "unknown option '--sm-partition'");
   int device = mps_named_device (command);
   if (device < 0)

@@ -36,6 +36,12 @@ mps_log (const char *format, ...)
 }
 
 bool
+mps_driver_has (int first)
+{
+  return atoi (mps.tie.state->driver_version) >= first;
+}
+
+bool
 mps_listen (const char *folder, const char *name, unsigned mode, struct server *server,
             struct space *space)
 {

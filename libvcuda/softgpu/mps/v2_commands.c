@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mps/daemon.h"
+#include "mps/v2_partitions.h"
 #include "state/pid.h"
 
 enum
@@ -203,7 +204,7 @@ mps_do_v2 (const struct connection *user, char *line, FILE *out)
   char *word[MOST_WORDS] = { NULL }, *rest = line;
   for (int i = 0; i < MOST_WORDS - 1 && (word[i] = strtok_r (rest, " ", &rest)); i++)
     continue;
-  if (!word[0] || read_only (word, out))
+  if (!word[0] || read_only (word, out) || mps_do_partitions (word, user->privileged, out))
     return 0;
   if (!user->privileged)
     fputs ("Permission denied\n", out);

@@ -137,6 +137,8 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
         if held:
             return held, False
         _release_ended(ledger, owner, wanted.ended)
+        if wanted.isolation == MPS and _has_other_layout(ledger.read()[0], rules.partitions):
+            _make_room(ledger)  # no dead container keeps its GPU's layout, or its GPU without one
         answer = _place(ledger, host, wanted, rules)
         if isinstance(answer, Refused) and _make_room(ledger):
             answer = _place(ledger, host, wanted, rules)
@@ -314,6 +316,10 @@ def _of_others(
 
 def _under_mps(allocations: Sequence[Allocation], uuid: str) -> list[Allocation]:
     return [one for one in allocations if one.isolation == MPS and one.shares[0].uuid == uuid]
+
+
+def _has_other_layout(allocations: Sequence[Allocation], setting: Sequence[int]) -> bool:
+    return any(one.isolation == MPS and one.partitions != list(setting) for one in allocations)
 
 
 def _partitioned(

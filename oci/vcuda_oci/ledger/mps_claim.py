@@ -28,8 +28,8 @@ def claim_mps(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[
         what = f"{mps.WHAT}: the driver has no nvidia-cuda-mps-control"
         hint = "install the driver's compute utilities, or use isolation turns"
         raise VcudaError(what, host.root or "/", hint)
-    if rules.partitions and not mps.has_namespaces(host.version):
-        what = f"{mps.WHAT}: mps-partitions needs driver 615 or later"
+    if rules.partitions and not mps.has_partitions(host.version):
+        what = f"{mps.WHAT}: mps-partitions needs driver 590 or later"
         raise VcudaError(what, f"driver {host.version}", "leave mps-partitions empty")
     _claim_socket_pid(ledger.state_dir)
     # Under MPS nothing is suspended, and memory is promised once.

@@ -2,7 +2,8 @@
 
 From driver 615 on the daemon runs as version 3: one named server, with a namespace for each
 container; the container's processes cannot widen its limits. Before, it runs as version 2, where
-only variables of the processes hold a share. tree: the content of `wanted.json`.
+only variables of the processes hold a share; for static partitions it is started with `-S`.
+tree: the content of `wanted.json`.
 
 Source: NVIDIA's guide to MPS, release 615, "MPS v3 Interface" and "Legacy MPS v2 Interface".
 """
@@ -20,40 +21,30 @@ from ..model.errors import VcudaError
 from . import liveness, mps_folder
 from .mps_folder import SERVER, Ready
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 _START_SECONDS = 5.0
 _PAUSE_SECONDS = 0.01
 # Tried in this order, then none: an older control program ends at an option that it does not know.
 _VERSION_3 = ["-p", "3", "-m"]
 _VERSION_2 = ["-multiuser-server"]
-_TRIAL = "trial"
+_STATIC = ["-S"]
 _CSV = "--format=csv,noheader"
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def start(folder: str, tree: dict[str, str], layout: Sequence[int] = ()) -> Ready:
-    """Start a daemon, and its server before the first client needs it, and make its partitions, for
-    which it must have no client. layout: their percents. Raises VcudaError."""
-    daemon, has_spaces = _start_daemon(folder, tree)
+def start(folder: str, tree: dict[str, str], is_partitioned: bool = False) -> Ready:
+    """Start a daemon, and its server before the first client needs it. is_partitioned: static
+    partitions will be made in it. Raises VcudaError."""
+    daemon, has_spaces = _start_daemon(folder, tree, is_partitioned)
     server = _start_server(folder, tree, daemon, has_spaces)
     pids = [[pid, liveness.start_time(pid)] for pid in (daemon, server)]
-    found = Ready(pids[0], pids[1], mps_folder.shared_of(server), [] if has_spaces else None)
-    if not layout:
-        return found
-    if not has_spaces:
-        what = "the MPS daemon runs as version 2, where mps-partitions does not count"
-        raise VcudaError(what, tree["program"], "install the driver's own, or empty the setting")
-    return _partitioned(folder, tree, found, layout)
+    return Ready(pids[0], pids[1], mps_folder.shared_of(server), [] if has_spaces else None)
 
 
 def clients(folder: str, tree: dict[str, str], now: Ready) -> tuple[int, bool]:
     """The number of the server's clients, and whether a fault has ended the work of all of them."""
     if now.spaces is None:
-        status = _ask_v2(folder, tree, f"get_server_status {now.server[0]}")
-        listed = _ask_v2(folder, tree, f"get_client_list {now.server[0]}")
+        status = ask_v2(folder, tree, f"get_server_status {now.server[0]}")
+        listed = ask_v2(folder, tree, f"get_client_list {now.server[0]}")
     else:
         status = _ask_v3(folder, tree, "server", "get", SERVER, "status")
         listed = _ask_v3(folder, tree, "client", "list", f"--server={SERVER}", _CSV)
@@ -66,7 +57,7 @@ def spaces(folder: str, tree: dict[str, str]) -> dict[str, tuple[float, int]]:
     Raises VcudaError: the daemon does not answer.
     """
     found = {}
-    for line in _require_v3(
+    for line in require_v3(
         folder, tree, "namespace", "list", f"--server={SERVER}", _CSV
     ).splitlines():
         name, _, _, pinned, percent = (line.strip() + ",,,,").split(",")[:5]
@@ -86,37 +77,16 @@ def add_space(
     """Make a namespace, if it is new, and set its limits. number: of the partition that it has; 0:
     none. Raises VcudaError."""
     if is_new:
-        _require_v3(folder, tree, "namespace", "create", name, f"--server={SERVER}")
+        require_v3(folder, tree, "namespace", "create", name, f"--server={SERVER}")
     if number:  # first: the limits show that all of it was set
         bind(folder, tree, name, number)
     words = [f"--pinned-memory-limit={limits.mib}M", f"--active-thread-percentage={limits.percent}"]
-    _require_v3(folder, tree, "namespace", "set", name, f"--server={SERVER}", *words)
+    require_v3(folder, tree, "namespace", "set", name, f"--server={SERVER}", *words)
 
 
 def remove_space(folder: str, tree: dict[str, str], name: str) -> None:
     """Remove a namespace, and end the clients that it still has. Raises VcudaError."""
-    _require_v3(folder, tree, "namespace", "delete", name, f"--server={SERVER}", "--force")
-
-
-def _partitioned(folder: str, tree: dict[str, str], now: Ready, layout: Sequence[int]) -> Ready:
-    values, widths = [], []
-    chunks = mps.chunks_of(layout, _chunks(folder, tree))
-    for number, (percent, count) in enumerate(zip(layout, chunks), 1):
-        if not count:
-            what = f"mps-partitions: {percent} % are less than one of the GPU's chunks"
-            raise VcudaError(what, tree["gpu"], "write larger percents")
-        words = [f"--server={SERVER}", f"--device={tree['gpu']}", f"--chunks={count}"]
-        told = _require_v3(folder, tree, "sm-partition", "create", partition(number), *words)
-        value = re.search(r"^CUDA_MPS_SM_PARTITION=(\S+)$", told, re.MULTILINE)
-        width = re.search(r"\(sm-count=(\d{1,9})\)", told, re.ASCII)
-        if not value or not width:
-            what = f"MPS does not say what partition it has made: {told.strip()}"
-            raise VcudaError(what, folder, f"see {folder}/log")
-        values.append(value[1])
-        widths.append(int(width[1]))
-    mps_folder.write_partitions(folder, values)
-    binds = mps.has_partitions_in_namespaces(tree["driver"]) and _binds(folder, tree)
-    return now.replaced(layout=list(layout), partitions=widths, binds=binds)
+    require_v3(folder, tree, "namespace", "delete", name, f"--server={SERVER}", "--force")
 
 
 def partition(number: int) -> str:
@@ -124,35 +94,10 @@ def partition(number: int) -> str:
     return f"p{number}"
 
 
-def _chunks(folder: str, tree: dict[str, str]) -> int:
-    """How many chunks the GPU's multiprocessors are. Raises VcudaError: the daemon does not say."""
-    listed = _require_v3(folder, tree, "device", "list", f"--server={SERVER}", "--format=csv")
-    head, *rows = [line.split(",") for line in listed.splitlines()] or [[]]
-    columns = [re.sub(r"[\W_]+", " ", cell).strip().lower() for cell in head]
-    if "total chunks" in columns:
-        at = columns.index("total chunks")
-        for row in rows:
-            if len(row) > at and tree["gpu"] in map(str.strip, row) and row[at].strip().isdigit():
-                return int(row[at])
-    raise VcudaError("MPS does not list the GPU's chunks", folder, "empty mps-partitions")
-
-
-def _binds(folder: str, tree: dict[str, str]) -> bool:
-    """Whether a namespace takes a partition: tried with one that no container has."""
-    _require_v3(folder, tree, "namespace", "create", _TRIAL, f"--server={SERVER}")
-    try:
-        bind(folder, tree, _TRIAL, 1)
-    except VcudaError:
-        return False
-    finally:
-        remove_space(folder, tree, _TRIAL)
-    return True
-
-
 def bind(folder: str, tree: dict[str, str], name: str, number: int) -> None:
     """Keep the clients of a namespace in a partition. Raises VcudaError."""
     words = [f"--device={tree['gpu']}", f"--sm-partition={partition(number)}"]
-    _require_v3(folder, tree, "namespace", "set", name, f"--server={SERVER}", *words)
+    require_v3(folder, tree, "namespace", "set", name, f"--server={SERVER}", *words)
 
 
 def _environment(folder: str, tree: dict[str, str]) -> dict[str, str]:
@@ -168,11 +113,13 @@ def _environment(folder: str, tree: dict[str, str]) -> dict[str, str]:
     return {**places, **({"SOFTGPU_ROOT": root} if root else {})}
 
 
-def _start_daemon(folder: str, tree: dict[str, str]) -> tuple[int, bool]:
+def _start_daemon(folder: str, tree: dict[str, str], is_partitioned: bool) -> tuple[int, bool]:
     """Start the daemon, for clients of all users where the program can; return its pid, and whether
     it has namespaces. Raises VcudaError: it ends at once."""
     newest = [_VERSION_3] if mps.has_namespaces(tree["driver"]) else []
-    for options in (*newest, _VERSION_2, []):
+    # Never as version 2 without partitions where a container was promised one.
+    static = _STATIC if is_partitioned else []
+    for options in (*newest, [*static, *_VERSION_2], static):
         daemon = subprocess.Popen(
             [tree["program"], "-f", *options],
             env=_environment(folder, tree),
@@ -189,23 +136,26 @@ def _start_daemon(folder: str, tree: dict[str, str]) -> tuple[int, bool]:
             time.sleep(_PAUSE_SECONDS)
         daemon.kill()  # one that only hangs must not serve beside the next
         daemon.wait()
-    raise VcudaError("the MPS control daemon does not start", tree["program"], f"see {folder}/log")
+    what = "the MPS control daemon does not start" + (
+        ", or knows no static partitions" if is_partitioned else ""
+    )
+    raise VcudaError(what, tree["program"], f"see {folder}/log")
 
 
 def _start_server(folder: str, tree: dict[str, str], daemon: int, has_spaces: bool) -> int:
     """Start a server; return its pid. daemon: its pid. Raises VcudaError."""
     if has_spaces:
         words = [f"--uid={os.geteuid()}", f"--allowed-devices={tree['gpu']}"]
-        _require_v3(folder, tree, "server", "create", SERVER, *words)
+        require_v3(folder, tree, "server", "create", SERVER, *words)
     else:
-        _ask_v2(folder, tree, f"start_server -uid {os.geteuid()}")
+        ask_v2(folder, tree, f"start_server -uid {os.geteuid()}")
     until = time.monotonic() + _START_SECONDS
     while time.monotonic() < until and liveness.start_time(daemon):
         if has_spaces:
             row = _ask_v3(folder, tree, "server", "list", SERVER, _CSV).strip().split(",")
             found = row[2:3] if len(row) > 3 and row[3].lower() == "ready" else []
         else:
-            found = re.findall(r"^\d+$", _ask_v2(folder, tree, "get_server_list"), re.MULTILINE)
+            found = re.findall(r"^\d+$", ask_v2(folder, tree, "get_server_list"), re.MULTILINE)
         if found and re.fullmatch(r"\d+", found[0].strip(), re.ASCII):
             return int(found[0])
         time.sleep(_PAUSE_SECONDS)
@@ -227,7 +177,7 @@ def _run(folder: str, tree: dict[str, str], words: list[str], text: str) -> tupl
     return done.returncode, done.stdout
 
 
-def _ask_v2(folder: str, tree: dict[str, str], word: str) -> str:
+def ask_v2(folder: str, tree: dict[str, str], word: str) -> str:
     return _run(folder, tree, [], word + "\n")[1]
 
 
@@ -235,13 +185,16 @@ def _ask_v3(folder: str, tree: dict[str, str], *words: str) -> str:
     return _run(folder, tree, list(words), "")[1]
 
 
-def _require_v3(folder: str, tree: dict[str, str], *words: str) -> str:
+def require_v3(folder: str, tree: dict[str, str], *words: str) -> str:
     """Raises VcudaError: the command fails."""
     status, text = _run(folder, tree, list(words), "")
     if status:
-        what = f"MPS refuses '{' '.join(words)}': {text.strip()}"
-        raise VcudaError(what, folder, f"see {folder}/log")
+        raise refused(folder, " ".join(words), text)
     return text
+
+
+def refused(folder: str, command: str, told: str) -> VcudaError:
+    return VcudaError(f"MPS refuses '{command}': {told.strip()}", folder, f"see {folder}/log")
 
 
 def _number(text: str) -> float:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 WHAT = "isolation mps"
 _FIRST_DRIVER = 615  # with version 3 of the control interface
-_FIRST_WITH_PARTITIONS = 620  # where a namespace can have a static partition
+_FIRST_WITH_PARTITIONS = 590  # static ones of version 2
+_FIRST_TO_BIND = 620  # where a namespace can have a static partition
 SPACE = "n"  # begins the name of each container's namespace
 _MIB = 1 << 20
 # The driver's limit counts contexts, which the share does not: as libvcuda/shim/entry/mps.c.
@@ -43,9 +44,14 @@ def has_namespaces(driver: str) -> bool:
     return _major(driver) >= _FIRST_DRIVER
 
 
+def has_partitions(driver: str) -> bool:
+    """driver: as above."""
+    return _major(driver) >= _FIRST_WITH_PARTITIONS
+
+
 def has_partitions_in_namespaces(driver: str) -> bool:
     """Whether the server keeps a container in its static partition; else the shim does."""
-    return _major(driver) >= _FIRST_WITH_PARTITIONS
+    return _major(driver) >= _FIRST_TO_BIND
 
 
 def _major(driver: str) -> int:

@@ -15,7 +15,7 @@ import sys
 import time
 
 from ..guest import process as guest_process
-from ..ledger import events, mps_control, mps_folder, mps_spaces
+from ..ledger import events, mps_control, mps_folder, mps_partitions, mps_spaces
 from ..ledger.ledger import Ledger
 from ..ledger.mps_folder import Ready
 from ..model.errors import VcudaError
@@ -133,7 +133,9 @@ class MpsKeeper:
         for part in ("pipe", "log"):
             os.makedirs(f"{folder}/{part}", 0o700, exist_ok=True)
         self._began[folder] = time.monotonic()
-        found = mps_control.start(folder, tree, layout)
+        found = mps_control.start(folder, tree, bool(layout))
+        if layout:
+            found = mps_partitions.make(folder, tree, found, layout)
         mps_folder.note_failure(folder, "")
         self._logged.pop(folder, None)
         mps_folder.write_ready(folder, found)

@@ -52,6 +52,7 @@ def examine(settings: Config) -> list[Finding]:
         return [finding.of_error(MPS, error)]
     has_program = mps_claim.CONTROL in found.other
     has_v3 = mps.has_namespaces(found.version)
+    lacks_partitions = bool(settings.mps_partitions) and not mps.has_partitions(found.version)
     return judge(
         settings.isolation,
         has_program,
@@ -59,7 +60,7 @@ def examine(settings: Config) -> list[Finding]:
         daemons,
         prohibited,
         has_v3,
-        bool(settings.mps_partitions),
+        lacks_partitions,
     )
 
 
@@ -70,11 +71,11 @@ def judge(
     daemons: Sequence[Daemon],
     prohibited: Sequence[str] = (),
     has_v3: bool = False,
-    has_layout: bool = False,
+    lacks_partitions: bool = False,
 ) -> list[Finding]:
     """isolation: the setting. exclusive: GPUs that admit one process, or MPS, as text. prohibited:
-    those that admit none. has_v3: the driver has version 3 of the control interface. has_layout:
-    the setting mps-partitions is not empty."""
+    those that admit none. has_v3: the driver has version 3 of the control interface.
+    lacks_partitions: the setting mps-partitions is not empty, and the driver is older."""
     found = []
     if prohibited:
         what = "in compute mode prohibited: every program on it fails, under MPS too"
@@ -86,8 +87,8 @@ def judge(
         )
         hint = "install the driver's compute utilities, or set isolation to auto"
         found.append(Finding(MPS, ERROR, what, mps_claim.CONTROL, hint))
-    if has_layout and has_program and not has_v3:
-        what = "mps-partitions needs driver 615 or later: every share under MPS is refused"
+    if lacks_partitions and has_program:
+        what = "mps-partitions needs driver 590 or later: every share under MPS is refused"
         found.append(Finding(MPS, ERROR, what, hint="leave mps-partitions empty"))
     if exclusive and isolation != policies.MPS:
         what = "admits one process at a time: several containers share it with isolation mps alone"

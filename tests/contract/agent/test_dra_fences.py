@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support.agent.node_agent import AgentNode
 from support.api_server.fake_api_objects import CLAIMS
 from support.gpu.mig_node import H100
@@ -100,10 +102,11 @@ def test_claim_under_mps_gets_a_daemon_that_outlives_a_killed_driver(
             kill_daemons(node.state_dir)
 
 
+@pytest.mark.parametrize("driver", ["590.10", "615.10"])  # MPS of version 2, and of version 3
 def test_claim_under_mps_gets_a_static_partition_and_the_next_is_refused(
-    new_node: Callable[..., AgentNode],
+    new_node: Callable[..., AgentNode], driver: str
 ) -> None:
-    node = new_node("--gpus", "1", "--driver-version", "615.10")
+    node = new_node("--gpus", "1", "--driver-version", driver)
     with running(node, mps_devices="yes", mps_partitions="40") as dra, dra.agent():
         until(lambda: len(offered(dra)) == 2)
         dra.kubelet.register()

@@ -12,14 +12,17 @@ import pytest
 
 from support.ledger.samples import GIB, record
 from support.softgpu.softgpu_host import SoftGpu
-from vcuda_oci.ledger import mps_claim, mps_control, mps_folder, mps_processes
+from vcuda_oci.ledger import mps_claim, mps_control, mps_folder, mps_partitions, mps_processes
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import mps
 from vcuda_oci.model.allocation import Allocation, GpuShare
+from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.pages import limits
 from vcuda_oci.start.mps_keeper import MpsKeeper
 
 LAYOUT = [50, 25, 25]
+DRIVERS = ["590.10", "620.10"]  # MPS of version 2, and of version 3
+SEED = ("--seed", "1")
 
 
 class Killed(BaseException):
@@ -27,21 +30,25 @@ class Killed(BaseException):
 
 
 @contextlib.contextmanager
-def served_gpu() -> Iterator[tuple[Ledger, str, Callable[[], None]]]:
-    """A ledger, a GPU's UUID, and what asks for the GPU's daemon."""
+def served_gpu(driver: str) -> Iterator[tuple[Ledger, str, Callable[..., None]]]:
+    """A ledger, a GPU's UUID, and what asks for the GPU's daemon, after an upgrade to the driver
+    that it may be given."""
     with contextlib.ExitStack() as stack:
         temporary = tempfile.TemporaryDirectory(dir="/dev/shm", prefix="kp")
         place = stack.enter_context(temporary)
-        gpu = SoftGpu(Path(place), "--driver-version", "620.10")
+        gpu = SoftGpu(Path(place), *SEED, "--driver-version", driver)
         uuid = gpu.smi("--query-gpu=uuid", "--format=csv,noheader").split()[0]
         program = str(gpu.root / "usr/bin/nvidia-cuda-mps-control")
         ledger = Ledger(f"{place}/s")
         stack.callback(mps_folder.end_all, mps_folder.folder_of(ledger.state_dir, uuid))
-        yield (
-            ledger,
-            uuid,
-            lambda: mps_folder.want(ledger.state_dir, uuid, program, str(gpu.libraries), "620.10"),
-        )
+
+        def want(upgraded: str = "") -> None:
+            if upgraded:
+                gpu.order("create", "--force", *SEED, "--driver-version", upgraded)
+            version = upgraded or driver
+            mps_folder.want(ledger.state_dir, uuid, program, str(gpu.libraries), version)
+
+        yield ledger, uuid, want
 
 
 def hold(ledger: Ledger, uuid: str, number: int, layout: list[int]) -> Allocation:
@@ -54,8 +61,9 @@ def hold(ledger: Ledger, uuid: str, number: int, layout: list[int]) -> Allocatio
     return held
 
 
+@pytest.mark.parametrize("driver", DRIVERS)
 def test_kill_at_any_step_leaves_what_the_next_keeper_sets_right(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, driver: str
 ) -> None:
     run, left = mps_control._run, [0]
 
@@ -66,7 +74,7 @@ def test_kill_at_any_step_leaves_what_the_next_keeper_sets_right(
         return run(folder, tree, words, text)
 
     monkeypatch.setattr(mps_control, "_run", dies)
-    with served_gpu() as (ledger, uuid, want):
+    with served_gpu(driver) as (ledger, uuid, want):
         held = [hold(ledger, uuid, number, LAYOUT) for number in (2, 1)]
         folder, step, was_killed = mps_folder.folder_of(ledger.state_dir, uuid), 0, True
         while was_killed:
@@ -79,44 +87,87 @@ def test_kill_at_any_step_leaves_what_the_next_keeper_sets_right(
             except Killed:
                 was_killed = True
             left[0] = 0
-            _check_all(ledger, folder, [mps.space_of(one) for one in held])
+            _check_all(ledger, folder, driver, [mps.space_of(one) for one in held])
             mps_folder.end_all(folder)
             shutil.rmtree(folder)
-        assert step > 15
+        assert step > 9
 
 
-@pytest.mark.parametrize("before", [[], [100]])
+@pytest.mark.parametrize(
+    ("before", "driver", "upgraded"),
+    [
+        *(([], driver, "") for driver in DRIVERS),
+        *(([100], driver, "") for driver in DRIVERS),
+        ([], "580.95", "590.10"),
+        ([], "580.95", "620.10"),
+        ([100], "590.10", "620.10"),
+    ],
+)
 def test_daemon_of_an_earlier_layout_serves_no_container_of_the_next_one(
-    before: list[int], capfd: pytest.CaptureFixture[str]
+    before: list[int], driver: str, upgraded: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with served_gpu() as (ledger, uuid, want):
+    with served_gpu(driver) as (ledger, uuid, want):
         keeper = MpsKeeper(ledger.state_dir)
         folder = mps_folder.folder_of(ledger.state_dir, uuid)
         hold(ledger, uuid, len(before), before)
         want()
         keeper._check(folder)
-        # The last container ends, and another starts, before the keeper has seen it.
+        # The last container ends, the driver is replaced, and another container starts, before the
+        # keeper has seen it.
         with ledger:
             ledger.remove(str(len(before)))
         held = hold(ledger, uuid, 1, LAYOUT)
+        want(upgraded)
         assert mps_claim._socket(folder, held) is None
         keeper._check(folder)
         assert mps_claim._socket(folder, held) is not None
-        _check_all(ledger, folder, [mps.space_of(held)])
+        _check_all(ledger, folder, upgraded or driver, [mps.space_of(held)])
         assert "has ended" not in capfd.readouterr().err
 
 
-def _check_all(ledger: Ledger, folder: str, spaces: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("given", "driver", "line"),
+    [
+        ("580.95", "580.95", "the MPS control daemon does not start, or knows no static partition"),
+        ("590.10", "580.95", "the MPS control daemon does not start, or knows no static partition"),
+        ("615.10", "590.10", ""),
+    ],
+)
+def test_program_of_another_version_than_the_driver_gives_partitions_or_none_at_all(
+    given: str, driver: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_gpu(driver) as (ledger, uuid, _):
+        folder = mps_folder.folder_of(ledger.state_dir, uuid)
+        program = f"{Path(ledger.state_dir).parent}/driver/usr/bin/nvidia-cuda-mps-control"
+        mps_folder.want(ledger.state_dir, uuid, program, "", given)
+        held = hold(ledger, uuid, 1, LAYOUT)
+        with pytest.raises(VcudaError, match=line) if line else contextlib.nullcontext():
+            MpsKeeper(ledger.state_dir)._check(folder)
+        assert (mps_claim._socket(folder, held) is None) == bool(line)
+        assert bool(mps_processes.processes(folder)) == (not line)
+
+
+def _check_all(ledger: Ledger, folder: str, driver: str, spaces: list[str]) -> None:
     """After one round of a keeper that is not killed."""
     MpsKeeper(ledger.state_dir)._check(folder)
     now, tree = mps_folder.ready(folder), mps_folder.wanted(folder)
     assert now is not None and tree is not None
-    assert (now.partitions, now.binds, now.spaces) == ([64, 32, 32], True, sorted(spaces))
-    assert mps_control.spaces(folder, tree).keys() == set(spaces)
-    listed = mps_control._ask_v3(folder, tree, "sm-partition", "list", "--format=csv,noheader")
-    rows = [line.split(",") for line in listed.splitlines()]
-    assert [(row[2], row[3]) for row in rows] == [("p1", "8"), ("p2", "4"), ("p3", "4")]
-    for number, row in enumerate(rows, 1):
+    has_names = mps.has_namespaces(driver)
+    held = sorted(spaces) if has_names else None
+    assert (now.partitions, now.binds, now.spaces) == ([64, 32, 32], has_names, held)
+    if has_names:
+        assert mps_control.spaces(folder, tree).keys() == set(spaces)
+        listed = mps_control._ask_v3(folder, tree, "sm-partition", "list", "--format=csv,noheader")
+        rows = [line.split(",") for line in listed.splitlines()]
+        assert [(row[2], row[3]) for row in rows] == [("p1", "8"), ("p2", "4"), ("p3", "4")]
+        ids = [row[7] for row in rows]
+    else:
+        rows = mps_partitions._rows_v2(folder, tree)[1:]
+        assert [row[1:] for row in rows] == [
+            [*one, "No"] for one in (["8", "64"], *[["4", "32"]] * 2)
+        ]
+        ids = [row[0] for row in rows]
+    for number, id in enumerate(ids, 1):
         named = Path(mps_folder.partition_file(folder, number)).read_text()
-        assert named == f"{row[1]}/{row[7]}"
+        assert named == f"{tree['gpu']}/{id}"
     assert sorted(mps_processes.processes(folder)) == sorted([now.daemon[0], now.server[0]])

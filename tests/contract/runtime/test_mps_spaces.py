@@ -52,7 +52,7 @@ def hold(ledger: Ledger, tree: dict[str, str], id: str, core: int) -> Allocation
 
 
 def without_limits(folder: str, tree: dict[str, str], name: str) -> None:
-    mps_control._require_v3(
+    mps_control.require_v3(
         folder, tree, "namespace", "create", name, f"--server={mps_folder.SERVER}"
     )
 

@@ -89,6 +89,17 @@ def test_gpu_has_the_layout_of_its_containers_whatever_the_setting_says(tmp_path
     assert (second.partition, second.partitions) == (0, [])
 
 
+@pytest.mark.parametrize("before", [[], [100]])
+def test_dead_container_does_not_keep_its_gpus_layout(tmp_path: Path, before: list[int]) -> None:
+    ledger = Ledger(str(tmp_path))
+    dead = record("dead", isolation="mps", partition=len(before), partitions=before)
+    with ledger:
+        ledger.write(dead, limits.page_of(dead))
+    first = claimed(ledger, "first", 50)
+    assert (first.partition, first.partitions) == (2, LAYOUT)
+    assert [one.id for one in ledger.read()[0]] == ["first"]
+
+
 def test_record_keeps_the_partition_and_earlier_records_have_none() -> None:
     held = record(isolation="mps", partition=2, partitions=LAYOUT)
     assert allocation.parse(held.dump()) == held
