@@ -175,7 +175,8 @@ def test_kernels_run_on_their_partition_alone_which_its_clients_share(
     of_pid, clients = dict[int, str](), list[subprocess.Popen[str]]()
     for named in (names[0], names[0], names[1]):
         with daemon.variables(below=below, partition=named):
-            busy = ["busy", "--kernel-us=10000", "--async=8", "--seconds=600"]
+            # Half a second of work ahead: a crowded machine may keep a client waiting for long.
+            busy = ["busy", "--kernel-us=10000", "--async=50", "--seconds=600"]
             clients.append(gpu.start_workload(*busy))
         of_pid[clients[-1].pid] = named
     until(lambda: [one["kernels_finished"] > 0 for one in times(gpu)["processes"]] == [True] * 3)
