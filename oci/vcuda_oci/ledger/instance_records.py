@@ -1,4 +1,4 @@
-"""The records of GPU instances that containers hold; instances.py explains their life."""
+"""The records of GPU instances that containers hold; fences/instances.py explains their life."""
 
 from __future__ import annotations
 

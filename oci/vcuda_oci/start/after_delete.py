@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 
 from ..guest import mount_points
-from ..ledger import events, left_over, liveness
+from ..ledger import events, liveness
 from ..ledger.ledger import Ledger
 from ..model import names
 from ..model.errors import VcudaError, with_id
 from ..system import settings_file
+from . import left_over
 
 
 def main(argv: list[str]) -> None:

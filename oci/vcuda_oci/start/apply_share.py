@@ -13,13 +13,14 @@ from ..edits.edits import Edits
 from ..guest import mount_points
 from ..host import device_nodes, host, requirements
 from ..host.host import Host
-from ..ledger import claim, events, left_over
+from ..ledger import claim, events
 from ..ledger.ledger import Ledger
 from ..model import capabilities, names, policies
 from ..model.allocation import Allocation
 from ..model.errors import NotKnownYetError, VcudaError
 from ..model.gpu import Gpu
 from ..system.settings_file import OFF, REQUIRED, Config
+from . import left_over
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def claim_share(
         own = image_libraries.find(container, facts.libraries)
         claimed.edits = edits.edits_for(allocation, facts, paths, libraries, parts, own)
         if allocation.isolation == policies.MPS:
-            from ..ledger import mps_claim  # late, as above
+            from ..fences import mps_claim  # late, as above
 
             claimed.edits.mounts += mps_claim.wait(ledger, facts, allocation)
         if not facts.root:
@@ -240,7 +241,7 @@ def claim_as(
     """As `claim.claim`, behind the fence. isolation: one of policies.ISOLATIONS; "": turns. Raises
     VcudaError: refused."""
     if isolation == policies.MPS:
-        from ..ledger import mps_claim  # late: few containers are under MPS
+        from ..fences import mps_claim  # late: few containers are under MPS
 
         return mps_claim.claim_mps(ledger, facts, wanted, rules)
     decided = {share.uuid for share in wanted.decided}  # or indexes
@@ -253,7 +254,7 @@ def claim_as(
     except claim.NoPlace:
         if isolation != policies.AUTO or not facts.has_divided:
             raise
-    from ..ledger import instance_claim  # late: it calls NVML
+    from ..fences import instance_claim  # late: it calls NVML
 
     return instance_claim.claim_instance(ledger, facts, wanted, rules)
 

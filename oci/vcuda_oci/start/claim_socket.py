@@ -31,12 +31,12 @@ from ..container import bundle, hook_state
 from ..guest import page_file
 from ..guest import process as guest_process
 from ..host import nvml
-from ..ledger import decision_file, instance_records, left_over, liveness
+from ..ledger import decision_file, instance_records, liveness
 from ..ledger.ledger import LOCK_SECONDS, Ledger
 from ..model import names
 from ..model.errors import NotKnownYetError, VcudaError
 from ..system import files, own_lock, settings_file
-from . import after_delete, apply_share, cdi_edits, cdi_stopped, main, poststop
+from . import after_delete, apply_share, cdi_edits, cdi_stopped, left_over, main, poststop
 
 NAME = names.CLAIM_SOCKET
 MOST_BYTES = 65536
@@ -175,7 +175,7 @@ class ClaimServer:
         if name in self._keepers or time.monotonic() < self._keepers_due.get(name, 0):
             return
         if name == MPS_KEEPER:
-            from ..ledger import mps_folder  # late: only where a container is or was under MPS
+            from ..fences import mps_folder  # late: only where a container is or was under MPS
 
             if not mps_folder.folders(self._ledger.state_dir):
                 return
@@ -212,7 +212,7 @@ class ClaimServer:
         PageKeeper(os.path.dirname(self.path), self._settings).run(server)
 
     def _keep_mps(self, server: int) -> None:
-        from . import mps_keeper  # late: only where a container is under MPS
+        from ..fences import mps_keeper  # late: only where a container is under MPS
 
         self._socket.close()
         self._limit_keeper(MPS_KEEPER)

@@ -7,11 +7,12 @@ import os
 from ..container import hook_state
 from ..container.identity import claims_two_engines, owner_of
 from ..guest import mount_points
-from ..ledger import events, left_over
+from ..ledger import events
 from ..ledger.ledger import Ledger
 from ..model import names
 from ..model.errors import VcudaError
 from ..system.settings_file import Config
+from . import left_over
 
 
 def release(settings: Config, allocation_id: str, state: hook_state.State) -> None:

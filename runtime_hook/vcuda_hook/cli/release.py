@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 
-from vcuda_oci.ledger import events, left_over, liveness
+from vcuda_oci.ledger import events, liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.names import CLAIM_PREFIX
+from vcuda_oci.start import left_over
 from vcuda_oci.system.settings_file import Config
 
 from ..live import slices

@@ -6,8 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vcuda_oci.fences import mps_claim, mps_folder, mps_processes
 from vcuda_oci.host import driver_scan, nvml
-from vcuda_oci.ledger import mps_claim, mps_folder, mps_processes
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import mps, policies
 from vcuda_oci.model.errors import VcudaError

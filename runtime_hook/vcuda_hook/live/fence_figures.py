@@ -1,6 +1,6 @@
 """MPS daemons, GPU instances and the driver's limits, as figures of entries of views.py.
 
-What a daemon's server does is what its keeper saw last (ledger/mps_folder.py).
+What a daemon's server does is what its keeper saw last (fences/mps_folder.py).
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vcuda_oci.ledger import instance_records, mps_folder
+from vcuda_oci.fences import mps_folder
+from vcuda_oci.ledger import instance_records
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import fence, policies
 from vcuda_oci.model.errors import VcudaError

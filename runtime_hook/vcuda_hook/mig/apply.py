@@ -13,9 +13,10 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from vcuda_oci.fences import instances
 from vcuda_oci.host.host import Host
 from vcuda_oci.host.mig import Mig
-from vcuda_oci.ledger import instance_records, instances
+from vcuda_oci.ledger import instance_records
 from vcuda_oci.ledger.instance_records import STATIC, Held
 from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.errors import VcudaError

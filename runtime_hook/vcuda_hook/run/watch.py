@@ -11,9 +11,10 @@ import signal
 import subprocess
 import time
 
-from vcuda_oci.ledger import events, left_over, liveness
+from vcuda_oci.ledger import events, liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.start import left_over
 from vcuda_oci.system import kernel_tables
 
 from ..live import cgroup_folders

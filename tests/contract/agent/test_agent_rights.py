@@ -20,7 +20,7 @@ from support.files import ROOT
 from support.kubelet.fake_kubelet import Kubelet
 from support.ledger.samples import record
 from support.waiting import until
-from vcuda_oci.ledger import mps_folder
+from vcuda_oci.fences import mps_folder
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.pages import limits

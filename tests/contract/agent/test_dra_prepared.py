@@ -25,7 +25,7 @@ from vcuda_hook.cli import main
 from vcuda_hook.live import slices
 from vcuda_hook.why import kubectl
 from vcuda_oci.host.mig import Mig
-from vcuda_oci.ledger import left_over, liveness
+from vcuda_oci.ledger import liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
@@ -33,7 +33,7 @@ from vcuda_oci.model.policies import Terms
 from vcuda_oci.model.request import Request
 from vcuda_oci.pages import page_reader
 from vcuda_oci.placement import mig
-from vcuda_oci.start import apply_share
+from vcuda_oci.start import apply_share, left_over
 from vcuda_plugin.agent.dra import dra_process, prepared
 from vcuda_plugin.agent.dra.claim_request import ClaimRequest
 from vcuda_plugin.agent.dra.prepared import PreparedClaims

@@ -12,13 +12,13 @@ import pytest
 
 from support.ledger.samples import GIB, record
 from support.softgpu.softgpu_host import SoftGpu
-from vcuda_oci.ledger import mps_claim, mps_control, mps_folder, mps_partitions, mps_processes
+from vcuda_oci.fences import mps_claim, mps_control, mps_folder, mps_partitions, mps_processes
+from vcuda_oci.fences.mps_keeper import MpsKeeper
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import mps
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.pages import limits
-from vcuda_oci.start.mps_keeper import MpsKeeper
 
 LAYOUT = [50, 25, 25]
 DRIVERS = ["590.10", "620.10"]  # MPS of version 2, and of version 3

@@ -13,7 +13,7 @@ import pytest
 
 from support.ledger.samples import GIB, record
 from support.softgpu.softgpu_host import SoftGpu
-from vcuda_oci.ledger import mps_control, mps_folder, mps_spaces
+from vcuda_oci.fences import mps_control, mps_folder, mps_spaces
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import mps
 from vcuda_oci.model.allocation import Allocation, GpuShare

@@ -14,7 +14,7 @@ from support.engines.mps_containers import end, shown, vcuda
 from support.product import MIB, Product, RunOptions, asking
 from support.softgpu.mps_processes import daemons, kill_daemons
 from support.waiting import until
-from vcuda_oci.ledger import mps_control, mps_folder
+from vcuda_oci.fences import mps_control, mps_folder
 from vcuda_oci.model import names
 
 BUSY = "vcuda-workload busy --kernel-us=1000 --async=4 --seconds=100"

@@ -9,16 +9,18 @@ from pathlib import Path
 
 from support.softgpu.softgpu_host import SoftGpu
 from vcuda_oci.container.identity import Owner
+from vcuda_oci.fences import instance_claim
 from vcuda_oci.host import host
 from vcuda_oci.host.host import Host
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.host.nvml import Library
-from vcuda_oci.ledger import instance_claim, instance_records, left_over
+from vcuda_oci.ledger import instance_records
 from vcuda_oci.ledger.claim import Claim, Rules
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
+from vcuda_oci.start import left_over
 from vcuda_oci.system import files
 
 H100 = ("--model", "NVIDIA H100 80GB HBM3", "--memory", "80GiB")

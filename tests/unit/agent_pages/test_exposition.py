@@ -28,7 +28,8 @@ from vcuda_hook.advice.workload import Workload
 from vcuda_hook.live import driver_figures
 from vcuda_hook.live.driver_figures import Counted
 from vcuda_hook.names.engine_files import Described
-from vcuda_oci.ledger import instance_records, liveness, mps_folder
+from vcuda_oci.fences import mps_folder
+from vcuda_oci.ledger import instance_records, liveness
 from vcuda_oci.ledger.instance_records import Held
 from vcuda_oci.model import policies
 from vcuda_oci.model.allocation import GpuShare

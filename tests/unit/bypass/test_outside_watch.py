@@ -13,7 +13,8 @@ import pytest
 from support.gpu.slice_users import forge, mapping
 from support.ledger.samples import GIB, host, record
 from vcuda_hook.live import driver_figures
-from vcuda_oci.ledger import events, liveness, mps_folder
+from vcuda_oci.fences import mps_folder
+from vcuda_oci.ledger import events, liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.pages import limits, page_reader

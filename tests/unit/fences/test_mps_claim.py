@@ -9,11 +9,12 @@ import pytest
 
 from support.ledger.samples import GIB, record
 from vcuda_oci.container.identity import Owner
+from vcuda_oci.fences import mps_claim, mps_folder
+from vcuda_oci.fences.mps_folder import Ready
 from vcuda_oci.host.host import Host
-from vcuda_oci.ledger import claim, decision_file, liveness, mps_claim, mps_folder
+from vcuda_oci.ledger import claim, decision_file, liveness
 from vcuda_oci.ledger.claim import Claim
 from vcuda_oci.ledger.ledger import Ledger
-from vcuda_oci.ledger.mps_folder import Ready
 from vcuda_oci.model import fence, policies
 from vcuda_oci.model.errors import NotKnownYetError, VcudaError
 from vcuda_oci.model.gpu import Gpu

@@ -16,13 +16,13 @@ import pytest
 
 from support.ledger.samples import GIB, record
 from support.waiting import until
-from vcuda_oci.ledger import mps_control, mps_folder, mps_processes
+from vcuda_oci.fences import mps_control, mps_folder, mps_processes
+from vcuda_oci.fences.mps_folder import Ready
+from vcuda_oci.fences.mps_keeper import MpsKeeper
 from vcuda_oci.ledger.ledger import Ledger
-from vcuda_oci.ledger.mps_folder import Ready
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.pages import limits
-from vcuda_oci.start.mps_keeper import MpsKeeper
 from vcuda_oci.system import kernel_tables
 
 UUID = "GPU-12345678-9"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from vcuda_oci.ledger import mps_control, mps_folder, mps_partitions
-from vcuda_oci.ledger.mps_folder import Ready
+from vcuda_oci.fences import mps_control, mps_folder, mps_partitions
+from vcuda_oci.fences.mps_folder import Ready
 from vcuda_oci.model import mps
 from vcuda_oci.model.errors import VcudaError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vcuda_oci.ledger import mps_folder
+from vcuda_oci.fences import mps_folder
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.start import claim_socket
 from vcuda_oci.start.claim_socket import MPS_KEEPER, ClaimServer

@@ -16,8 +16,9 @@ from collections import defaultdict
 
 from vcuda_hook.live import driver_figures
 from vcuda_hook.live.driver_figures import Figures
+from vcuda_oci.fences import mps_folder
 from vcuda_oci.host import host
-from vcuda_oci.ledger import events, mps_folder
+from vcuda_oci.ledger import events
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import kernel_tables

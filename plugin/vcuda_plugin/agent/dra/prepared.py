@@ -19,23 +19,17 @@ from collections.abc import Iterator, Sequence
 from vcuda_hook.live import slices
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.edits import cdi_spec, edits
+from vcuda_oci.fences import instance_claim, mps_claim
 from vcuda_oci.host import device_nodes
 from vcuda_oci.host.host import Host
 from vcuda_oci.host.mig import Mig
-from vcuda_oci.ledger import (
-    claim,
-    events,
-    instance_claim,
-    instance_records,
-    left_over,
-    mps_claim,
-)
+from vcuda_oci.ledger import claim, events, instance_records
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import names, policies
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.placement.mig import Place
-from vcuda_oci.start import apply_share
+from vcuda_oci.start import apply_share, left_over
 from vcuda_oci.system import files, settings_file
 from vcuda_oci.system.settings_file import Config
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
+from vcuda_oci.fences import instances
 from vcuda_oci.host.host import Host
-from vcuda_oci.ledger import instance_records, instances
+from vcuda_oci.ledger import instance_records
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 

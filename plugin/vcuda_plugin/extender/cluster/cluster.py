@@ -261,7 +261,7 @@ class Cluster:
 
         facts, reported = entry.facts, entry.facts.reported
         gpus, overcommit = may_use(facts.usable), reported.overcommit
-        if ask.tenancy.mps:  # as the node does: ledger/mps_claim.py
+        if ask.tenancy.mps:  # as the node does: fences/mps_claim.py
             gpus, overcommit = [gpu for gpu in gpus if gpu.mig is None], 1
         found: Placed | Refused = Refused("")
         if ask.isolation != MIG:

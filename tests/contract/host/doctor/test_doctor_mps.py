@@ -14,7 +14,7 @@ from support.softgpu.softgpu_host import SoftGpu
 from support.softgpu.softgpu_mps import ControlDaemon
 from support.waiting import until
 from vcuda_hook.doctor import mps
-from vcuda_oci.ledger import mps_processes
+from vcuda_oci.fences import mps_processes
 from vcuda_oci.ledger.ledger import Ledger
 
 

@@ -9,12 +9,13 @@ import struct
 import time
 
 from ..host.host import Host
+from ..ledger import claim, decision_file
+from ..ledger.claim import Claim, Rules
+from ..ledger.ledger import Ledger
 from ..model import mps, names, policies
 from ..model.allocation import Allocation
 from ..model.errors import NotKnownYetError, VcudaError
-from . import claim, decision_file, mps_folder
-from .claim import Claim, Rules
-from .ledger import Ledger
+from . import mps_folder
 
 CONTROL = "/usr/bin/nvidia-cuda-mps-control"
 _READY_SECONDS = 15.0

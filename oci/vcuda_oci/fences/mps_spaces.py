@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import shutil
 
+from ..ledger.ledger import Ledger
 from ..model import mps
 from ..model.allocation import Allocation
 from ..model.errors import VcudaError
 from ..system import files
 from . import mps_control, mps_folder
-from .ledger import Ledger
 from .mps_folder import Ready
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import stat
 
+from ..ledger.ledger import Ledger, broken_record
 from ..model import jsontree, names
 from ..model.allocation import Allocation
 from ..model.errors import VcudaError
@@ -29,7 +30,6 @@ from ..model.record import Record
 from ..system import files
 from ..system.own_lock import FolderLock
 from . import mps_processes
-from .ledger import Ledger, broken_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

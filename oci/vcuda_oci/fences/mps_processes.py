@@ -6,9 +6,9 @@ import os
 import signal
 import time
 
+from ..ledger import liveness
 from ..model.errors import VcudaError
 from ..system import files, kernel_tables
-from . import liveness
 
 _END_SECONDS = 3.0
 # A process that the driver holds within the kernel outlives SIGKILL.

@@ -16,9 +16,10 @@ import signal
 import subprocess
 import time
 
+from ..ledger import liveness
 from ..model import mps
 from ..model.errors import VcudaError
-from . import liveness, mps_folder
+from . import mps_folder
 from .mps_folder import SERVER, Ready
 
 _START_SECONDS = 5.0

@@ -24,15 +24,15 @@ import time
 from ..host import facts_cache, host
 from ..host.host import Host
 from ..host.mig import Instance, InUse, Mig
+from ..ledger import instance_records
+from ..ledger.instance_records import FOLDER, STATIC, Held
+from ..ledger.ledger import Ledger
 from ..model.allocation import GpuShare
 from ..model.errors import VcudaError
 from ..model.mig import Profile
 from ..placement import mig as places
 from ..placement.eligible import Refused
 from ..system.own_lock import FolderLock
-from . import instance_records
-from .instance_records import FOLDER, STATIC, Held
-from .ledger import Ledger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

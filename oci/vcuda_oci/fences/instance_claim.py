@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from ..host.host import Host
+from ..ledger import claim, instance_records, liveness, unhealthy
+from ..ledger.claim import Claim, NoPlace, Rules
+from ..ledger.instance_records import Held
+from ..ledger.ledger import Ledger
 from ..model.allocation import Allocation, GpuShare
 from ..model.errors import VcudaError
 from ..model.gpu import Gpu
 from ..placement.eligible import Refused, begun_by, closed, refusal
 from ..placement.mig import Place
-from . import claim, instance_records, instances, liveness, unhealthy
-from .claim import Claim, NoPlace, Rules
-from .instance_records import Held
-from .ledger import Ledger
+from . import instances
 
 _HINT = "ask for less, or use isolation turns"
 

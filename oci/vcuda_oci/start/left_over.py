@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 
+from ..ledger import instance_records
+from ..ledger.ledger import Ledger
 from ..model import names
-from . import instance_records
-from .ledger import Ledger
 
 
 def destroy_released(ledger: Ledger) -> None:
@@ -17,10 +17,10 @@ def destroy_released(ledger: Ledger) -> None:
     Raises VcudaError: NVML cannot be asked. The next sweep tries again.
     """
     if instance_records.stale(ledger):
-        from . import instances  # late: NVML, only where an instance is left over
+        from ..fences import instances  # late: NVML, only where an instance is left over
 
         instances.release(ledger)
     if os.path.isdir(f"{ledger.state_dir}/{names.MPS_FOLDER}"):
-        from . import mps_spaces  # late: only where a container was under MPS
+        from ..fences import mps_spaces  # late: only where a container was under MPS
 
         mps_spaces.sweep(ledger)

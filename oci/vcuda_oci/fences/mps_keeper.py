@@ -1,7 +1,7 @@
 """The MPS keeper: starts and watches a control daemon for each GPU with containers under MPS.
 
 It is a child of the process with the claim socket, and runs while a container is under MPS. The
-daemons do not end with it: the next keeper takes them over. ledger/mps_folder.py explains the
+daemons do not end with it: the next keeper takes them over. fences/mps_folder.py explains the
 files.
 """
 
@@ -15,11 +15,12 @@ import sys
 import time
 
 from ..guest import process as guest_process
-from ..ledger import events, mps_control, mps_folder, mps_partitions, mps_spaces
+from ..ledger import events
 from ..ledger.ledger import Ledger
-from ..ledger.mps_folder import Ready
 from ..model.errors import VcudaError
 from ..system import files
+from . import mps_control, mps_folder, mps_partitions, mps_spaces
+from .mps_folder import Ready
 
 # Between two checks. A claim that waits cuts the pause short: it signals the process with the claim
 # socket, which signals the keeper.
