@@ -12,7 +12,7 @@ import pytest
 from support.files import ROOT
 
 TESTS = ROOT + "/tests"
-HOSTILE = TESTS + "/engines/hostile"  # where a file without a folder lies
+HOSTILE = "engines/hostile"
 
 
 def rows() -> list[tuple[str, list[str]]]:
@@ -26,7 +26,7 @@ def rows() -> list[tuple[str, list[str]]]:
 
 
 def path_of(file: str) -> str:
-    return f"{TESTS}/{file}" if "/" in file else f"{HOSTILE}/{file}"
+    return f"{TESTS}/{file}"
 
 
 def functions_of(path: str) -> dict[str, ast.FunctionDef]:
@@ -56,7 +56,8 @@ def test_every_attack_has_tests_and_every_hostile_test_a_row() -> None:
     table = rows()
     assert len(table) >= 15
     named = {name for _, tests in table for name in tests}
-    files = [name for name in os.listdir(HOSTILE) if name.startswith("test_hostile")]
+    names = [name for name in os.listdir(f"{TESTS}/{HOSTILE}") if name.startswith("test_hostile")]
+    files = [f"{HOSTILE}/{name}" for name in names]
     written = {f"{file}::{test}" for file in files for test in functions_of(path_of(file))}
     assert written - named == set()
 

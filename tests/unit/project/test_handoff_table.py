@@ -34,9 +34,9 @@ def test_each_failure_is_survived_in_tests_that_are_there_and_assert(
 def test_every_engine_test_of_decisions_is_in_a_row() -> None:
     named = {name for _, tests in rows() for name in tests}
     for file in (
-        "test_placement_decision.py",
-        "test_placement_decision_refusals.py",
-        "test_placement_decision_hami.py",
+        "engines/pods/test_placement_decision.py",
+        "engines/pods/test_placement_decision_refusals.py",
+        "engines/pods/test_placement_decision_hami.py",
     ):
         written = {f"{file}::{test}" for test in functions_of(path_of(file))}
         of_settings = {name for name in written if "::test_where_" in name}
