@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import random
 import shutil
+import signal
 import statistics
 import subprocess
 import time
@@ -69,7 +71,8 @@ class Cgroups:
 
     def end(self, place: Path) -> None:
         process = self.live.pop(place)
-        process.kill()
+        # Not unshare: its child may not have asked yet to end with it.
+        os.kill(int(_text(place / "cgroup.procs")), signal.SIGKILL)
         process.wait()
         shutil.rmtree(place)
 
