@@ -78,6 +78,7 @@ class Node:
                 "--node-ip=" + ADDRESS,
                 "--cert-dir=" + self.host.path("kubelet-certs"),
                 "--v=2",
+                *self.cluster.gate_words,
             )
             until(self._is_ready, "the node, see kubelet.log", SECONDS)
             kubeconfig = self.cluster.kubeconfig("admin")
