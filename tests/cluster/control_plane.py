@@ -137,6 +137,14 @@ class ControlPlane:
             each["kind"] for each in json.loads(done.stdout)["resources"]
         ]
 
+    def has_mutating_policies(self) -> bool:
+        """Whether there are MutatingAdmissionPolicies without a gate."""
+        return self.has("/apis/admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy")
+
+    def counts_parts(self) -> bool:
+        """Whether kube-scheduler counts what the devices of one GPU consume of it."""
+        return self.gates["DRAPartitionableDevices"] == "true"
+
     def _gates(self) -> dict[str, str]:
         """Each feature gate that this Kubernetes knows: "true", "false", its default."""
         program = os.path.join(self.programs, "kube-apiserver")

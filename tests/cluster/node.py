@@ -254,6 +254,12 @@ class Node:
         )
         assert done.returncode == 0, done.stderr
 
+    def refusal(self, thing: dict[str, Any]) -> str:
+        """What kubectl says of an object that the API server refuses."""
+        done = self.cluster.kubectl("create", "-f", "-", stdin=json.dumps(thing))
+        assert done.returncode == 1
+        return done.stderr
+
     def get(self, *words: str) -> Any:
         done = self.cluster.kubectl("get", *words, "-o", "json")
         return json.loads(done.stdout) if done.returncode == 0 else None
