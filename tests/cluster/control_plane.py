@@ -83,7 +83,10 @@ class ControlPlane:
             "--advertise-client-urls=http://127.0.0.1:2379",
             "--listen-peer-urls=http://127.0.0.1:2380",
         )
-        self.api = self._start("kube-apiserver", *self._api_words(), *self.gate_words)
+        # Where that gate is alpha, a kube-scheduler that has it waits for DeviceTaintRules.
+        kinds = ["--runtime-config=resource.k8s.io/v1alpha3=true"] if "Taints=true" in off else []
+        words = (*self._api_words(), *self.gate_words, *kinds)
+        self.api = self._start("kube-apiserver", *words)
         until(self.serves, "the API server, see kube-apiserver.log", 120)
         self.controllers = self._start(
             "kube-controller-manager",
