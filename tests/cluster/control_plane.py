@@ -22,6 +22,7 @@ DRA_GATES = (
     "DRAConsumableCapacity",
     "DRADeviceTaints",
     "DRAExtendedResource",
+    "DRAPartitionableDevices",
     "ResourceHealthStatus",
 )
 
@@ -69,6 +70,7 @@ class ControlPlane:
         self.host, self.programs = host, programs
         self.pki = host.path("pki")
         self.services: list[Service] = []
+        self.minor = int(self._says("--version").split(".")[1])
         self.gates = self._gates()
         off = ",".join(f"{gate}=true" for gate in DRA_GATES if self.gates.get(gate) == "false")
         # Of each program of Kubernetes, the kubelet too.
@@ -144,15 +146,13 @@ class ControlPlane:
         """Whether there are MutatingAdmissionPolicies without a gate."""
         return self.has("/apis/admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy")
 
-    def counts_parts(self) -> bool:
-        """Whether kube-scheduler counts what the devices of one GPU consume of it."""
-        return self.gates["DRAPartitionableDevices"] == "true"
-
     def _gates(self) -> dict[str, str]:
         """Each feature gate that this Kubernetes knows: "true", "false", its default."""
+        return dict(re.findall(r"kube:(\w+)=true\|false \(.*default=(\w+)\)", self._says("--help")))
+
+    def _says(self, option: str) -> str:
         program = os.path.join(self.programs, "kube-apiserver")
-        done = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
-        return dict(re.findall(r"kube:(\w+)=true\|false \(.*default=(\w+)\)", done.stdout))
+        return subprocess.run([program, option], capture_output=True, text=True, check=True).stdout
 
     def _start(self, name: str, *words: str) -> Service:
         service = Service(self.host, name, os.path.join(self.programs, name), *words)

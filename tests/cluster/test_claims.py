@@ -14,8 +14,6 @@ from cluster.node import CORE, Node
 from cluster.test_suspend import WORK, assert_works_on, cells, is_suspended, suspension
 from support.product import MIB
 
-COUNTERS_DROPPED = "drops consumesCounters"
-
 
 @pytest.fixture(scope="module")
 def offering(started: Node) -> Iterator[Node]:
@@ -128,23 +126,18 @@ def test_mig_devices_are_shared_parts_of_their_gpu(claiming: Node) -> None:
     try:
         claiming.wait(lambda: len(claims.devices(claiming)) == 4, "the MIG devices")
         found = claims.specs(claiming)
-        sets = [spec["sharedCounters"] for spec in found if "sharedCounters" in spec]
+        ((counters,),) = (spec["sharedCounters"] for spec in found if "sharedCounters" in spec)
+        assert counters["counters"] == {"memory": {"value": "16Gi"}}
         consumed = {
             device["capacity"]["memory"]["value"]: device["consumesCounters"]
             for spec in found
-            for device in spec.get("devices", ())
+            for device in spec.get("devices") or ()
             if "consumesCounters" in device
         }
-        if claiming.cluster.counts_parts():
-            ((counters,),) = sets
-            assert counters["counters"] == {"memory": {"value": "16Gi"}}
-            assert consumed == {
-                size: [{"counterSet": counters["name"], "counters": {"memory": {"value": size}}}]
-                for size in ("4Gi", "8Gi")
-            }
-        else:
-            assert (sets, consumed) == ([], {})
-            claiming.wait(lambda: COUNTERS_DROPPED in claiming.agent_log(), "the agent's line")
+        assert consumed == {
+            size: [{"counterSet": counters["name"], "counters": {"memory": {"value": size}}}]
+            for size in ("4Gi", "8Gi")
+        }
         is_mig = f'device.attributes["{claims.DRIVER}"].type == "mig"'
         claiming.apply(claims.template("mig", 50, "1Gi", is_mig))
         pods = ("first", "second", "third")

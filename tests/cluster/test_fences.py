@@ -10,7 +10,6 @@ import pytest
 
 from cluster import claims
 from cluster.node import CORE, GPUS, Node
-from cluster.test_claims import COUNTERS_DROPPED
 from cluster.test_pods import total_bytes
 from support.claim_server import ClaimServer
 from support.mig_node import H100
@@ -44,9 +43,6 @@ def offered(fenced: Node, request: pytest.FixtureRequest) -> str:
     if request.param == "plugin":
         fenced.wait(lambda: fenced.allocatable(CORE) == 300, "the node's GPUs")
     else:
-        if not fenced.cluster.counts_parts():
-            fenced.wait(lambda: COUNTERS_DROPPED in fenced.agent_log(), "the agent's line")
-            pytest.skip("this Kubernetes does not keep such devices apart; the agent says so")
         fenced.wait(lambda: len(claims.devices(fenced)) == DEVICES, "the node's devices")
     return str(request.param)
 

@@ -16,10 +16,12 @@ GATE = "DRAConsumableCapacity"
 @pytest.fixture
 def ungated(started: Node, node: Node) -> Iterator[Node]:
     started.cluster.restart(f"--feature-gates={GATE}=false")
-    started.offer("dra")
+    started.offer("dra", whole=True)
     started.wait(lambda: len(claims.devices(started)) == 2, "the node's devices")
     yield started
     started.kubectl("delete", "pods", "--all", "--timeout=50s")
+    # What was stored without the gate has no amounts.
+    started.kubectl("delete", "resourceclaimtemplates", "--all")
     started.offer("plugin")
     started.cluster.restart()
 
@@ -36,7 +38,7 @@ def test_claim_gets_a_whole_gpu_until_the_gate_is_set(ungated: Node) -> None:
     ungated.kill_agent()
 
     def shared() -> bool:
-        found = [device for spec in claims.specs(ungated) for device in spec.get("devices", ())]
+        found = [device for spec in claims.specs(ungated) for device in spec.get("devices") or ()]
         return [device.get("allowMultipleAllocations") for device in found] == [True, True]
 
     ungated.wait(shared, "the devices that can be shared")

@@ -225,7 +225,7 @@ def test_an_image_is_named_by_its_digest_where_one_is_given() -> None:
     [
         ("plugin", "1.36", "schedulerName: vcuda-scheduler"),
         ("dra", "1.36", "ResourceClaim of the DeviceClass"),
-        ("dra", "1.35", "feature gates are set"),
+        ("dra", "1.35", "a claim gets a whole GPU"),
     ],
 )
 def test_helms_notes_name_the_way_in_which_pods_ask(
