@@ -114,7 +114,8 @@ def test_status_of_a_pod_says_whether_its_gpu_is_healthy(claiming: Node) -> None
     claiming.product.order("fail", "--lost", "0")
     lost = "GPU is lost" if "ResourceHealthStatusMessage" in claiming.cluster.gates else ""
     try:
-        # Before, it says the Xid of the loss.
+        # Before, it has the Xid of the loss.
+        claiming.wait(lambda: "GPU-is-lost" in str(claims.specs(claiming)), "the taint of the loss")
         claiming.wait(lambda: health() == ("Unhealthy", lost), "the GPU's loss")
     finally:
         claiming.product.order("heal")
