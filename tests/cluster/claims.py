@@ -77,4 +77,4 @@ def specs(node: Node) -> list[dict[str, Any]]:
 
 def devices(node: Node) -> list[str]:
     """The names of the node's devices that kube-scheduler sees."""
-    return sorted(device["name"] for spec in specs(node) for device in spec.get("devices", ()))
+    return sorted(device["name"] for spec in specs(node) for device in spec.get("devices") or ())

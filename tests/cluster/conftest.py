@@ -21,6 +21,7 @@ OF_CLAIMS = (
     "test_fences.py",
     "test_gangs.py",
     "test_old_manifests.py",
+    "test_without_gates.py",
 )
 # A folder with the Prometheus operator's own definitions, such as
 # example/prometheus-operator-crd of its repository.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 
@@ -14,6 +16,15 @@ from support.waiting import until
 ADDRESS = "10.96.0.1"
 SERVER = f"https://{ADDRESS}:443"
 NODE = "node-1"
+
+# Kubernetes' gates that DRA needs and that some versions have off by default.
+DRA_GATES = (
+    "DRAConsumableCapacity",
+    "DRADeviceTaints",
+    "DRAExtendedResource",
+    "DRAPartitionableDevices",
+    "ResourceHealthStatus",
+)
 
 KUBECONFIG = """apiVersion: v1
 kind: Config
@@ -59,6 +70,11 @@ class ControlPlane:
         self.host, self.programs = host, programs
         self.pki = host.path("pki")
         self.services: list[Service] = []
+        self.minor = int(self._says("--version").split(".")[1])
+        self.gates = self._gates()
+        off = ",".join(f"{gate}=true" for gate in DRA_GATES if self.gates.get(gate) == "false")
+        # Of each program of Kubernetes, the kubelet too.
+        self.gate_words = ["--feature-gates=" + off] if off else []
         os.mkdir(self.pki)
         host.check(["ip", "address", "add", ADDRESS + "/32", "dev", "lo"])
         self._certify()
@@ -69,7 +85,10 @@ class ControlPlane:
             "--advertise-client-urls=http://127.0.0.1:2379",
             "--listen-peer-urls=http://127.0.0.1:2380",
         )
-        self.api = self._start("kube-apiserver", *self._api_words())
+        # Where that gate is alpha, a kube-scheduler that has it waits for DeviceTaintRules.
+        kinds = ["--runtime-config=resource.k8s.io/v1alpha3=true"] if "Taints=true" in off else []
+        words = (*self._api_words(), *self.gate_words, *kinds)
+        self.api = self._start("kube-apiserver", *words)
         until(self.serves, "the API server, see kube-apiserver.log", 120)
         self.controllers = self._start(
             "kube-controller-manager",
@@ -79,9 +98,14 @@ class ControlPlane:
             f"--root-ca-file={self.pki}/ca.crt",
             f"--service-account-private-key-file={self.pki}/ca.key",
             "--secure-port=0",
+            *self.gate_words,
         )
         self.scheduler = self._start(
-            "kube-scheduler", *self._as("scheduler"), "--leader-elect=false", "--secure-port=0"
+            "kube-scheduler",
+            *self._as("scheduler"),
+            "--leader-elect=false",
+            "--secure-port=0",
+            *self.gate_words,
         )
 
     def restart(self, *words: str, api: tuple[str, ...] = ()) -> None:
@@ -110,6 +134,25 @@ class ControlPlane:
 
     def serves(self) -> bool:
         return self.kubectl("get", "--raw", "/readyz").returncode == 0
+
+    def has(self, path: str, kind: str) -> bool:
+        """Whether the API server has a kind. path: of its version, such as /apis/apps/v1."""
+        done = self.kubectl("get", "--raw", path)
+        return done.returncode == 0 and kind in [
+            each["kind"] for each in json.loads(done.stdout)["resources"]
+        ]
+
+    def has_mutating_policies(self) -> bool:
+        """Whether there are MutatingAdmissionPolicies without a gate."""
+        return self.has("/apis/admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy")
+
+    def _gates(self) -> dict[str, str]:
+        """Each feature gate that this Kubernetes knows: "true", "false", its default."""
+        return dict(re.findall(r"kube:(\w+)=true\|false \(.*default=(\w+)\)", self._says("--help")))
+
+    def _says(self, option: str) -> str:
+        program = os.path.join(self.programs, "kube-apiserver")
+        return subprocess.run([program, option], capture_output=True, text=True, check=True).stdout
 
     def _start(self, name: str, *words: str) -> Service:
         service = Service(self.host, name, os.path.join(self.programs, name), *words)

@@ -1,12 +1,13 @@
 """containerd as a node has it: pods with a network, and the handler that `vcuda configure` adds.
 
-CONTAINERD names a folder with another containerd than the system's, of version 2 or later.
+CONTAINERD names a folder with another containerd than the system's, of version 1.7 or later.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
 
 from support.engines.base import IMAGE
 from support.engines.containerd import CONFIG
@@ -38,6 +39,9 @@ conf_dir = "/etc/cni/net.d"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 """
+# containerd 1.7 injects CDI devices if this is set; containerd 2 does so by default.
+CRI = '[plugins."io.containerd.grpc.v1.cri"]\n'
+CDI = "enable_cdi = true\n"
 # The same as containerd 2 has it.
 CONFIG_3 = """version = 3
 root = "{folder}/root"
@@ -72,6 +76,11 @@ def given() -> str:
     return os.environ.get(VARIABLE, "")
 
 
+def is_1_7() -> bool:
+    said = subprocess.run([given() + "/containerd", "--version"], capture_output=True, text=True)
+    return " v1.7." in said.stdout
+
+
 class NodeEngine(ContainerdCri):
     """Its file is written once, and edited by the product."""
 
@@ -91,7 +100,9 @@ class NodeEngine(ContainerdCri):
 
     def config(self) -> str:
         if not self._config:
-            text = CONFIG_3 if given() else CONFIG + OF_NODES
+            text = CONFIG + OF_NODES
+            if given():
+                text = text.replace(CRI, CRI + CDI) if is_1_7() else CONFIG_3
             self._config = self.host.write("config.toml", self.filled(text, default="runc"))
         return self._config
 

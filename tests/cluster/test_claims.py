@@ -112,9 +112,11 @@ def test_status_of_a_pod_says_whether_its_gpu_is_healthy(claiming: Node) -> None
 
     claiming.wait(lambda: health() == ("Healthy", ""), "the GPU's health")
     claiming.product.order("fail", "--lost", "0")
+    lost = "GPU is lost" if "ResourceHealthStatusMessage" in claiming.cluster.gates else ""
     try:
-        # Before, it says the Xid of the loss.
-        claiming.wait(lambda: health() == ("Unhealthy", "GPU is lost"), "the GPU's loss")
+        # Before, it has the Xid of the loss.
+        claiming.wait(lambda: "GPU-is-lost" in str(claims.specs(claiming)), "the taint of the loss")
+        claiming.wait(lambda: health() == ("Unhealthy", lost), "the GPU's loss")
     finally:
         claiming.product.order("heal")
     claiming.wait(lambda: health() == ("Healthy", ""), "the GPU's return")
@@ -130,7 +132,7 @@ def test_mig_devices_are_shared_parts_of_their_gpu(claiming: Node) -> None:
         consumed = {
             device["capacity"]["memory"]["value"]: device["consumesCounters"]
             for spec in found
-            for device in spec.get("devices", ())
+            for device in spec.get("devices") or ()
             if "consumesCounters" in device
         }
         assert consumed == {

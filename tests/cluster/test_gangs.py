@@ -13,11 +13,15 @@ from support.product import MEMORY_UNIT, MIB
 
 GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 API = "scheduling.k8s.io/v1alpha2"
+GROUP = {"apiVersion": API, "kind": "PodGroup", "metadata": {"name": "train"}}
 REFUSAL = {"plugin": "largest free share is 40", "dra": "cannot allocate all claims"}
 
 
 @pytest.fixture(scope="module")
 def gated(started: Node) -> Iterator[Node]:
+    if started.cluster.minor < 36:
+        assert 'no matches for kind "PodGroup"' in started.refusal(GROUP)
+        pytest.skip("this Kubernetes has no PodGroups, and says so")
     started.cluster.restart(GATES, api=(f"--runtime-config={API}=true",))
     yield started
     started.cluster.restart()

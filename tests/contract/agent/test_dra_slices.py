@@ -102,6 +102,26 @@ def test_slices_are_written_once_the_api_is_back(dra: DraNode) -> None:
         assert dra.generation() == 1
 
 
+def test_field_that_the_server_drops_is_one_line_and_comes_with_its_gate(dra: DraNode) -> None:
+    dra.api.dropped = ("allowMultipleAllocations", "taints")
+
+    def lines(agent: Agent) -> list[str]:
+        return [each for each in agent.log() if "drops" in each]
+
+    with dra.agent() as agent:
+        until(lambda: lines(agent) != [])
+        assert lines(agent) == [
+            "vcuda-node-agent: ResourceSlices: the API server drops allowMultipleAllocations: a"
+            " claim gets a whole GPU, whatever it asks for; enable the feature gate"
+            " DRAConsumableCapacity in it, kube-scheduler, the controller manager and the kubelets"
+        ]
+    dra.api.dropped = ()
+    with dra.agent() as agent:
+        until(lambda: len(dra.devices()) == 2)
+        until(lambda: all("allowMultipleAllocations" in each for each in dra.devices()))
+        assert lines(agent) == []
+
+
 def test_kubelet_is_told_at_once_that_a_gpu_is_unhealthy_and_why(dra: DraNode) -> None:
     with dra.agent():
         dra.kubelet.register()

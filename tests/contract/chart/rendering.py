@@ -80,9 +80,9 @@ def _rendered(values: str, version: str) -> str:
     return json.dumps([document for document in documents if document])
 
 
-def refusal(values: Object) -> str:
+def refusal(values: Object, version: str = NEWEST) -> str:
     """Helm's error in place of manifests."""
-    done = helm("template", "vcuda", CHART, values=values)
+    done = helm("template", "vcuda", CHART, f"--kube-version={version}.0", values=values)
     assert (done.returncode, done.stdout) == (1, ""), done.stdout
     return done.stderr
 

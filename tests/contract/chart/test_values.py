@@ -221,17 +221,37 @@ def test_an_image_is_named_by_its_digest_where_one_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offer", "said"),
-    [("plugin", "schedulerName: vcuda-scheduler"), ("dra", "ResourceClaim of the DeviceClass")],
+    ("offer", "version", "said"),
+    [
+        ("plugin", "1.36", "schedulerName: vcuda-scheduler"),
+        ("dra", "1.36", "ResourceClaim of the DeviceClass"),
+        ("dra", "1.35", "a claim gets a whole GPU"),
+    ],
 )
-def test_helms_notes_name_the_way_in_which_pods_ask(tmp_path: Path, offer: str, said: str) -> None:
+def test_helms_notes_name_the_way_in_which_pods_ask(
+    tmp_path: Path, offer: str, version: str, said: str
+) -> None:
     chart = shutil.copytree(rendering.CHART, tmp_path / "chart")
     # `helm template` prints no notes.
     shown = """notes: |\n{{ include "vcuda/templates/NOTES.txt" . | indent 2 }}\n"""
     (chart / "templates/shown.yaml").write_text(shown)
     values = {"settings": {"gpu-offer": offer}}
     words = ("template", "vcuda", str(chart), "--show-only=templates/shown.yaml")
-    done = rendering.helm(*words, "--kube-version=1.36.0", values=values)
+    done = rendering.helm(*words, f"--kube-version={version}.0", values=values)
     notes = yaml.safe_load(done.stdout)["notes"]
     assert said in notes and ("schedulerName" in notes) == (offer == "plugin")
+    assert ("DRAConsumableCapacity" in notes) == (version == "1.35")
     assert "kubectl label node NODE nvidia-device-enable=enable" in notes
+
+
+@pytest.mark.parametrize(
+    ("values", "version", "said"),
+    [
+        (rendering.DRA, "1.33", "settings.gpu-offer: dra needs Kubernetes 1.34 or later"),
+        (rendering.CLAIMS, "1.35", "claims.fromResources needs Kubernetes 1.36 or later"),
+    ],
+)
+def test_what_a_kubernetes_lacks_is_said_by_helm(
+    values: rendering.Object, version: str, said: str
+) -> None:
+    assert said in rendering.refusal(values, version)

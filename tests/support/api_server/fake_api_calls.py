@@ -33,6 +33,8 @@ class FakeApiCalls(FakeApiObjects):
     relation_seconds: how long after a claim's allocation the node authorizer refuses it to the
     caller, a node. Its graph follows the objects by watches of its own. Source: Kubernetes 1.36,
     plugin/pkg/auth/authorizer/node.
+
+    dropped: fields of ResourceSlices' devices that it does not store.
     """
 
     def __init__(self) -> None:
@@ -42,6 +44,7 @@ class FakeApiCalls(FakeApiObjects):
         self.users: dict[str, Object] = {}
         self.may_list: set[tuple[str, str, str]] = set()
         self.relation_seconds = 0.0
+        self.dropped: tuple[str, ...] = ()
         self._allocated: dict[str, float] = {}
 
     def call(
@@ -119,6 +122,9 @@ class FakeApiCalls(FakeApiObjects):
     def _slice(self, method: str, name: str, body: Any) -> Answer:
         """Source: Kubernetes 1.36, pkg/apis/resource/validation, and the generic registry."""
         known = self.objects[SLICES].get(name)
+        for device in ((body or {}).get("spec") or {}).get("devices", ()):
+            for field in self.dropped:
+                device.pop(field, None)
         if method == "POST":
             if body["metadata"]["name"] in self.objects[SLICES]:
                 return status(409, f'resourceslices "{body["metadata"]["name"]}" already exists')

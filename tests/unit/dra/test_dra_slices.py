@@ -73,6 +73,24 @@ def test_fields_that_the_server_changes_cause_no_write() -> None:
     assert slices.writes(NODE, "", offered(2, 1), existing) == []
 
 
+def test_dropped_fields_are_written_again_on_demand_alone() -> None:
+    existing: dict[str, Object] = {}
+    apply(existing, slices.writes(NODE, "", offered(2, 1), existing))
+    assert slices.dropped(offered(2, 1), existing.values()) == []
+    assert slices.writes(NODE, "", offered(2, 1), existing, anew=True) == []
+    (each,) = existing.values()
+    for device in each["spec"]["devices"]:
+        del device["allowMultipleAllocations"]
+        device.pop("taints", None)
+    assert slices.dropped(offered(2, 1), existing.values()) == [
+        "allowMultipleAllocations",
+        "taints",
+    ]
+    assert slices.writes(NODE, "", offered(2, 1), existing) == []
+    apply(existing, slices.writes(NODE, "", offered(2, 1), existing, anew=True))
+    assert is_whole(existing, offered(2, 1))
+
+
 def test_a_change_raises_the_generation_above_all_that_exist() -> None:
     existing: dict[str, Object] = {}
     apply(existing, slices.writes(NODE, "", offered(70), existing))

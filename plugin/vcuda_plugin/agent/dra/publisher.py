@@ -15,6 +15,8 @@ from ...kube.retry import Retry
 from . import slices
 
 _PAGE = 100
+# Between writes of fields that the API server has dropped.
+_DROPPED_SECONDS = 300.0
 _LONGEST_PAUSE_SECONDS = 30.0
 _MERGE_PATCH = "application/merge-patch+json"
 
@@ -34,6 +36,8 @@ class Publisher(ListWatch):
         self._counter_sets: Sequence[Object] = ()
         self._lock = threading.Condition()
         self._due = False
+        self._dropped: list[str] = []
+        self._anew = True
 
     def publish(self, devices: Sequence[Object], counter_sets: Sequence[Object]) -> None:
         """Offer these devices from now on, which consume these counters."""
@@ -69,7 +73,8 @@ class Publisher(ListWatch):
         retry = Retry(_log.warning, _LONGEST_PAUSE_SECONDS)
         while True:
             with self._lock:
-                self._lock.wait_for(lambda: self._due)
+                pause = _DROPPED_SECONDS if self._dropped else None
+                self._anew |= not self._lock.wait_for(lambda: self._due, pause)
                 self._due = False
             try:
                 self._write(api)
@@ -89,10 +94,11 @@ class Publisher(ListWatch):
                 return
             devices, existing = self._devices, dict(self._existing)
             counters = self._counter_sets
-        due = slices.writes(self._node, self._node_uid, devices, existing, counters)
+            anew, self._anew = self._anew, False
+        due = slices.writes(self._node, self._node_uid, devices, existing, counters, anew)
         if due and not self._node_uid:
             self._node_uid = _uid_of(api, self._node)
-            due = slices.writes(self._node, self._node_uid, devices, existing, counters)
+            due = slices.writes(self._node, self._node_uid, devices, existing, counters, anew)
         for each in due:
             kind = _MERGE_PATCH if each.method == "PATCH" else "application/json"
             status, answer = api.call(each.method, each.path, each.body, kind=kind)
@@ -110,6 +116,22 @@ class Publisher(ListWatch):
                     del self._existing[name]
         if due:
             _log.info("%d devices in ResourceSlices of pool %s", len(devices), self._node)
+        with self._lock:
+            if self._existing is not None:
+                self._note(slices.dropped(devices, self._existing.values()))
+
+    def _note(self, dropped: list[str]) -> None:
+        for field in dropped:
+            if field not in self._dropped:
+                gate, follows = slices.GATED[field]
+                _log.warning(
+                    "ResourceSlices: the API server drops %s: %s; enable the feature gate %s in it,"
+                    " kube-scheduler, the controller manager and the kubelets",
+                    field,
+                    follows,
+                    gate,
+                )
+        self._dropped = dropped
 
 
 def _uid_of(api: KubeApi, node: str) -> str:

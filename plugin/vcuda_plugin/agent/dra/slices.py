@@ -3,15 +3,16 @@
 A scheduler uses a pool only if every slice of its newest generation is there: after any change all
 slices get a new generation, one above the highest that exists. A change that was cut short by a
 kill leaves slices of two generations, so the next agent writes all of them again. What was written
-is recognised by a digest in an annotation: the API server changes or drops fields that it does not
-know. Source: Kubernetes 1.36, resource.k8s.io/v1, "ResourcePool", "ResourceSlice".
+is recognised by a digest in an annotation: the API server changes fields, and drops those of
+feature gates that it has not. Source: Kubernetes 1.34 and 1.36, resource.k8s.io/v1, "ResourcePool",
+"ResourceSlice"; pkg/registry/resource/resourceslice/strategy.go, "dropDisabled…".
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vcuda_hook.claims.dra_names import DRIVER
@@ -23,6 +24,18 @@ DIGEST = f"{DRIVER}/digest"
 MOST_DEVICES = 64
 MOST_COUNTER_SETS = 8
 _MOST_NAME_LETTERS = 253
+# The feature gate of each field of a device, and what follows where an API server drops it.
+GATED = {
+    "allowMultipleAllocations": (
+        "DRAConsumableCapacity",
+        "a claim gets a whole GPU, whatever it asks for",
+    ),
+    "consumesCounters": (
+        "DRAPartitionableDevices",
+        "kube-scheduler does not keep apart the devices of one GPU that exclude each other",
+    ),
+    "taints": ("DRADeviceTaints", "pods may be placed on unhealthy and drained GPUs"),
+}
 
 Object = dict[str, Any]
 
@@ -49,9 +62,11 @@ def writes(
     devices: Sequence[Object],
     existing: Mapping[str, Object],
     counter_sets: Sequence[Object] = (),
+    anew: bool = False,
 ) -> list[Write]:
     """The calls that make the pool consist of exactly these devices; none if it already does.
 
+    anew: write fields again that an API server has dropped; it may have their gates now.
     node_uid: of the node's object, the slices' owner; "": unknown. existing: this driver's slices
     of the node, by name. counter_sets: what the devices consume; they need slices of their own.
     Without devices there is no slice.
@@ -62,7 +77,7 @@ def writes(
     }
     whole = json.dumps([*devices, *counter_sets], sort_keys=True)
     digest = hashlib.sha256(whole.encode()).hexdigest()[:32]
-    if _is_right(existing, parts, digest):
+    if _is_right(existing, parts, digest) and not (anew and dropped(devices, existing.values())):
         return []
     generation = 1 + max([0, *map(_generation, existing.values())])
     pool = {"name": node, "generation": generation, "resourceSliceCount": len(parts)}
@@ -84,6 +99,16 @@ def writes(
         found.append(Write("POST", PATH, tree))
     others = sorted(set(existing) - set(parts))
     return found + [Write("DELETE", f"{PATH}/{name}", None) for name in others]
+
+
+def dropped(devices: Sequence[Object], existing: Iterable[Object]) -> list[str]:
+    """The fields of these devices that none of the existing slices has, of those in GATED."""
+    shown = [each for one in existing for each in (one.get("spec") or {}).get("devices") or ()]
+    return [
+        field
+        for field in GATED
+        if any(field in each for each in devices) and not any(field in each for each in shown)
+    ]
 
 
 def _parts(
