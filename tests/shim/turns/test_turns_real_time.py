@@ -177,16 +177,19 @@ def test_a_page_that_changes_all_the_time_costs_the_keeper_little(
 ) -> None:
     guests = [node.container(core=core) for core in ("30", "70")]
     keeper = start_keeper(node)
-    given = json.dumps({"usage": [guest.usage for guest in guests]})
-    ringing = subprocess.Popen(
-        [PYTHON, "-c", PAGE + script, given],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.path.join(ROOT, "oci")},
-    )
     busy = [node.busy(guest, MOST_SECONDS) for guest in guests]
-    with ending(keeper, ringing, *busy):
-        until(lambda: turns_pass(guests))
-        before, began = processor_seconds(keeper.pid), time.monotonic()
-        time.sleep(2)
-        used = (processor_seconds(keeper.pid) - before) / (time.monotonic() - began)
-        assert (keeper.poll(), ringing.poll()) == (None, None)
-        assert used <= 0.1
+    with ending(keeper, *busy):
+        until(lambda: turns_pass(guests))  # no program starts on a page that is cut
+        given = json.dumps({"usage": [guest.usage for guest in guests]})
+        ringing = subprocess.Popen(
+            [PYTHON, "-c", PAGE + script, given],
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": os.path.join(ROOT, "oci")},
+        )
+        with ending(ringing):
+            time.sleep(0.5)
+            until(lambda: turns_pass(guests))
+            before, began = processor_seconds(keeper.pid), time.monotonic()
+            time.sleep(2)
+            used = (processor_seconds(keeper.pid) - before) / (time.monotonic() - began)
+            assert (keeper.poll(), ringing.poll()) == (None, None)
+            assert used <= 0.1
