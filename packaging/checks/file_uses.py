@@ -73,7 +73,7 @@ class Use(NamedTuple):
 
 
 def uses(tree: ast.Module, module: str) -> list[Use]:
-    """module: its full name. tests/unit/system/test_guest_access.py shows what counts."""
+    """module: its full name. tests/unit/project/test_guest_access.py shows what counts."""
     finder = _Finder(tree, module)
     finder.look(tree, "<module>")
     return sorted(finder.found)

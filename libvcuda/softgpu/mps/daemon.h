@@ -20,7 +20,7 @@
 #define MPS_PARTITIONS 32
 #define MPS_NAME 65
 #define MPS_LISTENERS (2 + MPS_SERVERS * (1 + MPS_SPACES))
-/* Partitions are of whole chunks; the multiprocessors that are left over are in none.  */
+/* Multiprocessors of a chunk. Partitions have whole chunks; what is left over is in none.  */
 #define MPS_CHUNK 8
 #define MPS_CHUNKS (SOFTGPU_MULTIPROCESSORS / MPS_CHUNK)
 #define MPS_DEFAULT "default"
@@ -37,7 +37,7 @@ struct limits
   uint64_t pinned_bytes[SOFTGPU_MAX_GPUS]; /* by index in `gpu` of the daemon; 0: no limit */
 };
 
-/* Multiprocessors of one GPU for the clients that name it, and for no others.  */
+/* Multiprocessors of one GPU for the clients that name it or are in its namespace.  */
 struct partition
 {
   char name[MPS_NAME]; /* "": there is none */
@@ -105,7 +105,7 @@ struct daemon
   const char *pipes;
   unsigned version;
   bool multiuser;
-  bool is_partitioned; /* -S of version 2: a client without a partition is refused */
+  bool is_partitioned; /* version 2 with -S: refuses a client without a partition */
   unsigned gpu_count;
   unsigned gpu[SOFTGPU_MAX_GPUS]; /* entries of the state that CUDA_VISIBLE_DEVICES leaves */
   struct limits limits;           /* of version 2's next server */
@@ -136,8 +136,8 @@ int mps_device_of (const char *text);
 /* The client with this pid of SERVER (NULL: of any); NULL: there is none.  */
 const struct connection *mps_client_of (const struct server *server, pid_t pid);
 
-/* The partition that the client gets. Its server has none, and needs none: `*none`. NULL: the
-   client names none of them.  */
+/* The client's partition; NULL: it has none. NONE: set if its server has no partitions and needs
+   none, so that NULL is no error.  */
 const struct partition *mps_partition_of (const struct connection *client, bool *none);
 
 /* Ends the client's GPU work.  */

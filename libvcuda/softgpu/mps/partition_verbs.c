@@ -21,7 +21,7 @@ has_clients (unsigned device)
   return false;
 }
 
-/* The server and the GPU that the options name; NULL: an error was printed.  */
+/* The server and, in *DEVICE, the GPU that the options name; NULL: an error was printed.  */
 static struct server *
 named_place (const struct command *command, unsigned *device)
 {

@@ -1,4 +1,4 @@
-/* Static partitions of multiprocessors, of both versions, and which of them a client has.  */
+/* Static partitions of multiprocessors, in versions 2 and 3: add one, find one, find a client's. */
 
 #include <string.h>
 
@@ -14,7 +14,7 @@ mps_named_partition (struct server *server, unsigned device, const char *name)
   return NULL;
 }
 
-/* Whether the client names the partition: "GPU-UUID/ID", of the UUID a beginning.  */
+/* Whether TEXT, "GPU-UUID/ID" with the UUID or its first digits, names the partition.  */
 static bool
 is_named (const struct partition *partition, const char *text)
 {

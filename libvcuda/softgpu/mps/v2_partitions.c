@@ -1,4 +1,4 @@
-/* Version 2's commands for static partitions: of a daemon that was started with -S.
+/* Version 2's commands for static partitions, in a daemon that was started with -S.
 
    Source: NVIDIA's guide to MPS, "Legacy MPS v2 Interface"; for what the commands print, the notes
    and tests of public programs.  */
@@ -10,7 +10,7 @@
 
 static struct server *const server = mps.server;
 
-/* The index in mps.gpu of the GPU with a UUID of this beginning; -1: none.  */
+/* The index in mps.gpu of the GPU with a UUID that begins with TEXT; -1: none.  */
 static int
 device_of (const char *text)
 {
@@ -71,8 +71,8 @@ rm (const char *gpu, const char *id, FILE *out)
     *found = (struct partition){ 0 };
 }
 
-/* Of a server that is ready: each GPU with its free and used chunks and multiprocessors, then its
-   partitions.  */
+/* Prints each GPU with its free and used chunks and multiprocessors, then its partitions; nothing
+   before the server is ready.  */
 static void
 list (FILE *out)
 {

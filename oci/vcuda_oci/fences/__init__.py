@@ -1,1 +1,1 @@
-"""Fences other than turns: GPU instances under MIG, and MPS with its daemons and servers."""
+"""GPU instances under MIG, and shares under MPS: its daemons, servers, namespaces, partitions."""

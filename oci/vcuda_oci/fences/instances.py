@@ -1,14 +1,14 @@
 """GPU instances that containers hold: created for one container, destroyed after it.
 
-    <state>/instances/lock        held (flock) while one is created, and while some are destroyed
-    <state>/instances/<id>.json   of the allocation <id>: which instance is, or is about to be, its
-    <state>/instances/static      likewise of each instance of a layout: no sweep ends a whole one
+    <state>/instances/lock        held (flock) while instances are created or destroyed
+    <state>/instances/<id>.json   the instance of allocation <id>, existing or about to be created
+    <state>/instances/static      the same for each instance of a layout; no sweep ends such a one
 
 A record is written before its instance exists, with the place that it will have, and again with the
 UUID of its MIG device together with the allocation's record, under the ledger's lock. A release
 removes the allocation's record only. An instance without an allocation is stale: the sweep destroys
 it, the compute instance first, then removes its record. So a kill at any moment leaves a record of
-what must go. Instances of other programs have no record here, and are not touched.
+what must be destroyed. Instances of other programs have no record here, and are not touched.
 
 Ids are reused by the driver, UUIDs are not: once the UUID is recorded, only the instance with this
 UUID is destroyed. Before that, only one at the recorded place and of the recorded profile: the
@@ -64,7 +64,7 @@ def create(
     id: of the allocation; it has no record here. gpus: UUIDs to choose from, in MIG mode. place:
     None: any on these. Returns
     the record, to be written with the allocation, and the share: all of the MIG device. Raises
-    VcudaError: the driver refuses; nothing is left, or the record of it.
+    VcudaError: the driver refuses; at most the record is left, for the next sweep.
     """
     with Mig(facts.library) as driver:
         settle_static(ledger, driver)
@@ -153,7 +153,7 @@ def _refresh(cache: str) -> None:
 
 
 def destroy(ledger: Ledger, driver: Mig, held: Held, folder: str = FOLDER) -> bool:
-    """Whether the instance is gone, and its record with it. Needs the lock."""
+    """Destroy the instance and its record; return whether both are removed. Needs the lock."""
     end = time.monotonic() + _IN_USE_SECONDS
     while True:
         mine = of(driver.instances(held.gpu), held)
@@ -182,5 +182,5 @@ def of(found: Sequence[Instance], held: Held) -> list[Instance]:
     by_uuid = [one for one in found if one.uuid == held.uuid]
     if by_uuid or not held.ending:
         return by_uuid
-    # Killed between the two destructions: its compute instance is gone, and with it the UUID.
+    # Killed between the two destructions: its compute instance is destroyed, and its UUID with it.
     return [one for one in found if _is_at(one, held) and not one.uuid]

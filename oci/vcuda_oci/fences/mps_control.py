@@ -1,8 +1,8 @@
 """NVIDIA's MPS control program: start a daemon with its server, and send commands to it.
 
-From driver 615 on the daemon runs as version 3: one named server, with a namespace for each
-container; the container's processes cannot widen its limits. Before, it runs as version 2, where
-only variables of the processes hold a share; for static partitions it is started with `-S`.
+From driver 615 on the daemon runs as version 3, with one named server and in it a namespace for
+each container: the container's processes cannot widen its limits. Before 615 it runs as version 2,
+where only variables of the processes hold a share, and with `-S` if it has static partitions.
 tree: the content of `wanted.json`.
 
 Source: NVIDIA's guide to MPS, release 615, "MPS v3 Interface" and "Legacy MPS v2 Interface".
@@ -75,11 +75,11 @@ def add_space(
     limits: mps.Limits,
     number: int = 0,
 ) -> None:
-    """Make a namespace, if it is new, and set its limits. number: of the partition that it has; 0:
-    none. Raises VcudaError."""
+    """Make a namespace, if it is new, and set its limits. number: of its partition; 0: it has none.
+    Raises VcudaError."""
     if is_new:
         require_v3(folder, tree, "namespace", "create", name, f"--server={SERVER}")
-    if number:  # first: the limits show that all of it was set
+    if number:  # before the limits, which `follow` takes as the sign that all is set
         bind(folder, tree, name, number)
     words = [f"--pinned-memory-limit={limits.mib}M", f"--active-thread-percentage={limits.percent}"]
     require_v3(folder, tree, "namespace", "set", name, f"--server={SERVER}", *words)
@@ -118,7 +118,7 @@ def _start_daemon(folder: str, tree: dict[str, str], is_partitioned: bool) -> tu
     """Start the daemon, for clients of all users where the program can; return its pid, and whether
     it has namespaces. Raises VcudaError: it ends at once."""
     newest = [_VERSION_3] if mps.has_namespaces(tree["driver"]) else []
-    # Never as version 2 without partitions where a container was promised one.
+    # With partitions, every version 2 has -S: no container runs without its partition.
     static = _STATIC if is_partitioned else []
     for options in (*newest, [*static, *_VERSION_2], static):
         daemon = subprocess.Popen(
@@ -135,7 +135,7 @@ def _start_daemon(folder: str, tree: dict[str, str], is_partitioned: bool) -> tu
             if os.path.exists(f"{folder}/pipe/nvidia-cuda-mps-control.pid"):
                 return daemon.pid, options is _VERSION_3
             time.sleep(_PAUSE_SECONDS)
-        daemon.kill()  # one that only hangs must not serve beside the next
+        daemon.kill()  # a daemon that hangs must not serve beside the next one
         daemon.wait()
     what = "the MPS control daemon does not start" + (
         ", or knows no static partitions" if is_partitioned else ""

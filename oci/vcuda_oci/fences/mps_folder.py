@@ -5,11 +5,11 @@
     <state>/mps/<GPU>/ready.json    the daemon and its server, once it serves: written by the keeper
     <state>/mps/<GPU>/seen.json     clients and fault of the server, as the keeper saw them last
     <state>/mps/<GPU>/failed        why the keeper could not start the daemon last
-    <state>/mps/<GPU>/partitions/N  what the clients of the static partition N name
+    <state>/mps/<GPU>/partitions/N  the CUDA_MPS_SM_PARTITION of static partition N's clients
     <state>/mps/<GPU>/pipe, log     CUDA_MPS_PIPE_DIRECTORY and CUDA_MPS_LOG_DIRECTORY
 
 A claim writes its allocation first, then `wanted.json`, and waits for `ready.json`. The keeper
-(start/mps_keeper.py) starts a daemon for each `wanted.json`. A daemon is ended when no allocation
+(mps_keeper.py) starts a daemon for each `wanted.json`. A daemon is ended when no allocation
 under MPS is on its GPU: a sweep decides that, and removes `wanted.json` and `ready.json`, with the
 ledger's lock held, before it ends the daemon. So a claim that finds `ready.json` has written its
 allocation in time. A kill at any moment leaves at worst a folder, a daemon or a server, which the
@@ -46,7 +46,7 @@ class Ready(Record):
     """A daemon that serves. daemon, server: pid and start time. shared: names below /dev/shm of the
     server's files, which each client needs. spaces: namespaces with their limits (mps_spaces.py);
     None: the daemon runs as version 2, which has none. layout: percents of the static partitions.
-    partitions: multiprocessors of each. binds: a namespace keeps its clients in a partition.
+    partitions: multiprocessors of each. binds: the daemon can tie a namespace to a partition.
     """
 
     __slots__ = ("binds", "daemon", "layout", "partitions", "server", "shared", "spaces")
@@ -137,7 +137,7 @@ def partition_file(folder: str, number: int) -> str:
 
 
 def write_partitions(folder: str, values: list[str]) -> None:
-    """values: what the clients of each name. Raises OSError."""
+    """values: of CUDA_MPS_SM_PARTITION, for the clients of each. Raises OSError."""
     os.makedirs(f"{folder}/partitions", 0o700, exist_ok=True)
     for number, value in enumerate(values, 1):
         files.replace(partition_file(folder, number), value.encode(), 0o644)

@@ -1,7 +1,7 @@
 """Static partitions of a GPU's multiprocessors, made in an MPS daemon that has no client yet.
 
-Version 3 of the control interface gives each a name; version 2 has them in a daemon that was
-started with `-S`, by ids alone. tree: the content of `wanted.json`.
+Version 3 of the control interface takes a name for each. Version 2, in a daemon that was started
+with `-S`, gives each an id only. tree: the content of `wanted.json`.
 
 Source: NVIDIA's guide to MPS, release 615, "Using Static SM Partitioning" and "Legacy MPS v2
 Interface"; for what version 2 prints, the notes and tests of public programs.
@@ -27,8 +27,8 @@ _LIST_SECONDS, _PAUSE_SECONDS = 2.0, 0.01
 
 
 def make(folder: str, tree: dict[str, str], now: Ready, layout: Sequence[int]) -> Ready:
-    """Make the partitions, and their files for containers. layout: their percents. Raises
-    VcudaError."""
+    """Make the partitions and a file of each for its container; return `now` with them. layout:
+    their percents. Raises VcudaError."""
     has_names = now.spaces is not None
     total = (_chunks_v3 if has_names else _chunks_v2)(folder, tree)
     values, widths = [], []
@@ -46,8 +46,8 @@ def make(folder: str, tree: dict[str, str], now: Ready, layout: Sequence[int]) -
 
 
 def _chunks_v2(folder: str, tree: dict[str, str]) -> int:
-    """How many chunks the GPU's multiprocessors are. Raises VcudaError: the daemon does not say."""
-    until = time.monotonic() + _LIST_SECONDS  # its server may be listed before it has the GPU
+    """How many chunks the GPU has. Raises VcudaError: the daemon does not list them."""
+    until = time.monotonic() + _LIST_SECONDS  # a server may be listed before it has the GPU
     while time.monotonic() < until:
         for cells in _rows_v2(folder, tree):
             if len(cells) == 4 and all(map(_is_number, cells)):  # free, used; multiprocessors
@@ -57,10 +57,10 @@ def _chunks_v2(folder: str, tree: dict[str, str]) -> int:
 
 
 def _add_v2(folder: str, tree: dict[str, str], _: int, count: int) -> tuple[str, int]:
-    """Make a partition of so many chunks; return what its clients name, and how many
+    """Make a partition of `count` chunks; return its clients' CUDA_MPS_SM_PARTITION, and how many
     multiprocessors it has. Raises VcudaError."""
     command = f"sm_partition add {tree['gpu']} {count}"
-    told = mps_control.ask_v2(folder, tree, command)  # the status does not tell
+    told = mps_control.ask_v2(folder, tree, command)  # its exit status is 0 if refused too
     value = re.search(r"GPU-[0-9A-Fa-f-]+/\S+", told, re.ASCII)
     if not value:
         raise mps_control.refused(folder, command, told)
@@ -108,7 +108,7 @@ def _add_v3(folder: str, tree: dict[str, str], number: int, count: int) -> tuple
 
 
 def _binds(folder: str, tree: dict[str, str]) -> bool:
-    """Whether a namespace takes a partition: tried with one that no container has."""
+    """Whether the daemon ties namespaces to partitions: tried with a namespace of no container."""
     require_v3(folder, tree, "namespace", "create", _TRIAL, f"--server={SERVER}")
     try:
         mps_control.bind(folder, tree, _TRIAL, 1)

@@ -6,8 +6,8 @@ claimed anew with other limits gets another namespace.
 
 `follow` makes the daemon's namespaces those of the allocations. Under the lock of MPS it lists them
 before it reads the ledger, and a claim writes its allocation before its namespace is made: so no
-namespace in use is removed. What a kill leaves out or behind, the next keeper's first `follow`
-mends.
+namespace in use is removed. After a kill the next keeper's first `follow` adds what is missing and
+removes what is left over.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ OTHERS = [version for version in (pythons.VERSIONS[0], pythons.VERSIONS[-1]) if 
 # placements with the best ones, the third races two claims for a lock a thousand times, the fourth
 # starts each supported Python itself.
 NOT_AGAIN = (
-    "tests/unit/system/test_guest_access.py",
+    "tests/unit/project/test_guest_access.py",
     "tests/unit/placement/test_placement_mig_places.py",
     "tests/contract/host/ledger/test_claim_races.py",
     "tests/contract/runtime/test_start_path.py",

@@ -16,7 +16,7 @@ ELSEWHERE = {
         "test_turns_say_what_a_slow_container_waits_for",
     ),
     "A Docker container has no GPU": (
-        "tests/unit/host/test_doctor_engines.py",
+        "tests/unit/doctor/test_doctor_engines.py",
         "test_an_engine_that_does_not_know_the_runtime_is_reported",
     ),
     "A pod stays Pending": (

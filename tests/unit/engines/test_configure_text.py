@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unit.system.test_toml import DOCUMENTS
+from unit.engines.test_toml import DOCUMENTS
 from vcuda_hook.engines import text_edit
 from vcuda_hook.engines.text_edit import Done, added, digest, removed
 from vcuda_hook.engines.texts import json_text, toml_text

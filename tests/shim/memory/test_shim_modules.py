@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from shim.bounds.test_shim_contexts import by_process, driver_says
 from shim.cubin import cubin, sections, taken
+from shim.memory.test_shim_contexts import by_process, driver_says
 from shim.memory.test_shim_memory import PRELUDE
 from support.gpu.guest import GIB, MIB, PYTHON, share
 
