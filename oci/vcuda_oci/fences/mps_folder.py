@@ -9,7 +9,7 @@
     <state>/mps/<GPU>/pipe, log     CUDA_MPS_PIPE_DIRECTORY and CUDA_MPS_LOG_DIRECTORY
 
 A claim writes its allocation first, then `wanted.json`, and waits for `ready.json`. The keeper
-(start/mps_keeper.py) starts a daemon for each `wanted.json`. A daemon is ended when no allocation
+(mps_keeper.py) starts a daemon for each `wanted.json`. A daemon is ended when no allocation
 under MPS is on its GPU: a sweep decides that, and removes `wanted.json` and `ready.json`, with the
 ledger's lock held, before it ends the daemon. So a claim that finds `ready.json` has written its
 allocation in time. A kill at any moment leaves at worst a folder, a daemon or a server, which the
