@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,7 +13,14 @@ import pytest
 
 from support.ledger.samples import GIB, record
 from support.softgpu.softgpu_host import SoftGpu
-from vcuda_oci.fences import mps_claim, mps_control, mps_folder, mps_partitions, mps_processes
+from vcuda_oci.fences import (
+    mps_claim,
+    mps_control,
+    mps_folder,
+    mps_partitions,
+    mps_processes,
+    mps_spaces,
+)
 from vcuda_oci.fences.mps_keeper import MpsKeeper
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import mps
@@ -91,6 +99,25 @@ def test_kill_at_any_step_leaves_what_the_next_keeper_sets_right(
             mps_folder.end_all(folder)
             shutil.rmtree(folder)
         assert step > 9
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_killed_server_without_its_partitions_leaves_no_file_in_dev_shm(
+    monkeypatch: pytest.MonkeyPatch, driver: str
+) -> None:
+    monkeypatch.setattr(mps_processes, "_END_SECONDS", -1.0)  # it is killed at once
+    with served_gpu(driver) as (ledger, uuid, want):
+        folder = mps_folder.folder_of(ledger.state_dir, uuid)
+        hold(ledger, uuid, 1, [98, 1])
+        want()
+        with pytest.raises(VcudaError, match="less than one of the GPU's chunks"):
+            MpsKeeper(ledger.state_dir)._check(folder)
+        pids = mps_processes.processes(folder)
+        (name,) = [name for pid in pids for name in mps_folder.shared_of(pid)]
+        with ledger:
+            ledger.remove("1")
+        mps_spaces.sweep(ledger)
+        assert not os.path.exists(f"{mps_folder.SHARED}/{name}")
 
 
 @pytest.mark.parametrize(

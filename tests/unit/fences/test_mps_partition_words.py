@@ -81,6 +81,10 @@ def test_list_of_a_server_that_has_no_gpu_yet_is_asked_for_again(
             f"MPS refuses 'sm_partition add {UUID} 14': Failed to fulfill it",
         ),
         (
+            [f"lspart) echo '{BARE[0]}';;", "*) printf 'Failed\\nto  do\\n%0500d' 1;;"],
+            f"MPS refuses 'sm_partition add {UUID} 14': Failed to do 0{{287}}…; see",
+        ),
+        (
             [f"lspart) echo '{BARE[0]}';;", f"*) echo 'Partition {UUID}/{ID} created';;"],
             "MPS does not say what partition it has made",
         ),
