@@ -198,17 +198,14 @@ def shared_of(server: int) -> list[str]:
     """
     found = []
     for name in sorted(os.listdir(SHARED)):
-        if name.startswith("cuda.shm.") and f".{server:x}." in name and _is_own(name):
-            found.append(name)
+        if name.startswith("cuda.shm.") and f".{server:x}." in name:
+            try:
+                there = os.lstat(f"{SHARED}/{name}")
+            except FileNotFoundError:
+                continue  # its owner has just removed it
+            if stat.S_ISREG(there.st_mode) and there.st_uid == os.geteuid():
+                found.append(name)
     return found
-
-
-def _is_own(name: str) -> bool:
-    try:
-        there = os.lstat(f"{SHARED}/{name}")
-    except FileNotFoundError:
-        return False  # its owner has just removed it
-    return stat.S_ISREG(there.st_mode) and there.st_uid == os.geteuid()
 
 
 def remove_shared(found: list[str]) -> None:
