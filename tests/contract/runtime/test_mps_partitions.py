@@ -27,6 +27,7 @@ from vcuda_oci.model import mps
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.pages import limits
+from vcuda_oci.system.own_lock import FolderLock
 
 LAYOUT = [50, 25, 25]
 DRIVERS = ["590.10", "620.10"]  # MPS of version 2, and of version 3
@@ -150,6 +151,36 @@ def test_daemon_of_an_earlier_layout_serves_no_container_of_the_next_one(
         assert mps_claim._socket(folder, held) is not None
         _check_all(ledger, folder, upgraded or driver, [mps.space_of(held)])
         assert "has ended" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("before", [None, [100]])
+def test_keeper_that_waits_for_an_earlier_one_ends_no_daemon_of_it(
+    monkeypatch: pytest.MonkeyPatch, before: list[int] | None
+) -> None:
+    lock, at = mps_folder.lock, list[list[int]]()
+    with served_gpu("590.10") as (ledger, uuid, want):
+        folder = mps_folder.folder_of(ledger.state_dir, uuid)
+        earlier, later = MpsKeeper(ledger.state_dir), MpsKeeper(ledger.state_dir)
+        want()
+        if before:
+            hold(ledger, uuid, 1, before)
+            earlier._check(folder)
+            with ledger:
+                ledger.remove("1")
+        hold(ledger, uuid, 1, LAYOUT)
+
+        def waits(state_dir: str) -> FolderLock:
+            monkeypatch.setattr(mps_folder, "lock", lock)
+            earlier._check(folder)
+            now = mps_folder.ready(folder)
+            assert now and now.layout == LAYOUT
+            at.append(now.daemon)
+            return lock(state_dir)
+
+        monkeypatch.setattr(mps_folder, "lock", waits)
+        later._check(folder)
+        now = mps_folder.ready(folder)
+        assert now and [now.daemon] == at
 
 
 @pytest.mark.parametrize(
