@@ -165,17 +165,21 @@ def _start_server(folder: str, tree: dict[str, str], daemon: int, has_spaces: bo
 
 
 def _run(folder: str, tree: dict[str, str], words: list[str], text: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [tree["program"], *words],
-        env=_environment(folder, tree),
-        input=text,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        timeout=_START_SECONDS,
-        encoding="utf-8",
-        errors="replace",
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [tree["program"], *words],
+            env=_environment(folder, tree),
+            input=text,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_START_SECONDS,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        error.cmd = " ".join(words) or text.strip()  # in its message
+        raise
     return done.returncode, done.stdout
 
 

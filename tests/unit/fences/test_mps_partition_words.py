@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,6 +103,17 @@ def test_daemon_that_makes_no_partition_is_named_and_nothing_is_written(
     with pytest.raises(VcudaError, match=line):
         mps_partitions.make(str(tmp_path), tree, V2, [100])
     assert not (tmp_path / "partitions").exists()
+
+
+@pytest.mark.parametrize("is_v2", [True, False])
+def test_command_that_a_daemon_does_not_answer_is_named(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_v2: bool
+) -> None:
+    monkeypatch.setattr(mps_control, "_START_SECONDS", 0.1)
+    tree, _ = program("*) exec sleep 60;;")
+    ask = mps_control.ask_v2 if is_v2 else mps_control.require_v3
+    with pytest.raises(subprocess.TimeoutExpired, match="Command 'lspart' timed out after 0.1 sec"):
+        ask(str(tmp_path), tree, "lspart")
 
 
 @pytest.mark.parametrize(
