@@ -112,7 +112,7 @@ def test_command_that_a_daemon_does_not_answer_is_named(
     monkeypatch.setattr(mps_control, "_START_SECONDS", 0.1)
     tree, _ = program("*) exec sleep 60;;")
     ask = mps_control.ask_v2 if is_v2 else mps_control.require_v3
-    with pytest.raises(subprocess.TimeoutExpired, match="Command 'lspart' timed out after 0.1 sec"):
+    with pytest.raises(subprocess.TimeoutExpired, match="Command 'lspart' timed out after"):
         ask(str(tmp_path), tree, "lspart")
 
 
