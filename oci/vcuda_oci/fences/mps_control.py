@@ -24,6 +24,7 @@ from .mps_folder import SERVER, Ready
 
 _START_SECONDS = 5.0
 _PAUSE_SECONDS = 0.01
+_LONGEST_ANSWER = 300  # characters of it in an error
 # Tried in this order, then none: an older control program ends at an option that it does not know.
 _VERSION_3 = ["-p", "3", "-m"]
 _VERSION_2 = ["-multiuser-server"]
@@ -164,17 +165,21 @@ def _start_server(folder: str, tree: dict[str, str], daemon: int, has_spaces: bo
 
 
 def _run(folder: str, tree: dict[str, str], words: list[str], text: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [tree["program"], *words],
-        env=_environment(folder, tree),
-        input=text,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        timeout=_START_SECONDS,
-        encoding="utf-8",
-        errors="replace",
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [tree["program"], *words],
+            env=_environment(folder, tree),
+            input=text,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_START_SECONDS,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        error.cmd = " ".join(words) or text.strip()  # in its message
+        raise
     return done.returncode, done.stdout
 
 
@@ -195,7 +200,13 @@ def require_v3(folder: str, tree: dict[str, str], *words: str) -> str:
 
 
 def refused(folder: str, command: str, told: str) -> VcudaError:
-    return VcudaError(f"MPS refuses '{command}': {told.strip()}", folder, f"see {folder}/log")
+    return VcudaError(f"MPS refuses '{command}': {in_line(told)}", folder, f"see {folder}/log")
+
+
+def in_line(told: str) -> str:
+    """An answer of the daemon as part of one line."""
+    line = " ".join(told.split())
+    return line if len(line) <= _LONGEST_ANSWER else line[:_LONGEST_ANSWER] + "…"
 
 
 def _number(text: str) -> float:

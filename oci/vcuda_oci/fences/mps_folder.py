@@ -182,9 +182,13 @@ def containers(ledger: Ledger, uuid: str) -> list[Allocation]:
 
 
 def end_all(folder: str) -> None:
-    """End the folder's daemon and servers, and remove their files."""
+    """End the folder's daemon and servers, and remove their files, also of those that never served:
+    one that has to be killed leaves them."""
+    shared = shared_files(folder)
+    for pid in mps_processes.processes(folder):
+        shared += shared_of(pid)
     mps_processes.end(folder)
-    remove_shared(shared_files(folder))
+    remove_shared(shared)
 
 
 def shared_of(server: int) -> list[str]:
@@ -195,7 +199,10 @@ def shared_of(server: int) -> list[str]:
     found = []
     for name in sorted(os.listdir(SHARED)):
         if name.startswith("cuda.shm.") and f".{server:x}." in name:
-            there = os.lstat(f"{SHARED}/{name}")
+            try:
+                there = os.lstat(f"{SHARED}/{name}")
+            except FileNotFoundError:
+                continue  # its owner has just removed it
             if stat.S_ISREG(there.st_mode) and there.st_uid == os.geteuid():
                 found.append(name)
     return found

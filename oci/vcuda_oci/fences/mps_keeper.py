@@ -17,6 +17,7 @@ import time
 from ..guest import process as guest_process
 from ..ledger import events
 from ..ledger.ledger import Ledger
+from ..model.allocation import Allocation
 from ..model.errors import VcudaError
 from ..system import files
 from . import mps_control, mps_folder, mps_partitions, mps_spaces
@@ -75,18 +76,19 @@ class MpsKeeper:
             pass  # the folder was removed, or there is no room
 
     def _check(self, folder: str) -> None:
-        tree = mps_folder.wanted(folder)
-        held = mps_folder.containers(self._ledger, tree["gpu"]) if tree else []
+        tree, held = self._wanted(folder)
         if tree is None or not held:
             mps_spaces.sweep(self._ledger)
             return
         now = mps_folder.ready(folder)
         is_due = time.monotonic() >= self._due.get(folder, 0)
         if now and now.layout != held[0].partitions:  # it has outlived the containers before these
-            now = None
+            earlier, now = now.daemon, None
             if is_due:
                 with mps_folder.lock(self._state_dir):
-                    self._end(folder)
+                    found = mps_folder.ready(folder)
+                    if found and found.daemon == earlier:
+                        self._end(folder)
         if now:
             is_in_step = folder in self._in_step and mps_spaces.is_in_step(now, held)
             if is_due and not is_in_step:
@@ -95,8 +97,15 @@ class MpsKeeper:
             self._watch(folder, tree, now)
         elif is_due:
             with mps_folder.lock(self._state_dir):
-                if mps_folder.is_wanted(self._ledger, folder):  # nor has a sweep come first
+                # A sweep may have come first, or a keeper that has outlived its parent process.
+                tree, held = self._wanted(folder)
+                if tree and held and not mps_folder.ready(folder):
                     self._replace(folder, tree, held[0].partitions)
+
+    def _wanted(self, folder: str) -> tuple[dict[str, str] | None, list[Allocation]]:
+        """Which daemon the folder needs, and for which containers."""
+        tree = mps_folder.wanted(folder)
+        return tree, mps_folder.containers(self._ledger, tree["gpu"]) if tree else []
 
     def _end(self, folder: str) -> None:
         mps_folder.end_all(folder)

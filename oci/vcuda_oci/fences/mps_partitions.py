@@ -128,5 +128,5 @@ def _no_chunks(folder: str) -> VcudaError:
 
 
 def _not_said(folder: str, told: str) -> VcudaError:
-    what = f"MPS does not say what partition it has made: {told.strip()}"
+    what = f"MPS does not say what partition it has made: {mps_control.in_line(told)}"
     return VcudaError(what, folder, f"see {folder}/log")

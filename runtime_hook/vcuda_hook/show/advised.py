@@ -119,7 +119,7 @@ class Advised:
             lines += ["", f"{what}:", self.patch]
         elif self.workload.kind not in (CONTAINER, POD) and self._advises:
             lines += ["", f"change the manifest: a {self.workload.kind} cannot be patched"]
-        live = [patch.limit(self.names[each.id], self.advice) for each in self.running]
+        live = [patch.limit(self.names[each.id], self.advice) for each in self._changeable]
         if any(live):
             apply = f"or vcuda advise {self.workload.shown} --apply"
             lines += ["", f"for running containers ({apply}):", *live]
@@ -127,9 +127,9 @@ class Advised:
 
     def _above_maximum(self) -> list[str]:
         """What --apply does not do by itself."""
-        if not self.running:
+        if not self._changeable:
             return []
-        most, found = maximum.of(self.running[0], 0, Maximum()), []
+        most, found = maximum.of(self._changeable[0], 0, Maximum()), []
         for name, wanted, asked in (
             ("core", self.advice.core_percent, most.core_percent),
             ("memory", self.advice.memory_bytes, most.memory_bytes),
@@ -140,6 +140,12 @@ class Advised:
                     f"{name} above {shown}, what it asked for: --apply needs --max-{name} for that"
                 )
         return ["", *found] if found else []
+
+    @property
+    def _changeable(self) -> list[Allocation]:
+        """The running containers that `vcuda limit` can change: not under MPS, and without an
+        instance of their own."""
+        return [each for each in self.running if not each.isolation]
 
     @property
     def _advises(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vcuda_oci.ledger import events
+from vcuda_oci.model.policies import MPS
 from vcuda_oci.model.suspension import (
     BY_DRAIN,
     BY_IDLENESS,
@@ -28,6 +29,7 @@ Entry = Mapping[str, Any]
 
 # Parts of the time, or of the limit, from which on a figure is a reason.
 _MUCH_WAIT, _MUCH_LOST, _FULL = 10, 25, 0.95
+_NO_LIMIT = "stop it, and create it with another share"
 # Only events younger than this explain the present.
 RECENT_SECONDS = 3600.0
 _STATES = {
@@ -105,7 +107,9 @@ def of_share(name: str, entry: Entry, before: Entry | None, gpu: Entry | None) -
 
 def _of_time(name: str, where: str, entry: Entry, before: Entry | None) -> Iterator[Reason]:
     held, waits, core = entry["held_percent"], entry["waits_for"], entry["core_percent"]
-    more = f"'vcuda limit {name} --core N', or a policy that uses what others leave"
+    more = _NO_LIMIT
+    if not _is_fixed(entry):
+        more = f"'vcuda limit {name} --core N', or a policy that uses what others leave"
     if waits == turn_figures.TURN:
         holders = ", ".join(entry["held_by"] or ()) or "another container"
         yield Reason(
@@ -118,8 +122,10 @@ def _of_time(name: str, where: str, entry: Entry, before: Entry | None) -> Itera
         what = f"its share of {core} % of {where} is used up, and no other container has the GPU"
         yield Reason("share", what, more)
     elif (entry["waited_percent"] or 0) >= _MUCH_WAIT:
+        width = (entry["mps"] or {}).get("multiprocessors")
+        share = f"{width} multiprocessors" if width else f"share of {core} %"
         what = (
-            f"its launches wait for its share of {core} % of {where} for "
+            f"its launches wait for its {share} of {where} for "
             f"{entry['waited_percent']:.0f} % of the time, as it says itself"
         )
         yield Reason("share", what, more)
@@ -132,7 +138,7 @@ def _of_time(name: str, where: str, entry: Entry, before: Entry | None) -> Itera
 
 def _of_memory(name: str, where: str, entry: Entry) -> Iterator[Reason]:
     used, limit = entry["memory_used_bytes"], entry["memory_bytes"]
-    hint = f"'vcuda limit {name} --memory SIZE'"
+    hint = _NO_LIMIT if _is_fixed(entry) else f"'vcuda limit {name} --memory SIZE'"
     if entry["refusals"]:
         times = entry["refusals"]
         what = (
@@ -146,6 +152,11 @@ def _of_memory(name: str, where: str, entry: Entry) -> Iterator[Reason]:
     if entry["memory_managed"]:
         what = f"its memory on {where} is managed: the driver may move it to the slow host"
         yield Reason("memory", what, "see memory-overcommit")
+
+
+def _is_fixed(entry: Entry) -> bool:
+    """Whether `vcuda limit` refuses to change its share."""
+    return entry["isolation"] == MPS or bool(entry["instance_of"])
 
 
 def _difference(key: str, entry: Entry, before: Entry | None) -> float:

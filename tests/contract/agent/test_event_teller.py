@@ -13,6 +13,7 @@ import pytest
 from support.kubelet.watched_pods import WatchedPods
 from support.waiting import until
 from vcuda_oci.ledger import events
+from vcuda_plugin.agent.pods import pod_events
 
 UID = "0b5c5f6e-9c1d-4a7e-8f54-0d1c2b3a4f5e"
 
@@ -80,9 +81,11 @@ def test_an_answer_that_was_lost_makes_no_second_event(pods: Pods) -> None:
 
 def test_a_restarted_sender_sends_the_rest_and_nothing_twice(pods: Pods) -> None:
     pods.follow()
+    began = time.time()
     pods.refuse("a", text="a")
     pods.await_counts(a=1)
-    time.sleep(1.5)  # the position of the last sent event is stored
+    # The position of the last sent event is stored.
+    until(lambda: pod_events._read_mark(f"{pods.state_dir}/{pod_events.NAME}") >= began)
     pods.kill()
     pods.refuse("b", text="b")
     pods.follow()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,13 +13,21 @@ import pytest
 
 from support.ledger.samples import GIB, record
 from support.softgpu.softgpu_host import SoftGpu
-from vcuda_oci.fences import mps_claim, mps_control, mps_folder, mps_partitions, mps_processes
+from vcuda_oci.fences import (
+    mps_claim,
+    mps_control,
+    mps_folder,
+    mps_partitions,
+    mps_processes,
+    mps_spaces,
+)
 from vcuda_oci.fences.mps_keeper import MpsKeeper
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import mps
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.pages import limits
+from vcuda_oci.system.own_lock import FolderLock
 
 LAYOUT = [50, 25, 25]
 DRIVERS = ["590.10", "620.10"]  # MPS of version 2, and of version 3
@@ -93,6 +102,25 @@ def test_kill_at_any_step_leaves_what_the_next_keeper_sets_right(
         assert step > 9
 
 
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_killed_server_without_its_partitions_leaves_no_file_in_dev_shm(
+    monkeypatch: pytest.MonkeyPatch, driver: str
+) -> None:
+    monkeypatch.setattr(mps_processes, "_END_SECONDS", -1.0)  # it is killed at once
+    with served_gpu(driver) as (ledger, uuid, want):
+        folder = mps_folder.folder_of(ledger.state_dir, uuid)
+        hold(ledger, uuid, 1, [98, 1])
+        want()
+        with pytest.raises(VcudaError, match="less than one of the GPU's chunks"):
+            MpsKeeper(ledger.state_dir)._check(folder)
+        pids = mps_processes.processes(folder)
+        (name,) = [name for pid in pids for name in mps_folder.shared_of(pid)]
+        with ledger:
+            ledger.remove("1")
+        mps_spaces.sweep(ledger)
+        assert not os.path.exists(f"{mps_folder.SHARED}/{name}")
+
+
 @pytest.mark.parametrize(
     ("before", "driver", "upgraded"),
     [
@@ -123,6 +151,36 @@ def test_daemon_of_an_earlier_layout_serves_no_container_of_the_next_one(
         assert mps_claim._socket(folder, held) is not None
         _check_all(ledger, folder, upgraded or driver, [mps.space_of(held)])
         assert "has ended" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("before", [None, [100]])
+def test_keeper_that_waits_for_an_earlier_one_ends_no_daemon_of_it(
+    monkeypatch: pytest.MonkeyPatch, before: list[int] | None
+) -> None:
+    lock, at = mps_folder.lock, list[list[int]]()
+    with served_gpu("590.10") as (ledger, uuid, want):
+        folder = mps_folder.folder_of(ledger.state_dir, uuid)
+        earlier, later = MpsKeeper(ledger.state_dir), MpsKeeper(ledger.state_dir)
+        want()
+        if before:
+            hold(ledger, uuid, 1, before)
+            earlier._check(folder)
+            with ledger:
+                ledger.remove("1")
+        hold(ledger, uuid, 1, LAYOUT)
+
+        def waits(state_dir: str) -> FolderLock:
+            monkeypatch.setattr(mps_folder, "lock", lock)
+            earlier._check(folder)
+            now = mps_folder.ready(folder)
+            assert now and now.layout == LAYOUT
+            at.append(now.daemon)
+            return lock(state_dir)
+
+        monkeypatch.setattr(mps_folder, "lock", waits)
+        later._check(folder)
+        now = mps_folder.ready(folder)
+        assert now and [now.daemon] == at
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_a_container_that_would_be_refused_gets_what_a_neighbours_pool_keeps(
     beside.keep()
     code = ASKS + f"print(json.dumps(ask({way!r})))"
     found, seconds = beside.asking.python(code)
-    assert (found, seconds < 0.25) == (OK, True)
+    assert (found, seconds < 0.5) == (OK, True)
     assert (beside.kept(), beside.trims_asked()) == (0, 1)
     assert beside.asking.read_usage().gpus[0].room_asked == 1
 
@@ -152,15 +152,15 @@ def test_a_pool_without_a_safe_point_delays_a_refusal_by_a_bounded_time(beside: 
     code = ASKS + "print(json.dumps([ask('alloc'), ask('alloc'), ask('pool')]))"
     first, second, third = beside.asking.python(code)
     assert [one[0] for one in (first, second, third)] == [FULL] * 3
-    assert 0.25 <= first[1] < 0.5
-    assert max(second[1], third[1]) < 0.1
+    assert 0.25 <= first[1] < 1
+    assert max(second[1], third[1]) < 0.25
     assert (beside.kept(), beside.trims_asked()) == (480, 1)
 
 
 def test_without_a_turn_keeper_nothing_is_asked_and_nothing_waits(beside: Beside) -> None:
     beside.keep()
     found, seconds = beside.asking.python(ASKS + "print(json.dumps(ask('alloc')))")
-    assert (found, seconds < 0.1) == (FULL, True)
+    assert (found, seconds < 0.25) == (FULL, True)
     assert (beside.kept(), beside.trims_asked()) == (480, 0)
 
 
@@ -171,7 +171,7 @@ def test_a_dead_turn_keeper_is_not_waited_for(beside: Beside) -> None:
     beside.processes[1].wait()
     time.sleep(0.6)  # until its lease is over
     found, seconds = beside.asking.python(ASKS + "print(json.dumps(ask('alloc')))")
-    assert (found, seconds < 0.2) == (FULL, True)
+    assert (found, seconds < 0.25) == (FULL, True)
 
 
 def test_a_container_that_asks_without_end_has_its_neighbours_trimmed_seldom(

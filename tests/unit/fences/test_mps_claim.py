@@ -119,3 +119,12 @@ def test_pod_that_restarts_keeps_its_share_under_mps(tmp_path: Path) -> None:
         kept = claim.reclaim(ledger, host, again, claim.Rules())
     assert kept is not None
     assert (kept.isolation, kept.shares) == ("mps", held.shares)
+
+
+def test_file_that_is_removed_while_the_servers_files_are_listed_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(mps_folder, "SHARED", str(tmp_path))
+    (tmp_path / "cuda.shm.0.7.1").write_text("")
+    monkeypatch.setattr(os, "listdir", lambda _: ["cuda.shm.0.7.0", "cuda.shm.0.7.1"])
+    assert mps_folder.shared_of(7) == ["cuda.shm.0.7.1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,6 +82,10 @@ def test_list_of_a_server_that_has_no_gpu_yet_is_asked_for_again(
             f"MPS refuses 'sm_partition add {UUID} 14': Failed to fulfill it",
         ),
         (
+            [f"lspart) echo '{BARE[0]}';;", "*) printf 'Failed\\nto  do\\n%0500d' 1;;"],
+            f"MPS refuses 'sm_partition add {UUID} 14': Failed to do 0{{287}}…; see",
+        ),
+        (
             [f"lspart) echo '{BARE[0]}';;", f"*) echo 'Partition {UUID}/{ID} created';;"],
             "MPS does not say what partition it has made",
         ),
@@ -98,6 +103,17 @@ def test_daemon_that_makes_no_partition_is_named_and_nothing_is_written(
     with pytest.raises(VcudaError, match=line):
         mps_partitions.make(str(tmp_path), tree, V2, [100])
     assert not (tmp_path / "partitions").exists()
+
+
+@pytest.mark.parametrize("is_v2", [True, False])
+def test_command_that_a_daemon_does_not_answer_is_named(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_v2: bool
+) -> None:
+    monkeypatch.setattr(mps_control, "_START_SECONDS", 0.1)
+    tree, _ = program("*) exec sleep 60;;")
+    ask = mps_control.ask_v2 if is_v2 else mps_control.require_v3
+    with pytest.raises(subprocess.TimeoutExpired, match="Command 'lspart' timed out after"):
+        ask(str(tmp_path), tree, "lspart")
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,15 @@ def test_too_little_data_is_said_and_nothing_is_advised(node: Advising, capsys: 
     assert node.share("box") == (50, 8 * GIB)
 
 
+def test_share_under_mps_gets_no_command_that_is_refused(node: Advising, capsys: Any) -> None:
+    node.knows((BOX, demand()))
+    node.runs("box", isolation="mps")
+    assert node.vcuda("advise", "box") == 0
+    printed = capsys.readouterr().out
+    assert "in 'docker run'" in printed
+    assert "vcuda limit" not in printed and "--apply" not in printed
+
+
 def test_apply_changes_the_running_share_and_says_so(node: Advising, capsys: Any) -> None:
     node.knows((BOX, demand()))
     node.runs("box")

@@ -21,9 +21,9 @@ from support.ledger.samples import GIB, record
 from support.ledger.tenants import Tenants
 from support.needed import skip_or_fail
 from vcuda_hook.show import live_view
-from vcuda_hook.why import kubectl, pod_scheduling, why
+from vcuda_hook.why import kubectl, pod_scheduling, reasons, why
 from vcuda_oci.host.host import Host
-from vcuda_oci.ledger import events, unhealthy
+from vcuda_oci.ledger import events, instance_records, unhealthy
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
@@ -152,6 +152,37 @@ def test_refused_allocations_name_the_limit_and_its_change(
     tenants.uses("box", held=4 * GIB - 1, refusals=0)
     (reason,) = node.why(capsys, "box")["reasons"]
     assert "nearly full" in reason["what"]
+
+
+@pytest.mark.parametrize("isolation", ["mps", "mig"])
+def test_share_that_cannot_be_changed_gets_no_hint_to_change_it(
+    node: Sampled, tenants: Tenants, capsys: Any, isolation: str
+) -> None:
+    node.add_record(record("box", shares=[GpuShare("GPU-0", 4 * GIB, 30)], isolation=isolation))
+    if isolation == "mig":
+        os.makedirs(f"{node.ledger.state_dir}/instances", exist_ok=True)
+        held = instance_records.Held("box", "GPU-0", 19, 0, 1, [], "/lib/nvml", "MIG-0")
+        instance_records.write(node.ledger.state_dir, held)
+    tenants.uses("box", held=4 * GIB - 1)
+    (reason,) = node.why(capsys, "box")["reasons"]
+    assert reason["hint"] == "stop it, and create it with another share"
+
+
+@pytest.mark.parametrize(
+    ("width", "what"), [(None, "share of 30 % of GPU 0"), (64, "64 multiprocessors of GPU 0")]
+)
+def test_wait_for_a_static_partition_names_its_multiprocessors(width: Any, what: str) -> None:
+    entry = {
+        "gpu_name": "0", "gpu_uuid": "GPU-0", "usage": "told", "held_percent": None,
+        "waits_for": None, "core_percent": 30, "waited_percent": 99, "isolation": "mps",
+        "instance_of": None, "mps": {"multiprocessors": width}, "lost_seconds": None,
+        "held_seconds": None, "memory_used_bytes": 0, "memory_bytes": GIB, "refusals": 0,
+        "memory_managed": False,
+    }  # fmt: skip
+    gpu = {"mig_mode": False, "unhealthy": None, "drained": None}
+    (reason,) = reasons.of_share("box", entry, None, gpu)
+    assert reason.what.startswith(f"its launches wait for its {what} for 99 %")
+    assert reason.hint == "stop it, and create it with another share"
 
 
 def test_managed_memory_is_a_reason_for_slowness(node: Sampled, capsys: Any) -> None:
