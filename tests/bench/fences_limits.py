@@ -71,8 +71,11 @@ class Cgroups:
 
     def end(self, place: Path) -> None:
         process = self.live.pop(place)
-        # Not unshare: its child may not have asked yet to end with it.
-        os.kill(int(_text(place / "cgroup.procs")), signal.SIGKILL)
+        child = os.pidfd_open(int(_text(place / "cgroup.procs")))
+        process.kill()
+        with contextlib.suppress(ProcessLookupError):  # it may not have asked yet to end too
+            signal.pidfd_send_signal(child, signal.SIGKILL)
+        os.close(child)
         process.wait()
         shutil.rmtree(place)
 
