@@ -359,10 +359,14 @@ class Node:
             self.wait_rollout(what)
 
     def wait_rollout(self, what: str) -> None:
-        done = self.cluster.kubectl(
-            "rollout", "status", what, "--namespace", NAMESPACE, "--timeout=50s"
-        )
-        assert done.returncode == 0, done.stderr + self._trouble()
+        """After an API server's absence a kubelet of 1.35 mounts older settings for a minute
+        more, for which a new agent waits."""
+        words = ("rollout", "status", what, "--namespace", NAMESPACE, "--timeout=50s")
+        for _ in range(3):
+            done = self.cluster.kubectl(*words)
+            if done.returncode == 0:
+                return
+        raise AssertionError(done.stderr + self._trouble())
 
     def _trouble(self) -> str:
         words = ("get", "events,pods", "--all-namespaces", "-o", "wide")
