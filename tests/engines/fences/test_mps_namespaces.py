@@ -45,16 +45,6 @@ def engine(start_engine: Callable[[str], Engine], machine: Product) -> Iterator[
             kill_daemons(machine.state_dir(found))
 
 
-@pytest.fixture
-def served(engine: Engine, machine: Product) -> Iterator[Engine]:
-    """With `vcuda serve`."""
-    server = ClaimServer(engine.host, machine, machine.state_dir(engine))
-    try:
-        yield engine
-    finally:
-        server.close()
-
-
 def mps(engine: Engine, core: int) -> RunOptions:
     return asking(engine, core=core, memory_bytes=LIMIT, isolation="mps")
 

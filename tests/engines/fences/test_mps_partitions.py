@@ -56,16 +56,6 @@ def engine(start_engine: Callable[[str], Engine], machine: Product) -> Iterator[
             kill_daemons(machine.state_dir(found))
 
 
-@pytest.fixture
-def served(engine: Engine, machine: Product) -> Iterator[Engine]:
-    """With `vcuda serve`."""
-    server = ClaimServer(engine.host, machine, machine.state_dir(engine))
-    try:
-        yield engine
-    finally:
-        server.close()
-
-
 def begin(engine: Engine, id: str, core: int, script: str = f"exec {BUSY}") -> None:
     share = asking(engine, core=core, memory_bytes=256 * MIB, isolation="mps")
     started = engine.start(id, ["sh", "-c", script], **share)

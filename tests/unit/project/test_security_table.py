@@ -40,16 +40,21 @@ def parsed(path: str) -> ast.Module:
         return ast.parse(file.read())
 
 
+def check_named(tests: list[str]) -> None:
+    """Fails if one of the tests, FILE::TEST each, is not there or asserts nothing."""
+    for name in tests:
+        file, _, test = name.partition("::")
+        node = functions_of(path_of(file)).get(test)
+        assert node is not None, f"{name} is not there"
+        assert "assert" in ast.unparse(node), f"{name} asserts nothing"
+
+
 @pytest.mark.parametrize(("attack", "named"), rows(), ids=lambda value: str(value)[:40])
 def test_each_attack_is_held_by_tests_that_are_there_and_assert(
     attack: str, named: list[str]
 ) -> None:
     assert named, attack
-    for name in named:
-        file, _, test = name.partition("::")
-        node = functions_of(path_of(file)).get(test)
-        assert node is not None, f"{name} is not there"
-        assert "assert" in ast.unparse(node), f"{name} asserts nothing"
+    check_named(named)
 
 
 def test_every_attack_has_tests_and_every_hostile_test_a_row() -> None:
