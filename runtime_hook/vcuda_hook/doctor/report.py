@@ -31,6 +31,7 @@ from . import (
     mps,
     nvml_answers,
     state,
+    swap,
     upgrade,
 )
 from .finding import ERROR, INFO, OK, SEVERITIES, UNKNOWN, WARNING, Finding
@@ -52,6 +53,7 @@ GROUPS: tuple[Any, ...] = (
     denials,
     containers,
     moves,
+    swap,
 )
 CHECKS = (SETTINGS, *(name for group in GROUPS for name in group.CHECKS))
 _WIDTH = max(map(len, CHECKS))
