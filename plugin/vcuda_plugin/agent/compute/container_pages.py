@@ -11,8 +11,8 @@ from vcuda_oci.model.policies import FIXED
 from vcuda_oci.pages import layout
 from vcuda_oci.pages.limits_in_place import OpenPage
 
-from .arbiter import PPM_PER_PERCENT
 from .demand import DEMAND_FROM, DEMAND_SIZE, Demand
+from .rates import PPM_PER_PERCENT
 
 # A grant that is not renewed for this time expires: the shim returns to the reserved rate.
 LEASE_NS = 1_000_000_000

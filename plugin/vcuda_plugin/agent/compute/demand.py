@@ -10,7 +10,7 @@ import struct
 
 from vcuda_oci.pages import layout
 
-from .arbiter import WHOLE_PPM
+from .rates import WHOLE_PPM
 
 # Samples over which "used" is measured: few, because time that counts as used is not lent.
 WINDOW = 4

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .arbiter import WHOLE_PPM, Tenant, grants
 from .container_pages import ContainerPages
 from .demand import reading
+from .rates import WHOLE_PPM, Tenant, grants
 
 
 class SharedGpu:

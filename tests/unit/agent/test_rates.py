@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcuda_oci.model.allocation import GpuShare
-from vcuda_plugin.agent.compute.arbiter import WHOLE_PPM, Tenant, grants
+from vcuda_plugin.agent.compute.rates import WHOLE_PPM, Tenant, grants
 
 POINT = 10_000  # ppm in a percent
 MOST = 12  # tenants; each rounding loses less than 1 ppm for each
