@@ -1,7 +1,7 @@
 /* The keeper's figures, for people: a file of text for each GPU, STATE_DIR/turns/UUID.
 
      AT_NS LOST_NS
-     HELD_NS WAITED_FOR_TURN_NS WAITED_FOR_SHARE_NS LOST_NS FREE_NS ID     for each container
+     HELD_NS WAITED_FOR_TURN_NS WAITED_FOR_SHARE_NS LOST_NS FREE_NS FALSE_NS ID  for each container
 
    AT_NS is the CLOCK_MONOTONIC of the figures. All others are totals since the keeper took the
    container, or the GPU, over, but HELD_NS contains what earlier keepers counted; tenant.h and
