@@ -310,8 +310,6 @@ class Node:
     def vcuda(self, *words: str) -> str:
         """What the host's vcuda prints, with the administrator's KUBECONFIG."""
         command = [self.product.prefix + "/bin/vcuda", "--config", self.product.config, *words]
-        # After a reboot the start times of processes count from then.
-        command = [*self.engine.before, *command]
         path = f"{self.cluster.programs}:{PATH}"
         env = {"KUBECONFIG": self.cluster.kubeconfig("admin"), "PATH": path}
         return self.host.check(command, env=env)
