@@ -21,6 +21,7 @@ OF_CLAIMS = (
     "test_fences.py",
     "test_gangs.py",
     "test_old_manifests.py",
+    "test_second_gpu.py",
     "test_without_gates.py",
 )
 # A folder with the Prometheus operator's own definitions, such as

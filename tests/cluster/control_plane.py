@@ -40,12 +40,11 @@ class Service:
 
     def __init__(self, host: PrivateHost, name: str, *command: str) -> None:
         self.host, self.name, self.command = host, name, command
-        self.before: tuple[str, ...] = ()
         self.more: tuple[str, ...] = ()
         self.start()
 
     def start(self) -> None:
-        command = [*self.before, *self.command, *self.more]
+        command = [*self.command, *self.more]
         self._process = self.host.daemon(command, self.name + ".log")
 
     def pid(self) -> int:

@@ -13,11 +13,14 @@ from cluster.node import Node
 def running(node: Node, pod: dict[str, Any], replicas: int) -> Iterator[None]:
     """Create it, with the pod's name, wait until all of its pods are ready, and delete it."""
     name = pod["metadata"]["name"]
-    labels = {"app": name}
+    labels, annotations = {"app": name}, pod["metadata"].get("annotations", {})
     spec = {
         "replicas": replicas,
         "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": pod["spec"]},
+        "template": {
+            "metadata": {"labels": labels, "annotations": annotations},
+            "spec": pod["spec"],
+        },
     }
     metadata = {"name": name, "namespace": "default"}
     node.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})

@@ -85,7 +85,6 @@ class NodeEngine(ContainerdCri):
     """Its file is written once, and edited by the product."""
 
     name = "containerd-node"
-    before: tuple[str, ...] = ()  # words before its command
     _config = ""
 
     def open(self) -> None:
@@ -109,7 +108,7 @@ class NodeEngine(ContainerdCri):
     def daemon_command(self) -> list[str]:
         # It looks for its shim in PATH.
         path = f"PATH={given()}:{PATH}" if given() else f"PATH={PATH}"
-        return [*self.before, "env", path, *super().daemon_command()]
+        return ["env", path, *super().daemon_command()]
 
     def name_image(self, name: str) -> None:
         """Give the tests' image another name."""

@@ -109,14 +109,18 @@ class Node:
         }
 
     def offer(
-        self, how: str, settings: dict[str, str] | None = None, whole: bool = False, **values: Any
+        self,
+        how: str,
+        settings: dict[str, str] | None = None,
+        first_only: bool = False,
+        **values: Any,
     ) -> None:
         """Offer the node's GPUs by the "plugin" or by "dra". settings, values: of the chart too.
 
-        whole: the test needs no shares. kube-scheduler 1.34 compares a claim with the room of the
-        first device of the slice, whichever it allocates.
+        first_only: the test knows that kube-scheduler 1.34 compares a claim with the room of the
+        first device of the slice, whichever it allocates (test_second_gpu.py).
         """
-        if how == "dra" and self.cluster.minor < 35 and not whole:
+        if how == "dra" and self.cluster.minor < 35 and not first_only:
             pytest.skip("Kubernetes 1.34 shares no GPU but the first of a node")
         values = {**self.values(), **values}
         values["settings"] |= {"gpu-offer": how, **(settings or {})}
@@ -306,8 +310,6 @@ class Node:
     def vcuda(self, *words: str) -> str:
         """What the host's vcuda prints, with the administrator's KUBECONFIG."""
         command = [self.product.prefix + "/bin/vcuda", "--config", self.product.config, *words]
-        # After a reboot the start times of processes count from then.
-        command = [*self.engine.before, *command]
         path = f"{self.cluster.programs}:{PATH}"
         env = {"KUBECONFIG": self.cluster.kubeconfig("admin"), "PATH": path}
         return self.host.check(command, env=env)

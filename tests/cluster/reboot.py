@@ -56,9 +56,7 @@ def reboot(node: Node, agent: HostAgent | None = None) -> None:
     # that and the starts of containers are whole seconds here.
     time.sleep(2)
     since = int(time.clock_gettime(time.CLOCK_BOOTTIME))
-    booted = ("unshare", "--time", f"--boottime=-{since}", "--")
-    for service in (node.engine, node.kubelet, *((agent.service,) if agent else ())):
-        service.before = booted
+    node.host.booted = ("unshare", "--time", f"--boottime=-{since}", "--")
     node.engine.restart(lambda: _empty(node))
     host = node.host
     host.run(["umount", _BOOT])

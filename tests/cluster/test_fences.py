@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from cluster import claims
+from cluster import claims, deployments
 from cluster.node import CORE, GPUS, Node
+from cluster.reboot import reboot
 from cluster.test_pods import total_bytes
-from support.agent.claim_server import ClaimServer
+from support.agent.claim_server import ClaimServer, children
 from support.gpu.mig_node import H100
 from support.product import MIB
 from support.softgpu.mps_processes import daemons, kill_daemons
@@ -71,10 +73,17 @@ def run(
 ) -> None:
     if offered == "dra":
         claims.run(node, name, core, f"{gib}Gi", list(command), fence=fence.replace("turns", ""))
-        return
+    else:
+        node.apply(fenced_pod(node, name, fence, core, gib, *command))
+
+
+def fenced_pod(
+    node: Node, name: str, fence: str, core: int, gib: int, *command: str
+) -> dict[str, Any]:
+    """By the device plugin."""
     pod = node.pod(name, core, 4 * gib, list(command))
     pod["metadata"]["annotations"] = {"vcuda.io/isolation": fence}
-    node.apply(pod)
+    return pod
 
 
 def wait_refused(node: Node, offered: str, name: str, by_plugin: str) -> None:
@@ -209,3 +218,27 @@ def test_crashed_mps_server_is_reported_for_each_pod_and_new_ones_run(
         "the work of both after the crash",
     )
     assert set(daemons(state_dir(node))).isdisjoint(killed)
+
+
+def test_deployment_under_mps_runs_again_after_a_reboot(
+    node: Node, offered: str, serve: Callable[[], ClaimServer]
+) -> None:
+    server = serve()
+    if offered == "dra":
+        node.apply(claims.template("rebooted", 30, "4Gi", fence="mps"))
+        pod = claims.pod("train", "rebooted", BUSY, "Always")
+    else:
+        pod = fenced_pod(node, "train", "mps", 30, 4, *BUSY)
+    with deployments.running(node, pod, 2):
+        for pid in (server.pid, *children(server.pid)):
+            os.kill(pid, signal.SIGKILL)
+        server.nsenter.wait(30)
+        former = kill_daemons(state_dir(node))
+        reboot(node)
+        serve()
+        node.wait(
+            lambda: [p["kernels_finished"] > 50 for p in node.product.processes()] == [True, True],
+            "the work of both after the reboot",
+        )
+        assert set(daemons(state_dir(node))).isdisjoint(former)
+        assert list(node.held().values()) == [(30, 4096 * MIB)] * 2

@@ -18,7 +18,7 @@ def ungated(started: Node, node: Node) -> Iterator[Node]:
     # An API server keeps the fields of a slice that has them already.
     started.wait(lambda: claims.devices(started) == [], "the end of another test's slices")
     started.cluster.restart(f"--feature-gates={GATE}=false")
-    started.offer("dra", whole=True)
+    started.offer("dra", first_only=True)
     started.wait(lambda: len(claims.devices(started)) == 2, "the node's devices")
     yield started
     started.kubectl("delete", "pods", "--all", "--timeout=50s")
@@ -31,10 +31,15 @@ def ungated(started: Node, node: Node) -> Iterator[Node]:
 def test_claim_gets_a_whole_gpu_until_the_gate_is_set(ungated: Node) -> None:
     line = f"a claim gets a whole GPU, whatever it asks for; enable the feature gate {GATE}"
     ungated.wait(lambda: line in ungated.agent_log(), "the agent's line")
-    claims.run(ungated, "first", 30, "1Gi")
-    ungated.wait_running("first")
-    assert ungated.held() == {"first": (100, 16384 * MIB)}
-    ungated.delete("first")
+    pods = ("first", "other")
+    for name in pods:
+        claims.run(ungated, name, 30, "1Gi")
+        ungated.wait_running(name)
+    assert ungated.held() == dict.fromkeys(pods, (100, 16384 * MIB))
+    one, other = ungated.gpus_held().values()
+    assert one != other
+    for name in pods:
+        ungated.delete(name)
     # Nothing but the next agent is needed for parts of GPUs, once the gate is set.
     ungated.cluster.restart()
     ungated.kill_agent()

@@ -225,11 +225,16 @@ class Mig:
         for number in range(most.value):
             mig, instance = ctypes.c_void_p(), ctypes.c_uint()
             uuid, at = ctypes.create_string_buffer(96), ctypes.c_uint(number)
-            call = "nvmlDeviceGetMigDeviceHandleByIndex"
-            if self._nvml.status(call, device, at, ctypes.byref(mig)) != _SUCCESS:
+            by_number = ("nvmlDeviceGetMigDeviceHandleByIndex", device, at, ctypes.byref(mig))
+            if self._nvml.status(*by_number) != _SUCCESS:
                 continue  # no MIG device has this number
-            self._nvml.ask("nvmlDeviceGetUUID", mig, uuid, ctypes.c_uint(96))
-            self._nvml.ask("nvmlDeviceGetGpuInstanceId", mig, ctypes.byref(instance))
+            try:
+                self._nvml.ask("nvmlDeviceGetUUID", mig, uuid, ctypes.c_uint(96))
+                self._nvml.ask("nvmlDeviceGetGpuInstanceId", mig, ctypes.byref(instance))
+            except VcudaError:
+                if self._nvml.status(*by_number) == _SUCCESS:
+                    raise
+                continue  # it was destroyed meanwhile
             yield instance.value, uuid.value.decode()
 
     def _computes(self, instance: ctypes.c_void_p) -> list[ctypes.c_void_p]:

@@ -240,12 +240,18 @@ def _mig_devices(nvml: Library, gpu: Gpu, device: ctypes.c_void_p) -> list[Gpu]:
         uuid, name = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96)
         instance, compute = ctypes.c_uint(), ctypes.c_uint()
         at = ctypes.c_uint(number)
-        if not nvml.supports("nvmlDeviceGetMigDeviceHandleByIndex", device, at, ctypes.byref(mig)):
+        by_number = ("nvmlDeviceGetMigDeviceHandleByIndex", device, at, ctypes.byref(mig))
+        if not nvml.supports(*by_number):
             continue  # no MIG device has this number
-        nvml.ask("nvmlDeviceGetUUID", mig, uuid, ctypes.c_uint(96))
-        nvml.ask("nvmlDeviceGetMemoryInfo", mig, ctypes.byref(memory))
-        nvml.ask("nvmlDeviceGetGpuInstanceId", mig, ctypes.byref(instance))
-        nvml.ask("nvmlDeviceGetComputeInstanceId", mig, ctypes.byref(compute))
+        try:
+            nvml.ask("nvmlDeviceGetUUID", mig, uuid, ctypes.c_uint(96))
+            nvml.ask("nvmlDeviceGetMemoryInfo", mig, ctypes.byref(memory))
+            nvml.ask("nvmlDeviceGetGpuInstanceId", mig, ctypes.byref(instance))
+            nvml.ask("nvmlDeviceGetComputeInstanceId", mig, ctypes.byref(compute))
+        except VcudaError:
+            if nvml.supports(*by_number):
+                raise
+            continue  # it was destroyed meanwhile
         has_name = nvml.supports("nvmlDeviceGetName", mig, name, ctypes.c_uint(96))
         found.append(
             Gpu(

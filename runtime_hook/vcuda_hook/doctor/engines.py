@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from vcuda_oci.model import names
 from vcuda_oci.system.settings_file import Config
 
-from ..engines import engine_settings
+from ..engines import containerd_files, engine_settings
 from ..engines.engine_settings import CONTAINERD, CRIO, DOCKER, PODMAN, Engine, Handler
 from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 
 SETTINGS, RUNTIMES, NVIDIA = "engine-settings", "engine-runtimes", "nvidia-default"
 DROPPED, OPEN = "dropped-annotations", "pod-annotations"
-HOOK_RULES = "hook-and-systemd"
-CHECKS = (SETTINGS, RUNTIMES, NVIDIA, DROPPED, OPEN, HOOK_RULES)
+HOOK_RULES, CDI = "hook-and-systemd", "containerd-cdi"
+CHECKS = (SETTINGS, RUNTIMES, NVIDIA, DROPPED, OPEN, HOOK_RULES, CDI)
 _REQUESTS = (names.ANNOTATION_CORE_UNITS, names.ANNOTATION_MEMORY_UNITS)
 _NVIDIA = "nvidia-container-runtime"  # variants have suffixes: .cdi, .legacy, .experimental
 _RESTART = {
@@ -28,7 +28,8 @@ _RESTART = {
 
 
 def examine(settings: Config) -> list[Finding]:
-    return judge(engine_settings.read(), engine_settings.nvidia_hooks(), systemd_rules_devices())
+    hooks = engine_settings.nvidia_hooks()
+    return judge(engine_settings.read(), hooks, systemd_rules_devices(), settings.by_dra)
 
 
 def systemd_rules_devices(root: str = "") -> bool:
@@ -38,8 +39,12 @@ def systemd_rules_devices(root: str = "") -> bool:
 
 
 def judge(
-    engines: Sequence[Engine], nvidia_hooks: Sequence[str], is_systemd_v2: bool = False
+    engines: Sequence[Engine],
+    nvidia_hooks: Sequence[str],
+    is_systemd_v2: bool = False,
+    by_dra: bool = False,
 ) -> list[Finding]:
+    """by_dra: this node offers its GPUs by DRA."""
     return [
         *readable(engines),
         *runtimes(engines),
@@ -47,6 +52,7 @@ def judge(
         *dropped_annotations(engines),
         *pod_annotations(engines),
         *hook_rules(engines, is_systemd_v2),
+        *containerd_cdi(engines if by_dra else []),
     ]
 
 
@@ -161,6 +167,34 @@ def hook_rules(engines: Sequence[Engine], is_systemd_v2: bool) -> list[Finding]:
         )
         found.append(Finding(HOOK_RULES, WARNING, what, engine.hooks[0], hint))
     return found or [Finding(HOOK_RULES, OK, "no hook's device rules that systemd replaces")]
+
+
+def containerd_cdi(engines: Sequence[Engine]) -> list[Finding]:
+    """Find a containerd that ignores the CDI devices of claims, without an error."""
+    found = []
+    for engine in engines:
+        if engine.name != CONTAINERD or engine.broken:  # readable() reports the latter
+            continue
+        path = engine.files[0] if engine.files else containerd_files.FILE
+        now = containerd_files.dumped(path) if engine.files else containerd_files.defaults()
+        without = "pods with claims start without their GPUs"
+        if now is None:
+            what = f"not known whether it sets enable_cdi, without which {without}"
+            hint = f"run 'containerd --config {path} config dump' to see why"
+            found.append(Finding(CDI, UNKNOWN, what, path, hint))
+        elif now.cri_is_disabled:
+            continue  # another engine runs the pods
+        elif "enable_cdi" not in now.cri:
+            what = f"containerd is older than 1.7: {without}"
+            hint = "install containerd 1.7 or later, or offer GPUs by the device plugin"
+            found.append(Finding(CDI, ERROR, what, hint=hint))
+        elif not now.cri["enable_cdi"]:
+            path = engine.cri_file or path  # its value overrides those of other files
+            plugin = containerd_files.plugin_of(containerd_files.read(path))
+            hint = f'set enable_cdi = true in [plugins."{plugin}"]: {_then(engine)}'
+            what = f"containerd's enable_cdi is false: {without}"
+            found.append(Finding(CDI, ERROR, what, path, hint))
+    return found or [Finding(CDI, OK, "containerd drops no claim's GPU")]
 
 
 def _ours(engine: Engine) -> list[Handler]:

@@ -61,9 +61,25 @@ def dumped(path: str) -> View | None:
     None: containerd is not in PATH, its version does not know such files, or it cannot read them.
     """
     main = main_file(path)
+    tree = _printed("--config", main, "config", "dump")
+    if tree is None:
+        return None
+    newer = plugin_of(read(main)) == PLUGINS[3]
+    if newer and section(tree, PLUGINS[2]).get("containerd"):
+        return None  # containerd 1 ignores a newer file's plugin
+    return _merged([tree])
+
+
+def defaults() -> View | None:
+    """The configuration without a file, of which containerd 1 prints no dump. None: not in PATH."""
+    tree = _printed("config", "default")
+    return None if tree is None else _merged([tree])
+
+
+def _printed(*words: str) -> dict[str, Any] | None:
     try:
         done = subprocess.run(
-            ["containerd", "--config", main, "config", "dump"],
+            ["containerd", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -71,13 +87,9 @@ def dumped(path: str) -> View | None:
             timeout=_DUMP_SECONDS,
             check=True,
         )
-        tree = parse("toml", done.stdout.decode(), f"containerd --config {main} config dump")
+        return parse("toml", done.stdout.decode(), f"containerd {' '.join(words)}")
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
-    newer = plugin_of(_read(main)) == PLUGINS[3]
-    if newer and section(tree, PLUGINS[2]).get("containerd"):
-        return None  # containerd 1 ignores a newer file's plugin
-    return _merged([tree])
 
 
 def files(path: str, tree: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -91,7 +103,7 @@ def files(path: str, tree: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     while pending:
         each = pending.pop(0)
         if each not in found:
-            found[each] = tree if each == path else _read(each)
+            found[each] = tree if each == path else read(each)
             for pattern in patterns(found[each], each):
                 matches = {*map(os.path.realpath, glob.glob(pattern))}
                 matches.update([path] if fnmatch.fnmatchcase(path, pattern) else [])
@@ -103,7 +115,7 @@ def main_file(path: str) -> str:
     """The main file that imports `path`, or `path` itself."""
     for candidate in (f"{os.path.dirname(os.path.dirname(path))}/config.toml", FILE):
         if os.path.isfile(candidate) and candidate != path:
-            imported = patterns(_read(candidate), candidate)
+            imported = patterns(read(candidate), candidate)
             if any(fnmatch.fnmatchcase(path, pattern) for pattern in imported):
                 return candidate
     return path
@@ -133,7 +145,7 @@ def section(tree: dict[str, Any], plugin: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _read(path: str) -> dict[str, Any]:
+def read(path: str) -> dict[str, Any]:
     return parse("toml", engine_file.read(path) or "", path)
 
 

@@ -56,7 +56,7 @@ class Engine:
     file that sets it.
 
     broken: (file, error) of each that cannot be read or parsed. hooks: files in hooks.d that call
-    vcuda's hook.
+    vcuda's hook. cri_file: the last one of containerd with the CRI plugin's table.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Engine:
     default_file: str = ""
     broken: list[tuple[str, Exception]] = field(default_factory=list)
     hooks: list[str] = field(default_factory=list)
+    cri_file: str = ""
 
 
 def read(etc: str = "") -> list[Engine]:
@@ -124,7 +125,10 @@ def _add_docker(engine: Engine, tree: Any, path: str) -> None:
 
 def _add_containerd(engine: Engine, tree: Any, path: str) -> None:
     for plugin in _CRI_PLUGINS:
-        containerd = _table(tree, "plugins", plugin, "containerd")
+        cri = _table(tree, "plugins", plugin)
+        if cri:
+            engine.cri_file = path
+        containerd = _table(cri, "containerd")
         for name, table in _table(containerd, "runtimes").items():
             # An imported file adds to the handler, because containerd 2 merges them.
             handler = engine.handlers.setdefault(name, Handler(name, "", path))

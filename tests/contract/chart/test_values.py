@@ -240,6 +240,7 @@ def test_helms_notes_name_the_way_in_which_pods_ask(
     done = rendering.helm(*words, f"--kube-version={version}.0", values=values)
     notes = yaml.safe_load(done.stdout)["notes"]
     assert said in notes and ("schedulerName" in notes) == (offer == "plugin")
+    assert ("enable_cdi = true" in notes) == (offer == "dra")
     assert ("DRAConsumableCapacity" in notes) == (version == "1.35")
     assert "kubectl label node NODE nvidia-device-enable=enable" in notes
 

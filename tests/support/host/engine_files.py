@@ -20,15 +20,17 @@ ALL_OK = {
     "hook-and-systemd": Finding(
         "hook-and-systemd", OK, "no hook's device rules that systemd replaces"
     ),
+    "containerd-cdi": Finding("containerd-cdi", OK, "containerd drops no claim's GPU"),
 }
 
 
-def found_below(root: str, files: dict[str, str]) -> list[Finding]:
+def found_below(root: str, files: dict[str, str], by_dra: bool = False) -> list[Finding]:
     """Write these files below `root`; return the doctor's findings."""
     for path, text in files.items():
         write(root + path, text)
     engines, hooks = engine_settings.read(root), engine_settings.nvidia_hooks(root)
-    return doctor_engines.judge(engines, hooks, doctor_engines.systemd_rules_devices(root))
+    rules = doctor_engines.systemd_rules_devices(root)
+    return doctor_engines.judge(engines, hooks, rules, by_dra)
 
 
 def known(*engines: str) -> list[Finding]:

@@ -41,6 +41,7 @@ class PrivateHost:
             shutil.rmtree(self.folder)
             raise
         self.pid = self._world.pid
+        self.booted: tuple[str, ...] = ()  # words before each command, since a reboot
 
     def path(self, *parts: str) -> str:
         return os.path.join(self.folder, *parts)
@@ -58,7 +59,8 @@ class PrivateHost:
         return path
 
     def inside(self, argv: Sequence[str]) -> list[str]:
-        return ["nsenter", "-t", str(self.pid), "--mount", "--pid", "--net", "--", *argv]
+        enter = ["nsenter", "-t", str(self.pid), "--mount", "--pid", "--net", "--"]
+        return [*enter, *self.booted, *argv]
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         return {

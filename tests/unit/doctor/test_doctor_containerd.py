@@ -1,8 +1,9 @@
-"""`vcuda doctor` on containerd's configuration: the annotations that reach the runtime."""
+"""`vcuda doctor` on containerd's configuration: what reaches the runtime."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -10,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from support.files import script
+from support.files import script, write
 from support.host.engine_files import ALL_OK, OURS, containerd, found_below, known
 from support.needed import skip_or_fail
-from vcuda_hook.doctor.finding import ERROR, OK, WARNING, Finding
+from vcuda_hook.doctor.finding import ERROR, OK, UNKNOWN, WARNING, Finding
 from vcuda_hook.engines import engine_settings
 
 
@@ -23,9 +24,9 @@ def wrapper(tmp_path: Any) -> str:
 
 
 @pytest.fixture
-def found(tmp_path: Any, monkeypatch: Any) -> Callable[[dict[str, str]], list[Finding]]:
+def found(tmp_path: Any, monkeypatch: Any) -> Callable[..., list[Finding]]:
     monkeypatch.setenv("PATH", f"{tmp_path}/programs")
-    return lambda files: found_below(str(tmp_path), files)
+    return lambda files, by_dra=False: found_below(str(tmp_path), files, by_dra)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
@@ -73,7 +74,8 @@ def test_pods_that_can_ask_past_the_device_plugin_are_found(
 ) -> None:
     text = containerd(wrapper, f"{OURS}\n    pod_annotations = {json.dumps(pod_annotations)}")
     answer = found({"/etc/containerd/config.toml": text})
-    assert answer[-2] == (
+    (about_pods,) = [each for each in answer if each.name == "pod-annotations"]
+    assert about_pods == (
         Finding(
             "pod-annotations",
             WARNING,
@@ -140,3 +142,90 @@ def test_a_handler_with_another_cgroup_driver_than_runcs_is_found(
     )
     expected = [wrong, *ALL_OK.values()] if is_wrong else known("containerd")[1:]
     assert found(files)[1:] == expected
+
+
+CONFIG = "/etc/containerd/config.toml"
+OLD, NEW = '[plugins."io.containerd.grpc.v1.cri"]\n', '[plugins."io.containerd.cri.v1.runtime"]\n'
+OFF, ON = "enable_cdi = false\n", "enable_cdi = true\n"
+DOCKERS = 'disabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
+NO_GPU = "pods with claims start without their GPUs"
+
+
+def about_cdi(findings: list[Finding]) -> tuple[str, str, str, str]:
+    (one,) = [each for each in findings if each.name == "containerd-cdi"]
+    return one.severity, one.what, one.where, one.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "dump", "is_on"),
+    [
+        ("version = 2\n", "version = 2\n" + OLD + OFF, False),
+        ("version = 2\n" + OLD + ON, "version = 2\n" + OLD + ON, True),
+        ("version = 3\n" + NEW + OFF, "version = 4\n" + NEW + OFF, False),
+        ("version = 2\n" + OLD + OFF, "version = 4\n" + NEW + OFF, False),
+        ("version = 3\n", "version = 4\n" + NEW + ON, True),
+        (DOCKERS, DOCKERS + "version = 2\n" + OLD + OFF, True),
+    ],
+    ids=["1.7", "1.7 on", "2 off", "2 off, older file", "2", "no CRI plugin"],
+)
+def test_containerd_that_ignores_claims_devices_is_found(
+    found: Any, tmp_path: Any, text: str, dump: str, is_on: bool
+) -> None:
+    path, printed = f"{tmp_path}{CONFIG}", write(f"{tmp_path}/printed", dump)
+    asks = f'[ "$*" = "--config {path} config dump" ]'
+    script(f"{tmp_path}/programs/containerd", f"#!/bin/sh -e\n{asks}\n/bin/cat {printed}\n")
+    table = (NEW if "version = 3" in text else OLD).strip()
+    wrong = (
+        ERROR,
+        f"containerd's enable_cdi is false: {NO_GPU}",
+        path,
+        f"set enable_cdi = true in {table}: edit the file, then restart containerd",
+    )
+    well = (OK, "containerd drops no claim's GPU", "", "")
+    assert about_cdi(found({CONFIG: text}, by_dra=True)) == (well if is_on else wrong)
+    assert about_cdi(found({})) == well
+
+
+def test_file_that_replaces_the_cri_plugins_table_is_named(found: Any, tmp_path: Any) -> None:
+    printed = write(f"{tmp_path}/printed", "version = 2\n" + OLD + OFF)
+    script(f"{tmp_path}/programs/containerd", f"#!/bin/sh\n/bin/cat {printed}\n")
+    files = {
+        CONFIG: 'version = 2\nimports = ["conf.d/*.toml"]\n' + OLD + ON,
+        "/etc/containerd/conf.d/cni.toml": "version = 2\n" + OLD + 'sandbox_image = "x"\n',
+    }
+    where = f"{tmp_path}/etc/containerd/conf.d/cni.toml"
+    assert about_cdi(found(files, by_dra=True))[::2] == (ERROR, where)
+
+
+def test_containerd_that_cannot_be_asked_is_unknown(found: Any, tmp_path: Any) -> None:
+    path = f"{tmp_path}{CONFIG}"
+    assert about_cdi(found({CONFIG: "version = 2\n"}, by_dra=True)) == (
+        UNKNOWN,
+        f"not known whether it sets enable_cdi, without which {NO_GPU}",
+        path,
+        f"run 'containerd --config {path} config dump' to see why",
+    )
+
+
+@pytest.mark.parametrize("value", ["no file", "", OFF, ON])
+def test_genuine_containerd_says_whether_it_injects_devices(
+    found: Any, tmp_path: Any, value: str
+) -> None:
+    """The one in the folder CONTAINERD, else the distribution's."""
+    program = shutil.which("containerd", path=os.environ.get("CONTAINERD", "/usr/bin"))
+    if program is None:
+        skip_or_fail("containerd is not installed")
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    version = tuple(map(int, said.stdout.split()[2].lstrip("v").split(".")[:2]))
+    os.makedirs(f"{tmp_path}/programs")
+    os.symlink(program, f"{tmp_path}/programs/containerd")
+    answer = about_cdi(
+        found({} if value == "no file" else {CONFIG: "version = 2\n" + OLD + value}, by_dra=True)
+    )
+    older = f"containerd is older than 1.7: {NO_GPU}"
+    hint = "install containerd 1.7 or later, or offer GPUs by the device plugin"
+    if version < (1, 7):
+        assert answer == (ERROR, older, "", hint)
+    else:
+        is_on = value == ON or (version >= (2, 0) and value != OFF)
+        assert answer[0] == (OK if is_on else ERROR)

@@ -10,6 +10,7 @@ from support.gpu.mig_node import MigNode
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.fences import instances
 from vcuda_oci.host.mig import Mig
+from vcuda_oci.host.nvml import Library, inventory
 from vcuda_oci.ledger import claim, instance_records
 from vcuda_oci.ledger.claim import Claim, Rules
 from vcuda_oci.model.allocation import GpuShare
@@ -34,6 +35,31 @@ def foreign(node: MigNode, profile: str, start: int) -> str:
         driver.add_compute(driver.create(gpu, wanted, start), wanted)
         (uuid,) = {one.uuid for one in driver.instances(gpu)} - before
     return uuid
+
+
+@pytest.mark.parametrize("by", ["layout", "inventory"])
+def test_instance_destroyed_while_it_is_listed_is_left_out(
+    node: MigNode, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    ended, left = foreign(node, "1g.10gb", 0), foreign(node, "1g.10gb", 3)
+    (gpu,), ask = node.gpus, Library.ask
+    listed: list[str] = []
+
+    def ask_late(self: Library, function: str, *arguments: object) -> None:
+        if function == "nvmlDeviceGetGpuInstanceId" and not listed:
+            listed.append(function)
+            with Mig(node.library) as other:
+                (one,) = [one for one in other.instances(gpu) if one.uuid == ended]
+                other.destroy(one)
+        ask(self, function, *arguments)
+
+    monkeypatch.setattr(Library, "ask", ask_late)
+    if by == "inventory":
+        assert [each.uuid for each in inventory(node.library).gpus] == [gpu, left]
+    else:
+        with Mig(node.library) as driver:
+            assert [place[1:] for place in driver.layout(gpu).taken] == [(3, 1)]
+    assert listed != []
 
 
 def test_two_containers_have_an_instance_each_until_their_release(node: MigNode) -> None:
