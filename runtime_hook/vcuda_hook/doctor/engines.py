@@ -172,6 +172,8 @@ def hook_rules(engines: Sequence[Engine], is_systemd_v2: bool) -> list[Finding]:
 def containerd_cdi(engines: Sequence[Engine]) -> list[Finding]:
     """Find a containerd that ignores the CDI devices of claims, without an error."""
     found = []
+    # With CRI-O beside it, the kubelet may use either.
+    severity = WARNING if any(engine.name == CRIO for engine in engines) else ERROR
     for engine in engines:
         if engine.name != CONTAINERD or engine.broken:  # readable() reports the latter
             continue
@@ -187,13 +189,13 @@ def containerd_cdi(engines: Sequence[Engine]) -> list[Finding]:
         elif "enable_cdi" not in now.cri:
             what = f"containerd is older than 1.7: {without}"
             hint = "install containerd 1.7 or later, or offer GPUs by the device plugin"
-            found.append(Finding(CDI, ERROR, what, hint=hint))
+            found.append(Finding(CDI, severity, what, hint=hint))
         elif not now.cri["enable_cdi"]:
             path = engine.cri_file or path  # its value overrides those of other files
             plugin = containerd_files.plugin_of(containerd_files.read(path))
             hint = f'set enable_cdi = true in [plugins."{plugin}"]: {_then(engine)}'
             what = f"containerd's enable_cdi is false: {without}"
-            found.append(Finding(CDI, ERROR, what, path, hint))
+            found.append(Finding(CDI, severity, what, path, hint))
     return found or [Finding(CDI, OK, "containerd drops no claim's GPU")]
 
 

@@ -197,6 +197,15 @@ def test_file_that_replaces_the_cri_plugins_table_is_named(found: Any, tmp_path:
     assert about_cdi(found(files, by_dra=True))[::2] == (ERROR, where)
 
 
+def test_containerd_beside_crio_is_a_warning_since_the_kubelet_may_use_either(
+    found: Any, tmp_path: Any
+) -> None:
+    printed = write(f"{tmp_path}/printed", "version = 2\n" + OLD + OFF)
+    script(f"{tmp_path}/programs/containerd", f"#!/bin/sh\n/bin/cat {printed}\n")
+    files = {CONFIG: "version = 2\n", "/etc/crio/crio.conf": "[crio]\n"}
+    assert about_cdi(found(files, by_dra=True))[0] == WARNING
+
+
 def test_containerd_that_cannot_be_asked_is_unknown(found: Any, tmp_path: Any) -> None:
     path = f"{tmp_path}{CONFIG}"
     assert about_cdi(found({CONFIG: "version = 2\n"}, by_dra=True)) == (
