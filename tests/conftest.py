@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support.host import huge_pages
 from vcuda_oci.model.record import Record
 from vcuda_oci.system import files
 
@@ -51,6 +52,8 @@ LONG = (
     "unit/extender_service/test_scheduler_leader_races.py",
 )
 
+_MANY = 1000  # tests
+
 # What programs change for their process, which here is that of all tests: a later write to a closed
 # socket would end them all.
 _CHANGED = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)
@@ -85,6 +88,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if gone:
         raise pytest.UsageError(f"LONG in tests/conftest.py names {gone}, which are no files")
     items.sort(key=lambda item: places.get(str(item.path), len(LONG)))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Of a whole run: thousands of kills and calls with a deadline fork this process."""
+    if len(session.items) > _MANY:
+        huge_pages.use()
 
 
 @pytest.fixture(autouse=True)
