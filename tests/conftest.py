@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support.host import huge_pages
 from vcuda_oci.model.record import Record
 from vcuda_oci.system import files
 
@@ -19,37 +20,50 @@ settings.register_profile("vcuda", deadline=None, suppress_health_check=[HealthC
 settings.register_profile("few", settings.get_profile("vcuda"), max_examples=10)
 settings.load_profile("vcuda")
 
-# Files that take long, the longest first. They begin first: for one that begins last the others
-# wait. `--durations=0` tells how long each takes.
+# Files that take half a minute or more, the longest first. They begin first: for one that begins
+# last the others wait. `--durations=0` tells how long each takes.
 LONG = (
-    "contract/runtime/test_other_pythons.py",
     "release/docs/test_commands.py",
-    "engines/hostile/test_hostile_races.py",
     "release/test_short_runs.py",
+    "engines/fences/test_mps_partitions.py",
+    "contract/runtime/test_other_pythons.py",
     "contract/agent/test_gpu_health.py",
-    "shim/bounds/test_shim_sanitizers.py",
-    "release/packages/test_contents.py",
-    "contract/scheduler/test_scheduler_leader.py",
-    "shim/bounds/test_shim_misuse.py",
-    "release/packages/test_killed.py",
+    "gpu/test_questions.py",
+    "contract/host/suspend/test_suspend_kills.py",
     "engines/pods/test_pod_events.py",
+    "contract/scheduler/test_scheduler_leader.py",
+    "shim/bounds/test_shim_sanitizers.py",
+    "shim/turns/test_turn_latency.py",
+    "shim/turns/test_turn_hostile.py",
     "contract/agent/test_kubelet_manners.py",
-    "release/packages/test_containerfile.py",
-    "release/packages/test_reproducible.py",
-    "engines/hooks/test_cdi.py",
-    "release/fuzz/test_fuzz.py",
-    "engines/starts/test_starts_leave_nothing.py",
-    "release/packages/test_services.py",
-    "shim/bounds/test_shim_fuzz.py",
+    "contract/agent/test_agent_http.py",
+    "engines/suspend/test_idle_suspend.py",
+    "release/packages/test_killed.py",
+    "engines/shares/test_slice_in_engines.py",
+    "shim/turns/test_turns.py",
+    "engines/pods/test_placement_decision.py",
+    "engines/hostile/test_hostile_hooks.py",
+    "contract/agent/test_agent_in_a_cluster.py",
+    "contract/agent/test_hand_over.py",
+    "contract/agent/test_dra_rollouts.py",
+    "engines/hostile/test_hostile_images.py",
     "engines/hostile/test_bypass_watch.py",
+    "engines/hostile/test_hostile_limits.py",
+    "engines/starts/test_starts_leave_nothing.py",
+    "contract/scheduler/test_scheduler_connections.py",
+    "contract/host/suspend/test_suspend_refusals.py",
+    "engines/suspend/test_suspend.py",
+    "release/packages/test_services.py",
+    "shim/bounds/test_shim_misuse.py",
+    "release/fuzz/test_fuzz.py",
+    "contract/runtime/test_page_keeper.py",
     "contract/agent/test_node_agent_claim_socket.py",
-    "contract/agent/test_dashboards_live.py",
-    "contract/agent/test_event_teller.py",
-    "contract/chart/test_helm.py",
-    "contract/host/driver/test_cdi.py",
-    "contract/runtime/test_claim_socket.py",
-    "unit/extender_service/test_scheduler_leader_races.py",
+    "engines/pods/test_placement_decision_hami.py",
+    "release/packages/test_reproducible.py",
+    "engines/hostile/test_hostile_leaks.py",
 )
+
+_MANY = 1000  # tests
 
 # What programs change for their process, which here is that of all tests: a later write to a closed
 # socket would end them all.
@@ -85,6 +99,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if gone:
         raise pytest.UsageError(f"LONG in tests/conftest.py names {gone}, which are no files")
     items.sort(key=lambda item: places.get(str(item.path), len(LONG)))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Of a whole run: thousands of kills and calls with a deadline fork this process."""
+    if len(session.items) > _MANY:
+        huge_pages.use()
 
 
 @pytest.fixture(autouse=True)

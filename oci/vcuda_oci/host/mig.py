@@ -10,7 +10,8 @@ import ctypes
 
 from ..model.errors import VcudaError
 from ..model.mig import Layout, Profile
-from .nvml import Library, Memory
+from .nvml import Library
+from .nvml_structures import Memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

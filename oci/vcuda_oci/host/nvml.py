@@ -14,22 +14,13 @@ from ..model import topology
 from ..model.errors import VcudaError
 from ..model.gpu import Gpu
 from .nvml_answer import NvmlAnswer
+from .nvml_structures import Memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     _Found = tuple[Gpu, ctypes.c_void_p | None]  # MIG devices have no handle here
-
-
-class Memory(ctypes.Structure):
-    """nvmlMemory_t, bytes."""
-
-    _fields_ = [
-        ("total", ctypes.c_ulonglong),
-        ("free", ctypes.c_ulonglong),
-        ("used", ctypes.c_ulonglong),
-    ]
 
 
 class _Pci(ctypes.Structure):

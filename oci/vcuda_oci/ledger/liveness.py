@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 
 from ..model import jsontree
-from ..model.allocation import Allocation
 from ..system import files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..model.allocation import Allocation
 
 # For runc and crun: the name of the state file, and its keys for the first process's pid and start
 # time (clock ticks since boot). Source: runc libcontainer State; crun

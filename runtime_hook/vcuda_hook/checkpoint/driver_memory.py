@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
 
-from vcuda_oci.host.nvml import Memory
-from vcuda_oci.host.nvml_processes import MOST_PROCESSES, NOT_AVAILABLE, Process
+from vcuda_oci.host.nvml_structures import MOST_PROCESSES, NOT_AVAILABLE, Memory, Process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 _UUID_BYTES = 96
 

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from vcuda_oci.guest import process
 from vcuda_oci.model import names
@@ -21,8 +21,7 @@ _STATE_SECONDS = 10
 _MOST_LIBCUDAS = 16
 
 
-@dataclass
-class Process:
+class Process(NamedTuple):
     """foreign: the path of a mapped libcuda if the shim is not mapped; "" otherwise."""
 
     pid: int

@@ -7,8 +7,7 @@ container: the host's table says which pid that is here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
@@ -17,8 +16,7 @@ from vcuda_oci.system import kernel_tables
 from . import container_processes, usage
 
 
-@dataclass
-class ContainerProcess:
+class ContainerProcess(NamedTuple):
     """pid_inside: in the process's own pid namespace. command: chosen by the container.
 
     held_bytes, busy_ns: GPU memory and time on each GPU of the container, in the order of its
@@ -59,7 +57,8 @@ def of(ledger: Ledger, allocation: Allocation) -> list[ContainerProcess]:
         if process:
             its = by_pid.get(process.pid_inside)
             if its:
-                process.held_bytes, process.busy_ns = its["held_bytes"], its["busy_ns"]
+                figures = {name: its[name] for name in ("held_bytes", "busy_ns")}
+                process = process._replace(**figures)
             found.append(process)
     return found
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from vcuda_oci.guest import page_file
@@ -20,8 +19,7 @@ from vcuda_oci.pages import layout, page_reader
 SAMPLE_SECONDS = 0.2
 
 
-@dataclass
-class Sample:
+class Sample(NamedTuple):
     """A sample of one container's pages at `at_ns` (CLOCK_MONOTONIC).
 
     context_bytes: charge for a context on each GPU; None: the limits cannot be read. file: the
@@ -35,8 +33,7 @@ class Sample:
     processes: Sequence[page_reader.UsageProcess] = ()
 
 
-@dataclass
-class Use:
+class Use(NamedTuple):
     """The use of one GPU's share. counters: the page's figures; None: it has none.
 
     core_percent, waited_percent: part of the time since the earlier sample in which it used the

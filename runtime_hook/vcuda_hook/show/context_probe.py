@@ -13,7 +13,7 @@ import os
 import sys
 import uuid
 
-from vcuda_oci.host.nvml_processes import MOST_PROCESSES, NOT_AVAILABLE, Process
+from vcuda_oci.host.nvml_structures import MOST_PROCESSES, NOT_AVAILABLE, Process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -191,7 +191,7 @@ def _in_pod(key: str) -> Callable[[Entry, str], bool]:
     return lambda entry, value: _pod(key)(entry) == value
 
 
-# As with Docker, a name is found by a part of it.
+# By the names of choices.PS_FILTERS. As with Docker, a name is found by a part of it.
 FILTERS: dict[str, Callable[[Entry, str], bool]] = {
     "id": lambda entry, value: _starts("id")(entry, value) or _starts("container_id")(entry, value),
     "name": _has("name"),
@@ -236,11 +236,10 @@ _TEXTS: dict[str, Callable[[Entry], Any]] = {
     "gpu": lambda entry: (entry["gpu_index"] is None, entry["gpu_index"], entry["gpu_name"]),
     "state": lambda entry: entry["status"],
 }
-ORDERS = (*_TEXTS, *_FIGURES)
 
 
 def ordered(entries: Sequence[Entry], order: str) -> list[Entry]:
-    """order: one of ORDERS; "": as they are."""
+    """order: one of choices.PS_ORDERS; "": as they are."""
     if order in _FIGURES:
         return sorted(entries, key=lambda entry: entry[_FIGURES[order]] or 0, reverse=True)
     return sorted(entries, key=_TEXTS[order]) if order else list(entries)

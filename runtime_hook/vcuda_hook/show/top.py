@@ -18,7 +18,7 @@ from vcuda_oci.system.settings_file import Config
 
 from ..live import in_time, views
 from ..text import sensor_text, table
-from . import agent_client, history, top_screen
+from . import agent_client, choices, history, top_screen
 from .history import History
 from .live_view import LiveView
 from .process_rows import ProcessRows
@@ -27,9 +27,9 @@ from .top_table import Line
 
 _WIDTH = 100  # if the terminal does not report its size
 _KEYS = {
-    **{order[0]: order for order in top_screen.ORDERS},
+    **{order[0]: order for order in choices.TOP_ORDERS},
     # As in htop.
-    **{"N": top_screen.NAME, "P": top_screen.COMPUTE, "M": top_screen.MEMORY},
+    **{"N": choices.NAME, "P": choices.COMPUTE, "M": choices.MEMORY},
 }
 _HELP = "q quit   ? help   t processes   sort: n name, c compute, m memory, w waits"
 _HISTORY_SECONDS = 1.0
@@ -124,7 +124,7 @@ def _live(
 
 
 def _next(order: str) -> str:
-    orders = top_screen.ORDERS
+    orders = choices.TOP_ORDERS
     return orders[(orders.index(order) + 1) % len(orders)]
 
 

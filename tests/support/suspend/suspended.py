@@ -10,16 +10,18 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support import compiled
 from support.files import write
 from support.host import cgroups
 from support.ledger.samples import GIB, record
-from support.softgpu.softgpu_host import PRELUDE, REPOSITORY, SoftGpu
+from support.softgpu.softgpu_host import BUILT, REPOSITORY, SoftGpu
 from support.waiting import until
 from support.wrapper.fake_runtime import FakeRuntime
 from vcuda_oci.host.host import Host
@@ -32,23 +34,7 @@ from vcuda_oci.system import settings_file
 
 MIB = 1 << 20
 
-# A process that holds memory with a pattern, and answers each line with what it finds there.
-CLIENT = """
-context = start()
-BYTES = int(sys.argv[1])
-memory = ok(cuda.cuMemAlloc(BYTES))
-rounds = 0
-ok(cuda.cuMemsetD32(memory, os.getpid() + rounds, BYTES // 4))
-say(pid=os.getpid())
-for line in sys.stdin:
-    back = bytearray(8)
-    ok(cuda.cuMemcpyDtoH(back, int(memory) + BYTES - 8, 8))
-    found = list(memoryview(back).cast("I"))
-    assert found == [os.getpid() + rounds] * 2, (found, os.getpid(), rounds)
-    rounds += 1
-    ok(cuda.cuMemsetD32(memory, os.getpid() + rounds, BYTES // 4))
-    say(rounds=rounds)
-"""
+CUDA_HEADERS = f"{sysconfig.get_path('purelib')}/nvidia/cu13/include"
 
 
 class Box:
@@ -68,7 +54,7 @@ class Box:
 
     def start(self) -> subprocess.Popen[str]:
         """Start one more process, and wait until it holds its memory."""
-        process = self.start_program([sys.executable, "-c", PRELUDE + CLIENT, str(self.each)])
+        process = self.start_program([self.node.holder, str(self.each)])
         answer_of(process)
         return process
 
@@ -122,6 +108,9 @@ class Node:
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.gpu = SoftGpu(folder, *(options or ("--memory", "8GiB", "--gpus", "1")))
+        # Its processes: clients/hold_memory.c.
+        cuda = ("-isystem", CUDA_HEADERS, "-Wl,--no-as-needed", f"-L{BUILT}", "-l:libcuda.so.1")
+        self.holder = compiled.program(str(folder), "hold_memory", *cuda)
         self.runtime = FakeRuntime(folder / "runc")
         self.ledger = Ledger(f"{folder}/state")
         self.config = write(

@@ -11,7 +11,8 @@ from support.files import script, write
 # Answers `state ID` with the file states/ID beside it, and without one as runc does.
 RUNTIME = """#!/bin/sh
 for id; do :; done
-if [ -e "${0%/*}/states/$id" ]; then exec cat "${0%/*}/states/$id"; fi
+file="${0%/*}/states/$id"
+if [ -e "$file" ]; then IFS= read -r state < "$file"; printf '%s\n' "$state"; exit 0; fi
 echo 'container does not exist' >&2
 exit 1
 """

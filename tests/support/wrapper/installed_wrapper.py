@@ -64,11 +64,12 @@ class Installed:
         self.hook = self.prefix + "/bin/vcuda-container-hook"
         self.runtime = Recorder(self.prefix + "/runtime")
         os.makedirs(self.prefix + "/bin")
+        # With the bytecode of what the tests' own process has imported: without it, each start
+        # compiles what it imports. A file that another process is writing has a longer name.
+        unfinished = shutil.ignore_patterns("*.pyc.*")
         for package in ("oci/vcuda_oci", "runtime_hook/vcuda_hook"):
             target = f"{self.python_path}/{os.path.basename(package)}"
-            shutil.copytree(
-                f"{ROOT}/{package}", target, ignore=shutil.ignore_patterns("__pycache__")
-            )
+            shutil.copytree(f"{ROOT}/{package}", target, ignore=unfinished)
         write(self.prefix + "/lib/vcuda/libvcuda.so.1", "")
         shutil.copy(ROOT + "/build/lib/vcuda-turn-keeper", self.prefix + "/lib/vcuda")
         places = {"CONFIG": self.settings, "PYTHON": python, "PYTHON_PATH": self.python_path}

@@ -6,7 +6,6 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,7 +87,7 @@ def test_process_use_is_counted_by_slot_and_only_the_largest_are_listed(
     later = Sample(100, 1, [], [], now)
     found = usage.processes_between(before, later, 0)
     assert found == [(101, None, 9), (102, None, 7), (100, 50.0, 5)]
-    other_page = usage.processes_between(before, replace(later, file=2), 0)
+    other_page = usage.processes_between(before, later._replace(file=2), 0)
     assert {each.core_percent for each in other_page} == {None}
     many = view._replace(processes={("box", "GPU-0"): found * 7})
     page = ParsedPage(usage_page.render(many))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from vcuda_oci.host.nvml import Library
-from vcuda_oci.host.nvml_processes import MOST_PROCESSES, NOT_AVAILABLE, Process
+from vcuda_oci.host.nvml_structures import MOST_PROCESSES, NOT_AVAILABLE, Process
 
 NO_LIMIT = (1 << 64) - 1  # NVML_DEVICE_MEMORY_LIMIT_MAX
 _COMPUTE = "nvmlDeviceGetComputeRunningProcesses"

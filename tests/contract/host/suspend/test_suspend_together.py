@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from support.softgpu.softgpu_host import PRELUDE
-from support.suspend.suspended import CLIENT, MIB, Box, Node, answer_of, node
+from support.suspend.suspended import MIB, Box, Node, answer_of, node
 from vcuda_hook.checkpoint.targets import refuse_unfit
 from vcuda_hook.suspend import control
 from vcuda_oci.model.errors import VcudaError
@@ -51,8 +51,7 @@ def as_slice(node: Node, id: str) -> None:
 def slice_user(box: Box, slice_id: str, size: int) -> subprocess.Popen[str]:
     """A process of the box that holds GPU memory and has the slice's page mounted and mapped."""
     page = f"{box.node.ledger.containers}/{slice_id}/usage"
-    maps = "import mmap\npage = mmap.mmap(os.open(sys.argv[2], os.O_RDWR), 4096)\n"
-    program = [sys.executable, "-c", PRELUDE + maps + CLIENT, str(size), page]
+    program = [box.node.holder, str(size), page]
     mounts = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$0"; exec "$@"', page]
     user = box.start_program([*mounts, *program])
     box.processes.append(user)

@@ -1,4 +1,4 @@
-"""The structure of a process on a GPU in NVML's list. Source: nvml.h."""
+"""Structures of NVML's answers about a GPU's memory and processes. Source: nvml.h."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ import ctypes
 
 MOST_PROCESSES = 4096
 NOT_AVAILABLE = (1 << 64) - 1  # NVML_VALUE_NOT_AVAILABLE
+
+
+class Memory(ctypes.Structure):
+    """nvmlMemory_t, bytes."""
+
+    _fields_ = [
+        ("total", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    ]
 
 
 class Process(ctypes.Structure):
