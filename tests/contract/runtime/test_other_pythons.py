@@ -19,12 +19,23 @@ THIS = "{}.{}".format(*sys.version_info[:2])
 OTHERS = [version for version in (pythons.VERSIONS[0], pythons.VERSIONS[-1]) if version != THIS]
 # Their answer depends on no Python: the first reads the sources, the second compares thousands of
 # placements with the best ones, the third races two claims for a lock a thousand times, the fourth
-# starts each supported Python itself.
+# starts each supported Python itself. The others ask the launcher and the hook, which start
+# /usr/bin/python3 on any Python of the tests.
 NOT_AGAIN = (
     "tests/unit/project/test_guest_access.py",
     "tests/unit/placement/test_placement_mig_places.py",
     "tests/contract/host/ledger/test_claim_races.py",
     "tests/contract/runtime/test_start_path.py",
+    "tests/contract/runtime/test_claim_socket.py",
+    "tests/contract/runtime/test_claim_socket_poststop.py",
+)
+# Tests of those files for which a claim server runs on the other Python: each kind of answer, and
+# each step of its start. test_claim_socket_cdi.py has the third kind.
+AGAIN = (
+    "tests/contract/runtime/test_claim_socket.py::"
+    "test_the_next_server_opens_the_socket_of_one_killed_while_opening_it",
+    "tests/contract/runtime/test_claim_socket_poststop.py::"
+    "test_the_claim_server_releases_the_share_and_twice_is_once",
 )
 LOADED = """
 import sys
@@ -64,11 +75,11 @@ def test_the_start_paths_tests_hold_on_this_python(version: str) -> None:
     chosen = files()
     assert len(chosen) > 25
     # Few examples of a property: the whole run seeks counterexamples, this one a changed language.
-    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=few", *chosen]
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=few"]
     # It is no part of the run that started it.
     others = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     ran = subprocess.run(
-        [pythons.python(version), *words],
+        [pythons.python(version), *words, *chosen, *AGAIN],
         cwd=ROOT,
         env={**others, "PYTHONPATH": f"{ROOT}/build/pythons"},
         capture_output=True,

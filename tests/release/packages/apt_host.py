@@ -43,6 +43,8 @@ class AptHost:
             f'Dir::State::lists "{_lists()}";\nDir::Cache "{folder}/cache";\n'
             # Of the lists alone, so it serves every test.
             f'Dir::Cache::srcpkgcache "{_lists()}.srcpkgcache.bin";\n'
+            # Not this host's settings: those of a Debian image have apt keep no cache.
+            'Dir::Etc::main "/dev/null";\nDir::Etc::parts "/dev/null";\n'
             'Debug::NoLocking "1";\n'
         )
         (folder / "state").mkdir()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import glob
 import os
 import shlex
-from pathlib import Path
 
 import pytest
 
@@ -57,12 +56,15 @@ def stanza(name: str, fields: str) -> str:
     )
 
 
-@pytest.fixture
-def docker_ce(tmp_path: Path) -> AptHost:
+@pytest.fixture(scope="module")
+def docker_ce(tmp_path_factory: pytest.TempPathFactory) -> AptHost:
+    """One for all tests: apt makes its cache of the lists at the first call, and no call changes
+    what is installed."""
     stanzas = [stanza(name, fields) for name, fields in DOCKER_CE.items()]
     # What they need of Debian, so that the list is consistent to begin with.
     iptables = stanza("iptables", "Version: 1.8.9-2")
-    return AptHost(tmp_path, PROGRAMS, iptables + "".join(stanzas))
+    folder = tmp_path_factory.mktemp("docker-ce")
+    return AptHost(folder, PROGRAMS, iptables + "".join(stanzas))
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -73,15 +75,20 @@ def test_preparing_a_target_leaves_dockers_own_packages(docker_ce: AptHost, targ
     assert installs(done.stdout) & {"docker.io", "containerd", "runc"} == set()
 
 
-def test_making_packages_installs_no_engine_browser_or_emulator(tmp_path: Path) -> None:
-    done = AptHost(tmp_path).run(PREPARE, "--dry-run", "packages")
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> AptHost:
+    return AptHost(tmp_path_factory.mktemp("fresh"))
+
+
+def test_making_packages_installs_no_engine_browser_or_emulator(fresh: AptHost) -> None:
+    done = fresh.run(PREPARE, "--dry-run", "packages")
     assert done.rc == 0, done.stdout + done.stderr
     assert {"musl-tools", "gcc-aarch64-linux-gnu"} <= installs(done.stdout)
     assert installs(done.stdout) & NOT_FOR_PACKAGES == set()
 
 
-def test_a_fresh_host_gets_every_engine_for_the_tests(tmp_path: Path) -> None:
-    done = AptHost(tmp_path).run(PREPARE, "--dry-run", "test")
+def test_a_fresh_host_gets_every_engine_for_the_tests(fresh: AptHost) -> None:
+    done = fresh.run(PREPARE, "--dry-run", "test")
     assert done.rc == 0, done.stdout + done.stderr
     assert {"docker.io", "containerd", "runc", "crun", "podman"} <= installs(done.stdout)
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -124,14 +125,17 @@ class Installed:
 
     @contextlib.contextmanager
     def claim_server(self, *before: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Run `vcuda serve` with these settings until the block ends. before: a command prefix."""
+        """Run `vcuda serve` with these settings until the block ends. before: a command prefix.
+
+        The server runs on the Python of the tests, which can be another one than the wrapper's.
+        """
         start = f"import sys; sys.path.insert(0, {self.python_path!r}); "
         start += "from vcuda_hook.cli.main import main; sys.exit(main(sys.argv[1:]))"
         words = ["-I", "-S", "-B", "-c", start, "--config", self.settings, "serve"]
         folder, notify = tempfile.mkdtemp(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         notify.bind(folder + "/notify")
         environment = {"NOTIFY_SOCKET": folder + "/notify", "PATH": "/usr/bin:/bin"}
-        server = subprocess.Popen([*before, "/usr/bin/python3", *words], env=environment)
+        server = subprocess.Popen([*before, sys.executable, *words], env=environment)
         try:
             notify.settimeout(30)
             assert notify.recv(64) == b"READY=1"
