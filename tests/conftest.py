@@ -30,7 +30,7 @@ LONG = (
     "shim/bounds/test_shim_sanitizers.py",
     "release/packages/test_contents.py",
     "contract/scheduler/test_scheduler_leader.py",
-    "shim/bounds/test_shim_misuse.py",
+    "softgpu/test_softgpu_walk.py",
     "release/packages/test_killed.py",
     "engines/pods/test_pod_events.py",
     "contract/agent/test_kubelet_manners.py",
