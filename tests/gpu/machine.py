@@ -19,7 +19,7 @@ from support.gpu import guest
 
 SOURCES = os.path.dirname(os.path.abspath(__file__))
 
-# As guest.ENTER, but with the rest of /usr/local in its place: drivers and Python packages live
+# As enter_guest.c, but with the rest of /usr/local in its place: drivers and Python packages live
 # there on many machines.
 ENTER = """
 set -e

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import gc
 import json
 import os
 import select
@@ -174,6 +175,9 @@ def walk(name: str, parameters: Parameters) -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    # A collection in a child would copy each page that it touches.
+    gc.freeze()
+    gc.disable()
     with open(sys.argv[1], encoding="utf-8") as file:
         functions = json.load(file)
     print(json.dumps({name: walk(name, parameters) for name, parameters in functions}))

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,7 +28,7 @@
 /* A reading of the clock takes this long, so that a loop which only reads it ends.  */
 #define READ_NS 100
 /* Between two checks of the owner, in real time.  */
-#define POLL_NS 2000000
+#define POLL_NS 10000000
 
 __thread struct thread_slot *softclock_slot __attribute__ ((tls_model ("initial-exec")));
 
@@ -99,13 +100,22 @@ wait_for_turn (struct thread_slot *slot)
     }
 }
 
+/* One instruction, so that no signal handler comes between. It needs no bus lock, because only the
+   owner writes.  */
+static uint64_t
+fetch_add (_Atomic uint64_t *word, uint64_t more)
+{
+  __asm__ volatile ("xaddq %0, %1" : "+r"(more), "+m"(*word) : : "memory", "cc");
+  return more;
+}
+
 uint64_t
 softclock_now (void)
 {
   struct softclock *shared = softclock_shared;
   /* A signal handler may read the clock while its thread sleeps.  */
   if (softclock_slot && atomic_load (&shared->owner) == softclock_number (softclock_slot))
-    return atomic_fetch_add (&shared->now_ns, READ_NS) + READ_NS;
+    return fetch_add (&shared->now_ns, READ_NS) + READ_NS;
   return atomic_load (&shared->now_ns);
 }
 
@@ -134,23 +144,36 @@ softclock_owns (void)
 }
 
 bool
-softclock_wait_for_wake (uint64_t moment_ns)
+softclock_wait_for_wake (uint64_t moment_ns, const uint64_t *words, unsigned count)
 {
   struct thread_slot *slot = softclock_slot;
-  slot->waits_for_wake = 1;
+  if (count <= SOFTCLOCK_WORDS)
+    memcpy (slot->words, words, count * sizeof *words);
+  slot->waits_for_wake = count;
   softclock_sleep_until (moment_ns);
   bool woken = !slot->waits_for_wake;
   slot->waits_for_wake = 0;
   return woken;
 }
 
+static bool
+waits_for (const struct thread_slot *slot, uint64_t word)
+{
+  if (slot->waits_for_wake > SOFTCLOCK_WORDS)
+    return true;
+  for (unsigned i = 0; i < slot->waits_for_wake; i++)
+    if (slot->words[i] == word)
+      return true;
+  return false;
+}
+
 unsigned
-softclock_wake_waiters (void)
+softclock_wake_waiters (uint64_t word)
 {
   struct softclock *shared = softclock_shared;
   unsigned woken = 0;
   for (unsigned at = 0; at < shared->slots_used; at++)
-    if (shared->slot[at].taken && shared->slot[at].waits_for_wake)
+    if (shared->slot[at].taken && waits_for (&shared->slot[at], word))
       {
         shared->slot[at].waits_for_wake = 0;
         shared->slot[at].wakes_ns = shared->now_ns;

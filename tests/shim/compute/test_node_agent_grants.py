@@ -53,16 +53,16 @@ def test_containers_borrow_while_the_agent_runs_and_have_their_own_after_its_kil
     def until_ns() -> list[int]:
         return [limits_of(guest).rate_until_ns for guest in guests]
 
-    assert reserved(node.shares(guests, 2))
+    assert reserved(node.shares(guests, 1.5))
     with running_agent(program, node) as agent:
-        assert lent(node.shares(guests, 3))
+        assert lent(node.shares(guests, 2))
         agent.kill()
         assert all(until_ns())
         # One second after the arbiter's last poll its grants have expired.
         time.sleep(1.1)
-        assert reserved(node.shares(guests, 2))
+        assert reserved(node.shares(guests, 1.5))
     with running_agent(program, node):
-        assert lent(node.shares(guests, 3))
+        assert lent(node.shares(guests, 2))
     # A terminated arbiter has restored the reserved rates.
     assert until_ns() == [0, 0]
-    assert reserved(node.shares(guests, 2))
+    assert reserved(node.shares(guests, 1.5))

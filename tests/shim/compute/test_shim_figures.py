@@ -36,8 +36,8 @@ def test_a_program_held_at_its_share_and_one_refused_at_its_limit_are_reported(
     busy, full = node.container(core="30"), node.container(core="20")
     refused = full.json(WORKLOAD, "alloc", "--chunk", "64MiB")
     assert refused["error"] == "CUDA_ERROR_OUT_OF_MEMORY"
-    holding = full.start(WORKLOAD, "hold", "--bytes", "128MiB", "--seconds", "6")
-    running = node.busy(busy, 6)
+    holding = full.start(WORKLOAD, "hold", "--bytes", "128MiB", "--seconds", "5")
+    running = node.busy(busy, 5)
     time.sleep(1)
     late = node.container(core="10")
     late.run(WORKLOAD, "busy", "--seconds", "0.1", "--kernel-us", "300000")

@@ -16,7 +16,7 @@ import pytest
 
 from shim.conftest import Clients, DriverRoot
 from shim.policy_node import PolicyNode
-from support.gpu.guest import ENTER, GIB, WORKLOAD, Guest, share
+from support.gpu.guest import GIB, WORKLOAD, Guest, share, then_enter
 from support.softgpu.virtual_time import together
 from support.waiting import until
 
@@ -144,7 +144,7 @@ def test_programs_file_with_the_pages_inode_number_is_not_locked(
     host: DriverRoot, new_guest: Callable[..., Guest], client: Clients
 ) -> None:
     guest = new_guest(share(host.uuids[0], GIB, CORE))
-    guest.enter = SAME_INODE + ENTER
+    guest.enter = then_enter(SAME_INODE)
     program = f"{client('competes')} closed 1"
     both = ["sh", "-c", f"{program} & {program}; wait"]
     found = guest.run(*both, env={"TMPDIR": f"{guest.folder}/own"})

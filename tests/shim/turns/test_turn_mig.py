@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from shim.policy_node import PolicyNode, limits_of
-from support.gpu.guest import Guest
+from support.gpu.guest import Guest, then_enter
 from support.shares.judge import SOFTGPU
 from vcuda_hook.live import turn_figures
 
@@ -32,7 +32,7 @@ def containers(node: PolicyNode, *asked: tuple[str, str]) -> list[Guest]:
     made = []
     for core, gpu in asked:
         guest = node.container(core=core, gpu=gpu)
-        guest.enter = ONLY.format(minors=MINORS[gpu]) + guest.enter
+        guest.enter = then_enter(ONLY.format(minors=MINORS[gpu]))
         made.append(guest)
     return made
 

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from support import compiled
 from support.files import ROOT
 from vcuda_oci.model.names import PRIVATE_DRIVER
 from vcuda_oci.pages import layout, page_reader, suspended_word
@@ -24,24 +25,6 @@ NVIDIA_SMI = os.path.join(BUILD, "softgpu", "nvidia-smi")
 
 MIB = 1 << 20
 GIB = 1 << 30
-
-# /usr/local is hidden, so that no vcuda or CUDA of the host is loaded. A page that does not exist
-# must not exist in the guest either.
-ENTER = """
-set -e
-mount -t tmpfs none /usr/local
-mkdir -p /usr/local/vcuda/driver
-mount --bind "$1/driver" /usr/local/vcuda/driver
-for page in limits usage; do
-  if [ -e "$1/$page" ]; then
-    : > /usr/local/vcuda/$page
-    mount --bind "$1/$page" /usr/local/vcuda/$page
-  fi
-done
-mount -o remount,bind,ro /usr/local/vcuda/limits 2>/dev/null || [ ! -e "$1/limits" ]
-shift
-exec "$@"
-"""
 
 
 class Gpu(NamedTuple):
@@ -58,15 +41,29 @@ class Gpu(NamedTuple):
     mps_percent: int = 0
 
 
+def entrance() -> str:
+    """The program that enters a guest: see its source."""
+    return compiled.kept("enter_guest", "-static")
+
+
+def then_enter(script: str) -> str:
+    """For `Guest.enter`: a shell script that runs first, in the guest's mount namespace."""
+    return f'{script}exec {entrance()} "$@"'
+
+
 def share(uuid: str, memory_bytes: int, core_percent: int = 100, **more: int) -> Gpu:
     rate_ppm = core_percent * 10_000
     return Gpu(uuid, memory_bytes, core_percent, core_percent, rate_ppm=rate_ppm, **more)
 
 
 class Guest:
-    """One container's pages and libraries in a folder; `run` starts commands inside."""
+    """One container's pages and libraries in a folder; `run` starts commands inside.
 
-    enter = ENTER
+    enter: a shell script that makes the view of /usr/local/vcuda, in place of enter_guest.c. It is
+    given the folder and the command.
+    """
+
+    enter = ""
 
     def __init__(
         self,
@@ -127,8 +124,10 @@ class Guest:
             "PYTHONPATH": os.path.join(ROOT, "oci"),
             **options.pop("env", {}),
         }
-        enter = ["unshare", "-m", "--propagation", "private", "sh", "-c", self.enter]
-        enter += ["sh", self.folder]
+        enter = [entrance(), self.folder]
+        if self.enter:
+            enter = ["unshare", "-m", "--propagation", "private", "sh", "-c", self.enter, "sh"]
+            enter += [self.folder]
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
         return subprocess.Popen([*enter, *command], env=environment, text=True, **options)

@@ -37,6 +37,7 @@ SOURCES = os.pathsep.join(os.path.join(ROOT, part) for part in ("oci", "runtime_
 WARMING_S = 1.0
 WINDOW_S = 10.0
 KERNELS = 200
+MOST_LATE_NS = 100_000
 # By name, the options of `softgpu create`.
 MODELS: dict[str, list[str]] = {
     "default": [],
@@ -254,9 +255,9 @@ def _sampler(
     moments: Sequence[float],
     pages: Sequence[str],
 ) -> subprocess.Popen[str]:
-    words = [SOFTGPU, root, str(clock.path), json.dumps(moments), *pages]
+    words = [SOFTGPU, root, str(clock.path), ",".join(map(str, moments)), *pages]
     return subprocess.Popen(
-        clock.command(PYTHON, sampler.__file__, *words),
+        clock.command(PYTHON, "-S", sampler.__file__, *words),
         env={
             "PATH": os.environ["PATH"],
             "PYTHONPATH": os.path.join(ROOT, "oci"),
@@ -274,6 +275,13 @@ def _end(started: dict[int, subprocess.Popen[str]]) -> None:
         process.communicate()
 
 
+def _account(sample: Any) -> Any:
+    gpu = sample["account"]["gpus"][0]
+    late_ns = sample["account_ns"] - gpu["clock_ns"]
+    assert 0 <= late_ns < MOST_LATE_NS, f"the GPU's account is {late_ns} ns older than its sample"
+    return gpu
+
+
 def _outcome(
     tenants: Sequence[Tenant],
     samples: tuple[Any, Any],
@@ -285,7 +293,7 @@ def _outcome(
 ) -> Outcome:
     first, last = samples
     window = last["now"] - first["now"]
-    before, after = first["gpus"][0], last["gpus"][0]
+    before, after = _account(first), _account(last)
     counted_ns = after["clock_ns"] - before["clock_ns"]
     works = [
         {one["pid"]: one["held_ns"] for one in (*sample["processes"], *sample["ended"])}

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
+from support import compiled
 from support.gpu.guest import BUILD, Guest
 
 NOW = slice(16, 24)  # in the file: `now_ns` of libvcuda/softgpu/clock/slots.h
@@ -44,8 +45,8 @@ class Clock:
             *([f"SOFTCLOCK_WITHOUT={without}"] if without else []),
         ]
         self.slots += 1
-        alone = ["taskset", "--cpu-list", str(self._processor)]
-        return [*alone, "setarch", "--addr-no-randomize", "env", *settings, *command]
+        pinned = compiled.kept("pinned", "-static")
+        return [pinned, str(self._processor), *settings, *command]
 
 
 def answer(process: subprocess.Popen[str]) -> Any:
