@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from ..show import ps_fields
-from ..show.top_screen import ORDERS
+from ..show.orders import PS_FILTERS, PS_ORDERS, TOP_ORDERS
 
 ID_HELP = "allocation id or its first characters, or the name of the container or its pod"
 
 WHY_HELP = "as for inspect; also a container that holds no share, or a pod that waits"
 _FILTER_HELP = (
-    f"only containers with this value; may be repeated; keys: {', '.join(ps_fields.FILTERS)}"
+    f"only containers with this value; may be repeated; keys: {', '.join(PS_FILTERS)}"
 )
 
 
@@ -55,7 +54,7 @@ def ps_options(ps: argparse.ArgumentParser) -> None:
         help="such as '{{.Name}} {{.Used}}', 'table {{.ID}}\\t{{.Image}}', or json (a line each)",
     )
     add("--filter", metavar="KEY=VALUE", action="append", default=[], help=_FILTER_HELP)
-    add("--sort", choices=ps_fields.ORDERS, default="", help="order of the containers")
+    add("--sort", choices=PS_ORDERS, default="", help="order of the containers")
     add("--processes", action="store_true", help="the containers' processes, by their host pids")
     add("--watch", action="store_true", help="show the table again every two seconds")
     add("--wide", action="store_true", help="more columns, however wide the table gets")
@@ -73,8 +72,8 @@ def top_options(top: argparse.ArgumentParser) -> None:
     )
     add(
         "--sort",
-        choices=ORDERS,
-        default=ORDERS[0],
+        choices=TOP_ORDERS,
+        default=TOP_ORDERS[0],
         help="order of the tenants; default %(default)s",
     )
 

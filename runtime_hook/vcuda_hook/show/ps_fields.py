@@ -236,11 +236,10 @@ _TEXTS: dict[str, Callable[[Entry], Any]] = {
     "gpu": lambda entry: (entry["gpu_index"] is None, entry["gpu_index"], entry["gpu_name"]),
     "state": lambda entry: entry["status"],
 }
-ORDERS = (*_TEXTS, *_FIGURES)
 
 
 def ordered(entries: Sequence[Entry], order: str) -> list[Entry]:
-    """order: one of ORDERS; "": as they are."""
+    """order: one of orders.PS_ORDERS; "": as they are."""
     if order in _FIGURES:
         return sorted(entries, key=lambda entry: entry[_FIGURES[order]] or 0, reverse=True)
     return sorted(entries, key=_TEXTS[order]) if order else list(entries)

@@ -21,15 +21,16 @@ from ..text import sensor_text, table
 from . import agent_client, history, top_screen
 from .history import History
 from .live_view import LiveView
+from .orders import COMPUTE, MEMORY, NAME, TOP_ORDERS
 from .process_rows import ProcessRows
 from .terminal import Ended, Terminal, end_by, is_usable
 from .top_table import Line
 
 _WIDTH = 100  # if the terminal does not report its size
 _KEYS = {
-    **{order[0]: order for order in top_screen.ORDERS},
+    **{order[0]: order for order in TOP_ORDERS},
     # As in htop.
-    **{"N": top_screen.NAME, "P": top_screen.COMPUTE, "M": top_screen.MEMORY},
+    **{"N": NAME, "P": COMPUTE, "M": MEMORY},
 }
 _HELP = "q quit   ? help   t processes   sort: n name, c compute, m memory, w waits"
 _HISTORY_SECONDS = 1.0
@@ -124,7 +125,7 @@ def _live(
 
 
 def _next(order: str) -> str:
-    orders = top_screen.ORDERS
+    orders = TOP_ORDERS
     return orders[(orders.index(order) + 1) % len(orders)]
 
 

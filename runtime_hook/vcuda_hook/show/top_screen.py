@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 from ..live import views
 from ..text import table
 from . import top_table
+from .orders import COMPUTE, MEMORY, WAITS
 from .process_rows import ProcessRow
 from .top_table import COLOURS, DIM, LETTERS, USED, Line, count, seen
 
 _Entry = Mapping[str, Any]
 
-NAME, COMPUTE, MEMORY, WAITS = "name", "compute", "memory", "waits"
-ORDERS = (NAME, COMPUTE, MEMORY, WAITS)
 _BOLD, _BAD = "1", "1;31"
 _LEAST_BAR = 10
 
