@@ -9,9 +9,7 @@ from ..show.orders import PS_FILTERS, PS_ORDERS, TOP_ORDERS
 ID_HELP = "allocation id or its first characters, or the name of the container or its pod"
 
 WHY_HELP = "as for inspect; also a container that holds no share, or a pod that waits"
-_FILTER_HELP = (
-    f"only containers with this value; may be repeated; keys: {', '.join(PS_FILTERS)}"
-)
+_FILTER_HELP = f"only containers with this value; may be repeated; keys: {', '.join(PS_FILTERS)}"
 
 
 def limit_options(limit: argparse.ArgumentParser) -> None:
