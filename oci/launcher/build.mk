@@ -11,15 +11,19 @@ LAUNCHER_PATHS = -DVCUDA_CONFIG='"$(SYSCONFDIR)/vcuda/config.toml"' \
 # afterwards. musl's specs know no -static-pie, so the start files are named here; musl has no FORTIFY,
 # fortify.h has its checks.
 MUSL_LIBRARY = $(if $(filter arm64,$(VCUDA_ARCH)),$(OUT)/musl/lib,/usr/lib/$(MACHINE)-linux-musl)
-MUSL_HARDENING = -fPIE -fstack-protector-strong -include oci/launcher/fortify.h \
-  -static -nostartfiles $(MUSL_LIBRARY)/rcrt1.o $(MUSL_LIBRARY)/crti.o \
+MUSL_CFLAGS = $(CFLAGS_COMMON) -fPIE -fstack-protector-strong -include oci/launcher/fortify.h \
+  -ffunction-sections -fdata-sections
+MUSL_HARDENING = -static -nostartfiles $(MUSL_LIBRARY)/rcrt1.o $(MUSL_LIBRARY)/crti.o \
   -Wl,-pie,--no-dynamic-linker,-z,text,-z,relro,-z,now,-z,noexecstack
 
 # Each program is linked with all files that have no `main`, and keeps what it calls.
 LAUNCHER_FILES := $(wildcard oci/launcher/*.[ch]) oci/launcher/build.mk
 LAUNCHER_PARTS := $(filter-out %/main.c %/hook.c %/procfs_hook.c,$(wildcard oci/launcher/*.c))
-MUSL_LINK = $(MUSL_CC) $(CFLAGS_COMMON) $(MUSL_HARDENING) $(LAUNCHER_PATHS) -ffunction-sections \
-  -fdata-sections -Wl,--gc-sections -o $@ $< $(LAUNCHER_PARTS) $(MUSL_LIBRARY)/crtn.o
+# What has an installation's paths is compiled for each; the other parts once for all.
+LAUNCHER_OF_PATHS := oci/launcher/exec.c
+LAUNCHER_OBJECTS := $(patsubst oci/%.c,$(OUT)/obj/%.o,$(filter-out $(LAUNCHER_OF_PATHS),$(LAUNCHER_PARTS)))
+MUSL_LINK = $(MUSL_CC) $(MUSL_CFLAGS) $(MUSL_HARDENING) $(LAUNCHER_PATHS) -Wl,--gc-sections \
+  -o $@ $< $(LAUNCHER_OF_PATHS) $(LAUNCHER_OBJECTS) $(MUSL_LIBRARY)/crtn.o
 
 HOOK := $(OUT)/bin/vcuda-container-hook
 PROCFS_HOOK := $(OUT)/lib/vcuda-procfs-hook
@@ -30,7 +34,7 @@ RUNTIME_TARGETS += $(LAUNCHER) $(HOOK) $(PROCFS_HOOK)
 # compiler that builds the shim, and has the version that the programs for amd64 have. A cross compiler
 # with its own musl is 100 MB.
 ifeq ($(VCUDA_ARCH),arm64)
-$(LAUNCHER) $(HOOK) $(PROCFS_HOOK): $(OUT)/musl/version
+$(LAUNCHER) $(HOOK) $(PROCFS_HOOK) $(LAUNCHER_OBJECTS): $(OUT)/musl/version
 endif
 
 build/arm64/musl/version: packaging/musl-arm64
@@ -38,19 +42,23 @@ build/arm64/musl/version: packaging/musl-arm64
 	@packaging/musl-arm64 $(@D)
 	@touch $@
 
-$(LAUNCHER): oci/launcher/main.c $(LAUNCHER_FILES)
+$(LAUNCHER_OBJECTS): $(OUT)/obj/%.o: oci/%.c $(wildcard oci/launcher/*.h) oci/launcher/build.mk
+	@mkdir -p $(@D)
+	@$(MUSL_CC) $(MUSL_CFLAGS) -c -o $@ $<
+
+$(LAUNCHER): oci/launcher/main.c $(LAUNCHER_FILES) $(LAUNCHER_OBJECTS)
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@$(MUSL_LINK)
 
 # Static, so that no variable of an image loads anything into it: hook.c.
-$(HOOK): oci/launcher/hook.c $(LAUNCHER_FILES)
+$(HOOK): oci/launcher/hook.c $(LAUNCHER_FILES) $(LAUNCHER_OBJECTS)
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@$(MUSL_LINK)
 
 # Static against musl as the launcher is: it runs at each start of a container with a share.
-$(PROCFS_HOOK): oci/launcher/procfs_hook.c $(LAUNCHER_FILES)
+$(PROCFS_HOOK): oci/launcher/procfs_hook.c $(LAUNCHER_FILES) $(LAUNCHER_OBJECTS)
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@$(MUSL_LINK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import shutil
@@ -42,6 +43,16 @@ class Product:
         self.driver_root = os.path.join(folder, "driver")
         install(self.prefix, sysconf)
         self.create(gpus, *options)
+
+    def with_gpus(self, driver_root: str, gpus: int, *options: str) -> Product:
+        """The same installation and settings file with GPUs of its own in this folder.
+
+        Only one of the two may be in use at a time.
+        """
+        other = copy.copy(self)
+        other.driver_root = driver_root
+        other.create(gpus, *options)
+        return other
 
     def create(self, gpus: int, *options: str) -> None:
         """Create the GPUs, or other ones in their place, which nothing may use then."""

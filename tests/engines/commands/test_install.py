@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -55,20 +56,26 @@ def test_the_units_pass_systemd_analyze(scratch: str) -> None:
     assert helped.stdout.startswith("usage: vcuda serve")
 
 
-def test_no_unit_is_installed_where_none_is_asked_for(scratch: str) -> None:
-    install(scratch)
-    assert units(scratch) == []
-    assert os.path.exists(scratch + "/usr/bin/vcuda-container-runtime")
+@pytest.fixture(scope="module")
+def installed(session_folder: str) -> str:
+    """A folder with the product and without units."""
+    folder = tempfile.mkdtemp(dir=session_folder)
+    install(folder)
+    return folder
 
 
-def test_the_scheduler_extender_names_what_is_missing_or_runs(scratch: str) -> None:
-    install(scratch)
-    program = scratch + "/usr/bin/vcuda-scheduler-extender"
+def test_no_unit_is_installed_where_none_is_asked_for(installed: str) -> None:
+    assert units(installed) == []
+    assert os.path.exists(installed + "/usr/bin/vcuda-container-runtime")
+
+
+def test_the_scheduler_extender_names_what_is_missing_or_runs(installed: str, scratch: str) -> None:
+    program = installed + "/usr/bin/vcuda-scheduler-extender"
     asked = subprocess.run([program, "--version"], capture_output=True, text=True)
     lacks = asked.stderr.startswith("vcuda-scheduler-extender: /usr/bin/python3: no module")
     assert lacks == (asked.returncode != 0), asked.stderr
     assert len((asked.stdout + asked.stderr).splitlines()) == 1
-    environment = {"PYTHONPATH": scratch + "/usr/lib/vcuda/python"}
+    environment = {"PYTHONPATH": installed + "/usr/lib/vcuda/python"}
     command = [sys.executable, "-m", "vcuda_plugin.extender.main", "--version"]
     result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=scratch)
     assert (result.returncode, result.stdout) == (0, "vcuda-scheduler-extender 0.1.0\n"), (

@@ -26,9 +26,9 @@ HOLD = "vcuda-workload info; exec vcuda-workload hold --bytes 1048576 --seconds 
 
 
 @pytest.fixture
-def machine(scratch: str) -> Product:
+def machine(product: Product, scratch: str) -> Product:
     """The product with one H100 in MIG mode, without MIG devices."""
-    return Product(scratch + "/product", 1, *H100, "--mig", "0=")
+    return product.with_gpus(scratch + "/driver", 1, *H100, "--mig", "0=")
 
 
 def instances(machine: Product, engine: Engine) -> list[tuple[str, int]]:

@@ -86,9 +86,9 @@ def test_each_slice_is_offered_as_a_gpu_and_running_processes_see_a_new_layout(
 
 
 @pytest.fixture
-def machine(scratch: str) -> Product:
+def machine(product: Product, scratch: str) -> Product:
     """The product with two GPUs; the second is in MIG mode."""
-    return Product(scratch + "/product", 2, *MACHINE)
+    return product.with_gpus(scratch + "/driver", 2, *MACHINE)
 
 
 @pytest.fixture

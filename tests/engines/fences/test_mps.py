@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 
@@ -24,16 +23,10 @@ HOLD = ["vcuda-workload", "hold", "--bytes", "1048576", "--seconds", "100"]
 LIMIT = 256 * MIB
 
 
-@pytest.fixture(scope="module")
-def installed(session_folder: str) -> Product:
-    return Product(tempfile.mkdtemp(dir=session_folder), 1)
-
-
 @pytest.fixture
-def machine(installed: Product) -> Product:
+def machine(product: Product, scratch: str) -> Product:
     """With a GPU that no process has used."""
-    installed.create(1)
-    return installed
+    return product.with_gpus(scratch + "/driver", 1)
 
 
 @pytest.fixture

@@ -29,9 +29,9 @@ LIMIT = 256 * MIB
 
 
 @pytest.fixture(scope="module")
-def machine(session_folder: str) -> Product:
+def machine(product: Product, session_folder: str) -> Product:
     folder = tempfile.mkdtemp(dir=session_folder)
-    return Product(folder, 1, "--driver-version", "615.10")
+    return product.with_gpus(folder + "/driver", 1, "--driver-version", "615.10")
 
 
 @pytest.fixture

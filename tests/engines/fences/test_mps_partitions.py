@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -40,9 +39,8 @@ def driver(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def machine(session_folder: str, driver: str) -> Product:
-    folder = tempfile.mkdtemp(dir=session_folder)
-    return Product(folder, 1, *SEED, "--driver-version", driver)
+def machine(product: Product, scratch: str, driver: str) -> Product:
+    return product.with_gpus(scratch + "/driver", 1, *SEED, "--driver-version", driver)
 
 
 @pytest.fixture

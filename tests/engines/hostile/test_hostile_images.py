@@ -62,23 +62,20 @@ def replaced_by_link(path: str, target: str) -> None:
     os.symlink(target, path)
 
 
-@pytest.mark.parametrize(
-    ("name", "target"),
-    [
-        ("libcuda.so.550.54.14", "{trap}/folder"),
-        ("libcuda.so.1", "{trap}/secret"),
-        ("libcuda.so.1", "../../../../../../../../../..{trap}/libcuda.so.1"),
-    ],
-)
-def test_a_compat_library_that_links_to_the_host_gives_nothing_of_it(
-    entry_point: EntryPoint, container: str, trap: Trap, name: str, target: str
+def test_compat_libraries_that_link_to_the_host_give_nothing_of_it(
+    entry_point: EntryPoint, container: str, trap: Trap
 ) -> None:
     def linked(config: dict[str, Any], bundle: str) -> None:
-        compat = f"{bundle}/rootfs/usr/local/cuda-12.4/compat"
-        os.makedirs(compat)
-        os.symlink(target.format(trap=trap.folder), f"{compat}/{name}")
+        for version, name, target in (
+            ("12.4", "libcuda.so.550.54.14", f"{trap.folder}/folder"),
+            ("12.5", "libcuda.so.1", f"{trap.folder}/secret"),
+            ("12.6", "libcuda.so.1", f"../../../../../../../../../..{trap.folder}/libcuda.so.1"),
+        ):
+            compat = f"{bundle}/rootfs/usr/local/cuda-{version}/compat"
+            os.makedirs(compat)
+            os.symlink(target, f"{compat}/{name}")
 
-    script = f"cat /usr/local/cuda-12.4/compat/* 2>/dev/null; exec {' '.join(FILL)}"
+    script = f"cat /usr/local/cuda-*/compat/* 2>/dev/null; exec {' '.join(FILL)}"
     result = entry_point.run(entry_point.with_share(container, "sh", "-c", script), linked)
     assert SECRET not in result.stdout + result.stderr
     assert filled(result) == FILLED

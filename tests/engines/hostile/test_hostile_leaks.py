@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from typing import Any
 
 import pytest
 
 from support import compiled
 from support.bundle.trap import SECRET, sha256
-from support.engines.base import Wanted
+from support.engines.base import Result, Wanted
 from support.waiting import until
-from support.wrapper.entry_points import MAIN_ENTRY_POINTS, EntryPoint
+from support.wrapper.entry_points import MAIN_ENTRY_POINTS, Change, EntryPoint, unchanged
 
 # Descriptors that the runtime was started with: of a folder, of a file, and of a pipe.
 LEAKED = "exec 3<{folder} 4<{folder}/secret 7<{folder} 9>{folder}/written"
 
 
-@pytest.fixture
-def folder(scratch: str) -> str:
-    with open(scratch + "/secret", "w") as file:
+# What each runtime alone does, by its name and the case: for all of its entry points.
+_ALONE: dict[tuple[str, str], Result] = {}
+
+
+@pytest.fixture(scope="module")
+def folder(session_folder: str) -> str:
+    folder = tempfile.mkdtemp(dir=session_folder)
+    with open(folder + "/secret", "w") as file:
         file.write(SECRET)
-    return scratch
+    return folder
+
+
+def alone(
+    entry_point: EntryPoint, case: str, script: str, change: Change = unchanged, **more: Any
+) -> Result:
+    """What a container prints that the runtime starts without vcuda."""
+    key = (entry_point.engine.name, case)
+    if key not in _ALONE:
+        wanted = Wanted("alone", ["sh", "-c", script])
+        _ALONE[key] = entry_point.plain(wanted, change, **more)
+    return _ALONE[key]
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
@@ -36,7 +53,7 @@ def test_a_container_has_the_descriptors_and_variables_that_its_runtime_gives_it
         "options": [f"--preserve-fds={kept}"],
         "leak": LEAKED.format(folder=folder),
     }
-    plain = entry_point.plain(Wanted(container, ["sh", "-c", script]), **more)
+    plain = alone(entry_point, f"{kept} kept", script, **more)
     result = entry_point.run(entry_point.with_share(container, "sh", "-c", script), **more)
     assert result == plain
     numbers = re.findall(r"^(\d+)\b", result.stdout, re.M)
@@ -58,11 +75,13 @@ def test_a_working_folder_by_a_descriptor_leads_no_further_than_without_us(
 
         return change
 
-    script = ["sh", "-c", "cat secret ../secret ./; pwd"]
+    script = "cat secret ../secret ./; pwd"
     for number in (3, 5, 6, 7, 8, 10):
         more = {"leak": LEAKED.format(folder=folder)}
-        plain = entry_point.plain(Wanted(container, script), at(number), **more)
-        result = entry_point.run(entry_point.with_share(container, *script), at(number), **more)
+        plain = alone(entry_point, f"in {number}", script, at(number), **more)
+        result = entry_point.run(
+            entry_point.with_share(container, "sh", "-c", script), at(number), **more
+        )
         assert (result.stdout, result.rc == 0) == (plain.stdout, plain.rc == 0), number
     entry_point.sweep()
 

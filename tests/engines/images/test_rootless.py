@@ -29,18 +29,26 @@ def product(product_of_proc_driver: Product) -> Product:
 ENGINES = (RootlessPodman, RootlessPodmanOfOneId, RootlessDocker)
 
 
-@pytest.fixture(params=ENGINES, ids=lambda engine: engine.name)
-def rootless(
-    request: pytest.FixtureRequest, files: Files, product: Product
+@pytest.fixture(scope="module", params=ENGINES, ids=lambda engine: engine.name)
+def of_a_user(
+    request: pytest.FixtureRequest, files: Files
 ) -> Iterator[RootlessPodman | RootlessDocker]:
     reason = request.param.missing()
     if reason is not None:
         skip_or_fail(f"{request.param.name}: {reason}")
-    with closing(request.param(files)) as engine, product.on(engine):
+    with closing(request.param(files)) as engine:
         yield engine
 
 
-of_podman = pytest.mark.parametrize("rootless", ENGINES[:2], indirect=True)
+@pytest.fixture
+def rootless(
+    of_a_user: RootlessPodman | RootlessDocker, product: Product
+) -> Iterator[RootlessPodman | RootlessDocker]:
+    with product.on(of_a_user):
+        yield of_a_user
+
+
+of_podman = pytest.mark.parametrize("of_a_user", ENGINES[:2], indirect=True)
 
 
 def test_a_container_that_asks_for_nothing_runs(rootless: Any, container: str) -> None:

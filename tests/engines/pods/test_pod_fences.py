@@ -54,11 +54,11 @@ def test_pods_under_mps_run_at_once_where_the_scheduler_decided(
 
 
 @pytest.fixture
-def mig_node(cri: Cri, scratch: str, tmp_path: Path) -> Iterator[ClusterNode]:
+def mig_node(cri: Cri, product: Product, scratch: str, tmp_path: Path) -> Iterator[ClusterNode]:
     """A node of a GPU in turns and an H100 in MIG mode, without MIG devices."""
-    product = Product(scratch + "/product", 2, *H100, "--mig", "1=")
-    with product.on(cri):
-        node = ClusterNode(cri, product, str(tmp_path))
+    machine = product.with_gpus(scratch + "/driver", 2, *H100, "--mig", "1=")
+    with machine.on(cri):
+        node = ClusterNode(cri, machine, str(tmp_path))
         try:
             node.start_agent("--no-door")
             yield node

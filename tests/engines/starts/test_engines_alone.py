@@ -42,7 +42,8 @@ def test_a_started_container_can_be_entered_killed_and_waited_for(
     started = engine.start(container, ["sh", "-c", "echo up; touch /mine; sleep 100"])
     try:
         assert started.rc == 0, started.stderr
-        assert engine.exec(container, ["sh", "-c", "ls /mine; exit 3"]) == Result(3, "/mine\n", "")
+        script = "until [ -e /mine ]; do sleep 0.01; done; ls /mine; exit 3"
+        assert engine.exec(container, ["sh", "-c", script]) == Result(3, "/mine\n", "")
         engine.kill(container)
         assert engine.wait(container) == 137
         assert engine.logs(container) == "up\n"

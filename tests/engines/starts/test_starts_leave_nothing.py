@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 
 import pytest
@@ -16,13 +17,18 @@ from support.product import Product
 STARTS = 100
 
 
+@pytest.fixture(scope="module")
+def without_server(session_folder: str) -> Product:
+    return Product(tempfile.mkdtemp(dir=session_folder))
+
+
 @pytest.mark.parametrize("name", ["runc-v1" if cgroups.is_v1() else "runc-v2", "crun-v2"])
 def test_starts_leave_nothing_on_the_host_and_the_claim_server_as_it_was(
-    start_engine: Callable[[str], Engine], product: Product, scratch: str, name: str
+    start_engine: Callable[[str], Engine], product: Product, without_server: Product, name: str
 ) -> None:
     engine = start_engine(name)
     assert isinstance(engine, LowLevel)
-    starts = Starts(engine, product, Product(scratch))
+    starts = Starts(engine, product, without_server)
     try:
         soaked = soak(starts, STARTS, print)
     finally:

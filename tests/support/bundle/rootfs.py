@@ -73,8 +73,22 @@ def needed(program: str) -> list[str]:
 
 
 def copy(rootfs: str, folder: str) -> None:
-    """Copy the root file system for one container: engines make mount points in it."""
-    shutil.copytree(rootfs, folder, symlinks=True)
+    """Copy the root file system for one container: engines make mount points in it.
+
+    Without times and attributes: shutil.copytree takes three times as long, mostly for links.
+    """
+    os.makedirs(folder)
+    with os.scandir(rootfs) as entries:
+        for entry in entries:
+            path = f"{folder}/{entry.name}"
+            if entry.is_symlink():
+                os.symlink(os.readlink(entry.path), path)
+            elif entry.is_dir():
+                copy(entry.path, path)
+            else:
+                shutil.copyfile(entry.path, path)
+                os.chmod(path, entry.stat().st_mode & 0o7777)
+    os.chmod(folder, os.stat(rootfs).st_mode & 0o7777)
 
 
 def as_tar(rootfs: str, path: str) -> None:

@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from support.engines.base import IMAGE, Engine, Result, Wanted
 from support.waiting import until
 
+# By default a collection that takes 0.1 ms has the scheduler awake 200 times a second from then on,
+# which takes 1.5 % of a processor for each idle daemon; 0 makes that once a second.
+SCHEDULER, AWAKE_LESS = "io.containerd.gc.v1.scheduler", "pause_threshold = 0.0"
 CONFIG = """version = 2
 root = "{folder}/root"
 state = "{folder}/state"
@@ -27,6 +30,9 @@ disable_cgroup = {disable_cgroup}
 [plugins."io.containerd.grpc.v1.cri".containerd]
 snapshotter = "{snapshotter}"
 default_runtime_name = "{default}"
+
+[plugins."{scheduler}"]
+{awake_less}
 """
 # Container annotations only: with pod_annotations, a pod's author could write the same keys.
 HANDLER = """
@@ -74,6 +80,8 @@ class Containerd(Engine):
             image=IMAGE,
             snapshotter=self.snapshotter,
             disable_cgroup=str(self.disable_cgroup).lower(),
+            scheduler=SCHEDULER,
+            awake_less=AWAKE_LESS,
             **values,
         )
 

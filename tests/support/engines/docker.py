@@ -7,7 +7,17 @@ import os
 from collections.abc import Sequence
 
 from support.engines.base import IMAGE, Engine, Result, Wanted
+from support.engines.containerd import AWAKE_LESS, SCHEDULER
+from support.host.private_host import PATH
 from support.waiting import until
+
+# dockerd writes its containerd's settings and has no option for those of the collector. Docker 20
+# writes settings of version 1, where plugins have short names.
+CONTAINERD = f"""#!/bin/sh
+grep -q '^version = [23]' "$2" && name='"{SCHEDULER}"' || name=scheduler
+printf '\\n[plugins.%s]\\n{AWAKE_LESS}\\n' "$name" >>"$2"
+exec "$(PATH={PATH} command -v containerd)" "$@"
+"""
 
 
 class Docker(Engine):
@@ -35,7 +45,12 @@ class Docker(Engine):
 
     def daemon(self, data: str, state: str) -> list[str]:
         """dockerd's command line with its two folders; without overlay and without a bridge."""
+        programs = self.host.path("programs")
+        os.makedirs(programs, exist_ok=True)
+        self.host.write("programs/containerd", CONTAINERD, 0o755)
         return [
+            "env",
+            f"PATH={programs}:{PATH}",
             "dockerd",
             f"--config-file={self.config()}",
             f"--host=unix://{self._socket}",

@@ -28,6 +28,16 @@ def named(prefix: str) -> set[str]:
     return {os.path.basename(path) for paths in found for path in paths}
 
 
+def of_container(name: str) -> list[str]:
+    """Paths of the cgroups of this name at the top and one level below it."""
+    return [
+        path
+        for root in hierarchies()
+        for pattern in (f"{root}/{name}", f"{root}/*/{name}")
+        for path in glob.glob(pattern)
+    ]
+
+
 def remove(group: str) -> None:
     """Kill the processes in a top-level cgroup and remove it with all cgroups below."""
     for root in hierarchies():

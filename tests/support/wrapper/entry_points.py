@@ -11,6 +11,7 @@ from typing import Any
 
 from support.engines.base import Result, Wanted
 from support.engines.low_level import LowLevel
+from support.host import cgroups
 from support.product import MIB, Product, asking
 
 LOW_LEVEL = ["runc-v1", "runc-v2", "crun-v2"]
@@ -118,19 +119,29 @@ class EntryPoint:
                 self.engine.delete(container)
 
     def sweep(self) -> None:
-        """Release the shares of dead containers: crun runs no poststop hook for a failed create."""
+        """Release the shares of dead containers: crun runs no poststop hook for a failed create.
+
+        The command is not started where there is nothing to release.
+        """
+        if not self._of_state():
+            return
         command = os.path.join(self.product.prefix, "bin/vcuda")
         words = [command, "--config", self.product.config, "release", "--all-dead"]
         self.engine.host.check(words)
 
+    def _of_state(self) -> list[str]:
+        """Paths of vcuda's records and containers' folders on the engine's host."""
+        state, root = self.product.state_dir(self.engine), f"/proc/{self.engine.host.pid}/root"
+        return [f"{state}/{name}/{left}" for name in ("allocations", "containers")
+                if os.path.isdir(f"{root}{state}/{name}")
+                for left in os.listdir(f"{root}{state}/{name}")]  # fmt: skip
+
     def leftovers(self, container: str) -> Sequence[str]:
         """vcuda's files, mounts and cgroups that still exist for an ended container."""
-        state = self.product.state_dir(self.engine)
-        found = [f"{state}/{name}/{left}" for name in ("allocations", "containers")
-                 if os.path.isdir(f"{state}/{name}")
-                 for left in os.listdir(f"{state}/{name}")]  # fmt: skip
-        look = f"grep -e {container} /proc/self/mountinfo; find /sys/fs/cgroup -name {container}"
-        return found + self.engine.host.run(["sh", "-c", look]).stdout.splitlines()
+        found = self._of_state()
+        with open(f"/proc/{self.engine.host.pid}/mountinfo") as mounts:
+            found += [line for line in mounts if container in line]
+        return found + cgroups.of_container(container)
 
 
 def filled(result: Result) -> dict[str, Any]:

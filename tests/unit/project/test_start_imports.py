@@ -10,6 +10,7 @@ import pytest
 
 from support.files import ROOT
 from vcuda_hook.show import choices, ps_fields
+from vcuda_oci.model.errors import VcudaError
 
 LOOK = """
 import sys
@@ -38,5 +39,7 @@ def test_start_imports_nothing_unneeded(start: str, unneeded: Sequence[str]) -> 
 
 def test_options_of_ps_name_every_filter_and_order() -> None:
     assert list(choices.PS_FILTERS) == list(ps_fields.FILTERS)
+    with pytest.raises(VcudaError, match=", ".join(choices.PS_FILTERS)):
+        ps_fields.selected([], ["no=such"])
     for order in choices.PS_ORDERS:
         assert ps_fields.ordered([], order) == []
