@@ -6,18 +6,18 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from contract.chart.fake_cluster import FakeCluster
 from release.docs.commands import REPOSITORY
 from release.docs.registry import Registry
 from release.packages import built, node, podman_host
-from release.packages.machine import Machine
+from release.packages.machine import DEBIAN, Machine, machine, tree_of
 from support.bundle import image, rootfs
 from support.host.private_host import Result
 from support.needed import skip_or_fail
 
-CHECKOUT = "/mnt/shared/vcuda"
+CHECKOUT = "/srv/vcuda"
 PACKAGES = CHECKOUT + "/build/packages"
 # Names that pages leave to their reader.
 IMAGE = "docker.io/library/example:1"
@@ -35,35 +35,44 @@ DOCKER = {
 }
 
 
+class Trees:
+    """What machines have on their disks before they boot; each is made once, for all pages."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, ...], str] = {(): DEBIAN}
+        self._stack = contextlib.ExitStack()
+
+    def of(self, needs: Collection[str]) -> str:
+        return self._of(tuple(need for need in ON_DISK if need in needs))
+
+    def _of(self, needs: tuple[str, ...]) -> str:
+        if needs not in self._made:
+            tree = tree_of(ON_DISK[needs[-1]], self._of(needs[:-1]))
+            self._made[needs] = self._stack.enter_context(tree)
+        return self._made[needs]
+
+    def close(self) -> None:
+        self._stack.close()
+
+
 @contextlib.contextmanager
-def prepared(machine: Machine, needs: Sequence[str]) -> Iterator[None]:
-    """needs: in this order, of
+def prepared(trees: Trees, needs: Sequence[str]) -> Iterator[Machine]:
+    """A machine that has its needs, in this order, of
 
     `checkout`: the repository, with what `make packages` leaves; `installed`: its debs, or
     `softgpu`: that one; `gpus`: two of software; `docker`, `podman`, `containerd`: the engine with
     an image; `images`: what Podman builds images with, and a registry that takes them; `cluster`:
     one that kubectl and Helm reach, of root's and the user's.
     """
-    machine.write("/etc/dpkg/dpkg.cfg.d/unasked", "force-confold\n")
     with contextlib.ExitStack() as stack:
+        booted = stack.enter_context(machine(boots=True, size="4G", tree=trees.of(needs)))
+        booted.write("/etc/dpkg/dpkg.cfg.d/unasked", "force-confold\n")
         for need in needs:
-            if around := {"cluster": _cluster, "images": _images}.get(need):
-                stack.enter_context(around(machine))
-            else:
-                _prepare(machine, need)
-        yield
-
-
-def _prepare(machine: Machine, need: str) -> None:
-    {
-        "checkout": _checkout,
-        "installed": _installed,
-        "softgpu": _softgpu,
-        "gpus": node.make_gpus,
-        "docker": _docker,
-        "podman": _podman,
-        "containerd": _containerd,
-    }[need](machine)
+            if prepare := RUNNING.get(need):
+                prepare(booted)
+            elif around := AROUND.get(need):
+                stack.enter_context(around(booted))
+        yield booted
 
 
 def run(machine: Machine, text: str, is_root: bool, folder: str) -> Result:
@@ -79,7 +88,7 @@ def run(machine: Machine, text: str, is_root: bool, folder: str) -> Result:
 
 
 def _checkout(machine: Machine) -> None:
-    folder = machine.shared + "/vcuda"
+    folder = machine.path(CHECKOUT)
     built.checkout(folder)
     os.unlink(folder + "/build/venv")
     shutil.copytree(REPOSITORY + "/build/softgpu", folder + "/build/softgpu", symlinks=True)
@@ -116,11 +125,14 @@ def _cluster(machine: Machine) -> Iterator[None]:
         yield
 
 
+def _base(machine: Machine) -> None:
+    podman_host.keep_base(machine)
+    podman_host.use_base(machine.path(CHECKOUT + "/packaging/Containerfile"))
+
+
 @contextlib.contextmanager
 def _images(machine: Machine) -> Iterator[None]:
     podman_host.prepare(machine)
-    podman_host.bring_base(machine)
-    podman_host.use_base(machine.shared + "/vcuda/packaging/Containerfile")
     trusted = f'[[registry]]\nlocation = "{REGISTRY}"\ninsecure = true\n'
     machine.write("/etc/containers/registries.conf.d/tests.conf", trusted)
     machine.write("/etc/hosts", f"127.0.0.1 localhost {REGISTRY}\n")
@@ -159,3 +171,14 @@ def _layer(machine: Machine) -> str:
         rootfs.build(tree, {"/usr/bin/vcuda-workload": workload})
         rootfs.as_tar(tree, machine.shared + "/layer.tar")
     return "/mnt/shared/layer.tar"
+
+
+# The base image lies below the packages: pages that differ in these share it.
+ON_DISK = {"checkout": _checkout, "images": _base, "installed": _installed, "softgpu": _softgpu}
+RUNNING = {
+    "gpus": node.make_gpus,
+    "docker": _docker,
+    "podman": _podman,
+    "containerd": _containerd,
+}
+AROUND = {"cluster": _cluster, "images": _images}

@@ -172,7 +172,7 @@ RUN = {
         ' && sed -i \'s/"terminal": true/"terminal": false/; s/"sh"/"nvidia-smi"/\' config.json'
     ),
     "vcuda run --core 30 --policy elastic --core-limit 80 -- python3 train.py": How(
-        before="echo 'print(1)' >/train.py"
+        before="echo 'print(1)' >train.py"
     ),
     "vcuda simulate trace.csv --nodes 50x8:H100:80GiB --nodes 40x2:T4:16GiB --quota gpuquota.json --json": How(
         before=TRACE
@@ -183,6 +183,10 @@ RUN = {
     "softgpu time /run/softgpu --json": How(before="softgpu create /run/softgpu --force --gpus 2"),
     "softgpu fail /run/softgpu --call cuMemAlloc_v2 --nth 3 --error CUDA_ERROR_OUT_OF_MEMORY": How(
         before="softgpu create /run/softgpu --force --gpus 2"
+    ),
+    # A tenth of the page's nodes, and with them of its pods.
+    "vcuda simulate --generate fgd --nodes 55x8:G2:24GiB --nodes 42x2:T4:16GiB": How(
+        instead="vcuda simulate --generate fgd --nodes 5x8:G2:24GiB --nodes 4x2:T4:16GiB"
     ),
     "vcuda simulate openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv --policy binpack --policy fgd": How(
         before=OPENB

@@ -110,15 +110,17 @@ def test_a_command_that_is_not_run_names_what_is_there(text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def swept() -> Iterator[None]:
+def trees() -> Iterator[page_machine.Trees]:
     own_run.sweep()
-    yield
+    made = page_machine.Trees()
+    yield made
+    made.close()
 
 
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if page.needs])
-def test_the_commands_of_a_page_do_what_it_says(name: str, swept: None) -> None:
+def test_the_commands_of_a_page_do_what_it_says(name: str, trees: page_machine.Trees) -> None:
     page = PAGES[name]
-    with machine.machine(boots=True, size="4G") as made, page_machine.prepared(made, page.needs):
+    with page_machine.prepared(trees, page.needs) as made:
         wrong = [
             reason
             for command in of_page(name)

@@ -37,7 +37,7 @@ class Machine:
     def __init__(self, boots: bool, size: str, tree: str, layer: str = "") -> None:
         if os.geteuid() != 0:
             skip_or_fail("a machine takes root")
-        if tree == DEBIAN and not os.path.exists(DEBIAN + ".made"):
+        if tree.endswith(DEBIAN) and not os.path.exists(DEBIAN + ".made"):
             skip_or_fail("build/debian not made; run tests/support/make-root")
         self.name = own_run.cgroup_name(f"m{next(_serial)}")
         self.folder = own_run.scratch_folder()
@@ -151,19 +151,19 @@ def machine(boots: bool = False, size: str = "512M", tree: str = DEBIAN) -> Iter
 
 
 @contextlib.contextmanager
-def tree_of(prepare: Callable[[Machine], None]) -> Iterator[str]:
-    """What `prepare` makes of a machine's disk, as the `tree` of others."""
+def tree_of(prepare: Callable[[Machine], None], below: str = DEBIAN) -> Iterator[str]:
+    """What `prepare` makes of a machine's disk, as the `tree` of others. below: its own `tree`."""
     folder = own_run.scratch_folder()
     layer = folder + "/layer"
     os.mkdir(layer)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512M", "vcuda-tests", layer], check=True)
     try:
-        made = Machine(False, "", DEBIAN, layer)
+        made = Machine(False, "", below, layer)
         try:
             prepare(made)
         finally:
             made.close()
-        yield f"{layer}/upper:{DEBIAN}"
+        yield f"{layer}/upper:{below}"
     finally:
         subprocess.run(["umount", "--lazy", layer], check=True)
         shutil.rmtree(folder)
