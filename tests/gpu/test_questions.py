@@ -71,7 +71,7 @@ def ask(environment: dict[str, str], *options: str) -> subprocess.CompletedProce
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("questions")
     # Its event pairs leave out a neighbour's time, so that every exact figure has one answer.
-    gpu = SoftGpu(folder, "--memory", "2GiB", "--clock", "kind", *FENCES)
+    gpu = SoftGpu(folder, "--memory", "1GiB", "--clock", "kind", *FENCES)
     out = folder / "gpu.json"
     done = ask(gpu.environment(), "--json-out", str(out))
     assert done.returncode == 0, done.stdout + done.stderr
