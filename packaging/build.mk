@@ -37,6 +37,15 @@ $(COMPLETION): runtime_hook/vcuda_hook/cli/completion.py $(PARSERS)
 	  print(script(parser(), "$(@F)"), end="")' >$@.new
 	@mv $@.new $@
 
+# What packages hold of what is compiled here: launcher and hook are compiled for their place by
+# packaging/install.
+PACKED := $(filter-out $(LAUNCHER) $(HOOK),$(RUNTIME_TARGETS))
+ifneq ($(VCUDA_ARCH),arm64)
+PACKED += $(SOFTGPU_TARGETS) $(MAN) $(COMPLETION)
+endif
+.PHONY: packed
+packed: $(PACKED)
+
 # A host that cannot reach Debian for arm64's musl has this machine's packages nevertheless.
 FOR_ARM64 = $(MAKE) --no-print-directory VCUDA_ARCH=arm64
 .PHONY: packages

@@ -91,10 +91,10 @@ def bring_musl(checkout: str) -> None:
 
 
 def build(source: str, at: int) -> None:
-    """Compile and pack what lies in `source`, as of a commit at that time."""
+    """Compile what packages hold and pack it, as of a commit at that time."""
     environment = {"PATH": os.environ["PATH"], "SOURCE_DATE_EPOCH": str(at)}
     bring_musl(source)
-    compiled = (["make", "-j2", "compile"], ["make", "-j2", "VCUDA_ARCH=arm64", "runtime"])
+    compiled = (["make", "-j2", "packed"], ["make", "-j2", "VCUDA_ARCH=arm64", "packed"])
     for words in (*compiled, ["packaging/packages"]):
         done = subprocess.run(
             words, cwd=source, env=environment, capture_output=True, text=True, check=False
