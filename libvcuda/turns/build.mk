@@ -10,7 +10,7 @@ TURNS_CFLAGS = $(CFLAGS_COMMON) -Wmissing-prototypes -Ilibvcuda -Ilibvcuda/turns
 $(TURNS): $(TURNS_FILES) oci/launcher/fortify.h
 	@mkdir -p $(@D)
 	@echo "link      $@"
-	@$(MUSL_CC) $(TURNS_CFLAGS) $(MUSL_HARDENING) -o $@ $(TURNS_SOURCES) $(MUSL_LIBRARY)/crtn.o
+	@$(MUSL_CC) $(TURNS_CFLAGS) $(MUSL_CFLAGS) $(MUSL_LINKING) -o $@ $(TURNS_SOURCES) $(MUSL_LIBRARY)/crtn.o
 
 build/turns/vcuda-turn-keeper: $(TURNS_FILES)
 	@mkdir -p $(@D)

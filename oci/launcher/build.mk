@@ -13,7 +13,7 @@ LAUNCHER_PATHS = -DVCUDA_CONFIG='"$(SYSCONFDIR)/vcuda/config.toml"' \
 MUSL_LIBRARY = $(if $(filter arm64,$(VCUDA_ARCH)),$(OUT)/musl/lib,/usr/lib/$(MACHINE)-linux-musl)
 MUSL_CFLAGS = $(CFLAGS_COMMON) -fPIE -fstack-protector-strong -include oci/launcher/fortify.h \
   -ffunction-sections -fdata-sections
-MUSL_HARDENING = -static -nostartfiles $(MUSL_LIBRARY)/rcrt1.o $(MUSL_LIBRARY)/crti.o \
+MUSL_LINKING = -static -nostartfiles $(MUSL_LIBRARY)/rcrt1.o $(MUSL_LIBRARY)/crti.o \
   -Wl,-pie,--no-dynamic-linker,-z,text,-z,relro,-z,now,-z,noexecstack
 
 # Each program is linked with all files that have no `main`, and keeps what it calls.
@@ -22,7 +22,7 @@ LAUNCHER_PARTS := $(filter-out %/main.c %/hook.c %/procfs_hook.c,$(wildcard oci/
 # What has an installation's paths is compiled for each; the other parts once for all.
 LAUNCHER_OF_PATHS := oci/launcher/exec.c
 LAUNCHER_OBJECTS := $(patsubst oci/%.c,$(OUT)/obj/%.o,$(filter-out $(LAUNCHER_OF_PATHS),$(LAUNCHER_PARTS)))
-MUSL_LINK = $(MUSL_CC) $(MUSL_CFLAGS) $(MUSL_HARDENING) $(LAUNCHER_PATHS) -Wl,--gc-sections \
+MUSL_LINK = $(MUSL_CC) $(MUSL_CFLAGS) $(MUSL_LINKING) $(LAUNCHER_PATHS) -Wl,--gc-sections \
   -o $@ $< $(LAUNCHER_OF_PATHS) $(LAUNCHER_OBJECTS) $(MUSL_LIBRARY)/crtn.o
 
 HOOK := $(OUT)/bin/vcuda-container-hook

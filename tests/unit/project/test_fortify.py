@@ -43,7 +43,7 @@ CALLS = {
 @functools.cache
 def compiler() -> list[str]:
     """The launcher's compiler command in build.mk, without the sources."""
-    words = "$(MUSL_CC) $(MUSL_CFLAGS) $(MUSL_HARDENING) $(MUSL_LIBRARY)/crtn.o"
+    words = "$(MUSL_CC) $(MUSL_CFLAGS) $(MUSL_LINKING) $(MUSL_LIBRARY)/crtn.o"
     asked = subprocess.run(
         ["make", "-s", "--eval", f"compiler: ; @echo {shlex.quote(words)}", "compiler"],
         cwd=ROOT,
