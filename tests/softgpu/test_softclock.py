@@ -149,7 +149,7 @@ print(json.dumps([time.monotonic(), float(os.read(read, 99)),
 
 # `futex` calls the C library's `syscall` on WORD, which all processes of a test share.
 FUTEX = """
-import ctypes, errno, mmap, select
+import ctypes, errno, mmap, os, select
 libc = ctypes.CDLL(None, use_errno=True)
 file = open({word!r}, "r+b")
 page = mmap.mmap(file.fileno(), 4096)
@@ -239,6 +239,46 @@ print(json.dumps([*answers, several(before + 10**9)]))
     assert (timed_out, changed, again) == ("ETIMEDOUT", 1, "EAGAIN")
     assert first == pytest.approx(1_000_000, abs=1000)
     assert woke_at == pytest.approx(now, abs=1000)
+
+
+# A second word: beside the first one, or at the same place of another file, or in no file.
+OTHERS = {
+    "place": "other = ctypes.c_uint32.from_buffer(page, 4)",
+    "file": "other = ctypes.c_uint32.from_buffer(mmap.mmap(os.open(SECOND, 2), 4096))",
+    "process": "other = ctypes.c_uint32.from_buffer(mmap.mmap(-1, 4096))",
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_wake_of_another_word_ends_no_wait(tmp_path: pathlib.Path, other: str) -> None:
+    second = tmp_path / "second"
+    second.write_bytes(bytes(4096))
+    word = share_word(tmp_path)
+    waits = word + "print(json.dumps([futex(WAIT, 0, 10**8), waited()]))"
+    wakes = (
+        word
+        + OTHERS[other].replace("SECOND", repr(str(second)))
+        + ("\ntime.sleep(0.005); WORD = other; print(json.dumps([futex(WAKE, 1), waited()]))")
+    )
+    (answered, after), (woken, _) = run_all(Clock(tmp_path, 2), waits, wakes)
+    assert (answered, woken) == ("ETIMEDOUT", 0)
+    assert after == pytest.approx(100_000_000, abs=1000)
+
+
+def test_a_futex_waiter_wakes_after_it_mapped_the_word_over_another(tmp_path: pathlib.Path) -> None:
+    wakes = share_word(tmp_path) + "time.sleep(0.005); print(futex(WAKE, 1)); time.sleep(1)"
+    other = tmp_path / "other"
+    other.write_bytes(bytes(4096))
+    waits = f"""{FUTEX.format(word=str(other))}
+first = futex(WAIT, 0, 10**6)
+libc.mmap.restype = ctypes.c_void_p
+there, shared_and_fixed = ctypes.addressof(WORD), 0x11
+file = os.open({str(tmp_path / "word")!r}, os.O_RDWR)
+size, start = ctypes.c_long(4096), ctypes.c_long(0)
+assert there == libc.mmap(ctypes.c_void_p(there), size, 3, shared_and_fixed, file, start)
+print(json.dumps([first, futex(WAIT, 0, 10**9)]))
+"""
+    assert run_all(Clock(tmp_path, 2), waits, wakes) == [["ETIMEDOUT", 0], 1]
 
 
 def test_a_wake_reaches_a_process_outside_of_the_clock(tmp_path: pathlib.Path) -> None:

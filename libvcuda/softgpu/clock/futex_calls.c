@@ -1,8 +1,6 @@
 /* `syscall`, in place of the C library's: in a participating thread a futex wait is a sleep in
-   virtual time, which any participant's wake ends.
-
-   Which slot waits on which word is not known across processes: a wake wakes every waiting slot,
-   and the kernel's waiters too. Programs must expect wake-ups without a cause anyway.  */
+   virtual time, which a participant's wake of the same word ends. A wake ends every wait for its
+   word, and wakes the kernel's waiters too.  */
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -71,7 +69,8 @@ wait (const struct arguments *given, bool until)
   if (span && !sound (span))
     return refuse (EINVAL);
   uint64_t from = until ? 0 : softclock_peek ();
-  return softclock_wait_for_wake (moment (span, from)) ? 0 : refuse (ETIMEDOUT);
+  uint64_t known = softclock_word (word);
+  return softclock_wait_for_wake (moment (span, from), &known, 1) ? 0 : refuse (ETIMEDOUT);
 }
 
 /* Returns the number of a word that has changed, since which one was woken is not known.  */
@@ -86,7 +85,10 @@ wait_for_several (const struct arguments *given)
       return refuse (EAGAIN);
   if (span && !sound (span))
     return refuse (EINVAL);
-  if (!softclock_wait_for_wake (moment (span, 0)))
+  uint64_t words[FUTEX_WAITV_MAX];
+  for (unsigned i = 0; i < count; i++)
+    words[i] = softclock_word ((uintptr_t) waiters[i].uaddr);
+  if (!softclock_wait_for_wake (moment (span, 0), words, count))
     return refuse (ETIMEDOUT);
   for (unsigned i = 0; i < count; i++)
     if (load ((uintptr_t) waiters[i].uaddr) != (uint32_t) waiters[i].val)
@@ -98,7 +100,8 @@ static long
 wake (long number, const struct arguments *given)
 {
   long real = pass_through (number, given);
-  return real < 0 ? real : real + softclock_wake_waiters ();
+  return real < 0 ? real
+                  : real + softclock_wake_waiters (softclock_word ((uintptr_t) given->at[0]));
 }
 
 EXPORT long

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -143,23 +144,36 @@ softclock_owns (void)
 }
 
 bool
-softclock_wait_for_wake (uint64_t moment_ns)
+softclock_wait_for_wake (uint64_t moment_ns, const uint64_t *words, unsigned count)
 {
   struct thread_slot *slot = softclock_slot;
-  slot->waits_for_wake = 1;
+  if (count <= SOFTCLOCK_WORDS)
+    memcpy (slot->words, words, count * sizeof *words);
+  slot->waits_for_wake = count;
   softclock_sleep_until (moment_ns);
   bool woken = !slot->waits_for_wake;
   slot->waits_for_wake = 0;
   return woken;
 }
 
+static bool
+waits_for (const struct thread_slot *slot, uint64_t word)
+{
+  if (slot->waits_for_wake > SOFTCLOCK_WORDS)
+    return true;
+  for (unsigned i = 0; i < slot->waits_for_wake; i++)
+    if (slot->words[i] == word)
+      return true;
+  return false;
+}
+
 unsigned
-softclock_wake_waiters (void)
+softclock_wake_waiters (uint64_t word)
 {
   struct softclock *shared = softclock_shared;
   unsigned woken = 0;
   for (unsigned at = 0; at < shared->slots_used; at++)
-    if (shared->slot[at].taken && shared->slot[at].waits_for_wake)
+    if (shared->slot[at].taken && waits_for (&shared->slot[at], word))
       {
         shared->slot[at].waits_for_wake = 0;
         shared->slot[at].wakes_ns = shared->now_ns;

@@ -26,12 +26,15 @@ extern bool softclock_lacks_waitv;
 
 #define SOFTCLOCK_NEVER UINT64_MAX
 
-/* The calling thread sleeps until MOMENT_NS, or until a participant wakes the waiters; false: none
-   did.  */
-bool softclock_wait_for_wake (uint64_t moment_ns);
+/* The calling thread sleeps until MOMENT_NS, or until a participant wakes one of the COUNT WORDS;
+   false: none did. Of more than SOFTCLOCK_WORDS any word's wake counts.  */
+bool softclock_wait_for_wake (uint64_t moment_ns, const uint64_t *words, unsigned count);
 
-/* Wakes every slot that waits so; returns how many.  */
-unsigned softclock_wake_waiters (void);
+/* Wakes every slot that waits for WORD; returns how many.  */
+unsigned softclock_wake_waiters (uint64_t word);
+
+/* The same number for the same futex word in every process: see words.c.  */
+uint64_t softclock_word (uintptr_t address);
 
 /* The calling thread sleeps until MOMENT_NS.  */
 void softclock_sleep_until (uint64_t moment_ns);

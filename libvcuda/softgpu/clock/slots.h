@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #define SOFTCLOCK_SLOTS 256
+#define SOFTCLOCK_WORDS 28
 
 struct thread_slot
 {
@@ -15,7 +16,8 @@ struct thread_slot
   uint32_t taken;
   uint64_t wakes_ns;
   uint32_t waiter;         /* number of the slot that waits for this thread to end; 0: none */
-  uint32_t waits_for_wake; /* on a futex */
+  uint32_t waits_for_wake; /* on so many futexes */
+  uint64_t words[SOFTCLOCK_WORDS]; /* these; see softclock_word */
 };
 
 /* All zeros is a clock that no process has joined. Once it runs, only the clock's owner writes;

@@ -63,7 +63,7 @@ def page(path: str) -> str:
 
 
 # struct softclock and struct thread_slot in libvcuda/softgpu/clock/slots.h
-HEAD, SLOT = struct.Struct("=4IQ"), struct.Struct("=2IQ2I")
+HEAD, SLOT = struct.Struct("=4IQ"), struct.Struct("=2IQ2I28Q")
 
 
 def wakes(clock: str) -> int:
