@@ -88,6 +88,15 @@ def test_a_container_that_waits_for_its_share_wants_more() -> None:
     assert container.judged(others=70, rate=30) == (True, 30)
 
 
+def test_a_wait_that_is_counted_each_250_ms_goes_on_between() -> None:
+    container = Container()
+    settled(container, 15)
+    container.passes(waited=250)
+    assert [container.passes().wants for _ in range(4)] == [True] * 4
+    assert container.passes(waited=250).wants
+    assert [container.passes().wants for _ in range(6)] == [True] * 5 + [False]
+
+
 def test_a_container_that_begins_wants_more_at_once_whatever_its_use_before() -> None:
     container = Container()
     for _ in range(20):

@@ -16,6 +16,9 @@ from .rates import WHOLE_PPM
 WINDOW = 4
 # After a long kernel, the GPU's use is known only if no other container uses the GPU.
 GRACE_NS = 1_000_000_000
+# A wait is counted at its end, and each 250 ms before (PATIENCE_NS in the shim's turn.c): between, the
+# container may wait on.
+WAIT_NS = 300_000_000
 # How long a container counts as content; the longer, the more often that proved true.
 SHORTEST_BELIEF_NS = 1_000_000_000
 LONGEST_BELIEF_NS = 8_000_000_000
@@ -53,7 +56,7 @@ class Demand:
 
     __slots__ = (
         "_belief_ns", "_believed_until_ns", "_content_ppm", "_hidden_until_ns",
-        "_looks_at_rest", "_on_trial", "_readings",
+        "_looks_at_rest", "_on_trial", "_readings", "_waits_until_ns",
         "hides_work", "rests", "used_ppm", "wants",
     )  # fmt: skip
 
@@ -87,7 +90,9 @@ class Demand:
         elif hid and busy != last_busy:
             self._hidden_until_ns = 0
         self.hides_work = hides = self._hidden_until_ns > now
-        self.wants = waited = throttled > last_throttled
+        if throttled > last_throttled:
+            self._waits_until_ns = now + WAIT_NS
+        self.wants = waited = self._waits_until_ns > now
         begins = first_busy == last_busy != busy and len(readings) > 1
         if begins or (hid and not hides):
             # The container has only begun, or a hidden kernel has ended: the time before shows
@@ -106,7 +111,7 @@ class Demand:
 
     def _begin(self, first: Reading | None) -> None:
         self._readings = [] if first is None else [first]
-        self._looks_at_rest, self.rests = 0, False
+        self._looks_at_rest, self.rests, self._waits_until_ns = 0, False, 0
         # The first sample cannot show whether a container is still busy; treat it as busy, so that
         # its time is not lent before the next sample.
         self.wants = first is not None and first[1] > 0
