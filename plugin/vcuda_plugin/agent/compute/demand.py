@@ -16,8 +16,8 @@ from .rates import WHOLE_PPM
 WINDOW = 4
 # After a long kernel, the GPU's use is known only if no other container uses the GPU.
 GRACE_NS = 1_000_000_000
-# A wait is counted at its end, and each 250 ms before (PATIENCE_NS in the shim's turn.c): between, the
-# container may wait on.
+# A wait is counted at its end, and each 250 ms before (PATIENCE_NS in the shim's turn.c): between
+# two counts the container may wait on.
 WAIT_NS = 300_000_000
 # How long a container counts as content; the longer, the more often that proved true.
 SHORTEST_BELIEF_NS = 1_000_000_000
