@@ -20,8 +20,13 @@ from support.host import cgroups
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _UNMOUNT = r"""cut -d' ' -f5 /proc/self/mountinfo | sort -r | while read -r point; do
-    case "$point" in "$1"/*|/run/netns/*|/var/lib/kubelet/pods/*) umount -l "$point" ;; esac
+    case "$point" in
+    "$1"/*|/run/*ns/*|/run/containers/storage/*|/var/lib/kubelet/pods/*) umount -l "$point" ;;
+    esac
 done"""
+# Of containerd's shims, of CRI-O, and of runc. CRI-O's default runtime root is crun's.
+_REMOVE = """cd /run
+rm -rf containerd/* runc/* crun/* crio/* containers/storage/* netns/* utsns/* ipcns/*"""
 
 
 class HostAgent:
@@ -75,8 +80,7 @@ def _empty(node: Node) -> None:
         for name in os.listdir(folder):
             path = os.path.join(folder, name)
             shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
-    # Of the shims and of runc.
-    node.host.check(["sh", "-euc", "rm -rf /run/containerd/* /run/runc/* /run/netns/*"])
+    node.host.check(["sh", "-euc", _REMOVE])
 
 
 def _end_processes(node: Node) -> None:
