@@ -136,13 +136,14 @@ def _prepare(host: PrivateHost, state: str) -> None:
 
 
 class ContainerdNode(ContainerdCri):
-    """Its file is written once, and edited by the product."""
+    """Its file is written once, and edited by the product. state: what a reboot empties."""
 
     name = "containerd-node"
     _config = ""
 
     def open(self) -> None:
-        _prepare(self.host, self.host.path("state"))
+        self.state = self.host.path("state")
+        _prepare(self.host, self.state)
         super().open()
 
     def config(self) -> str:
@@ -192,11 +193,11 @@ os.execv("{runc}", ["runc", *words])
 class CrioNode(crio.Crio):
     name = "crio-node"
     config = CRIO_CONFIG
-    runroot = "/run/containers/storage"  # CRI-O's default
+    runroot = state = "/run/containers/storage"  # CRI-O's default
     before: tuple[str, ...] = ()  # words before its command
 
     def open(self) -> None:
-        _prepare(self.host, self.runroot)
+        _prepare(self.host, self.state)
         super().open()
 
     def plain_runtime(self) -> str:

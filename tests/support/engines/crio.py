@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 
@@ -40,6 +41,8 @@ runtime_root = "{folder}/runc"
 [crio.nri]
 enable_nri = false
 """
+# Of a sandbox that has a process: ends by SIGTERM, and reaps.
+PAUSE = ["sh", "-c", "trap exit TERM; while :; do sleep 1000 & wait; done"]
 HANDLER = """
 [crio.runtime.runtimes.vcuda]
 runtime_path = "{runtime}"
@@ -101,8 +104,8 @@ class Crio(Cri):
 
     def _image(self) -> None:
         """CRI-O reads what Podman has stored."""
-        command = 'CMD ["sleep", "infinity"]'  # of a sandbox that has a process
-        self.podman("import", f"--change={command}", self.files.layer, IMAGE)
+        change = "--change=CMD " + json.dumps(PAUSE)
+        self.podman("import", change, self.files.layer, IMAGE)
 
     def podman(self, *words: str) -> None:
         """Run Podman on the storage of CRI-O."""
