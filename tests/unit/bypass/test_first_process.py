@@ -1,4 +1,4 @@
-"""The first process of a container, for an agent whose image has no low-level runtime."""
+"""The first process of a container, for an agent without a low-level runtime in its image."""
 
 from __future__ import annotations
 
