@@ -194,7 +194,6 @@ class CrioNode(crio.Crio):
     name = "crio-node"
     config = CRIO_CONFIG
     runroot = state = "/run/containers/storage"  # CRI-O's default
-    before: tuple[str, ...] = ()  # words before its command
 
     def open(self) -> None:
         _prepare(self.host, self.state)
@@ -202,9 +201,6 @@ class CrioNode(crio.Crio):
 
     def plain_runtime(self) -> str:
         return self.host.write("runc", RUNC.format(runc=super().plain_runtime()), 0o755)
-
-    def daemon_command(self) -> list[str]:
-        return [*self.before, *super().daemon_command()]
 
     def add_handler(self, vcuda: list[str]) -> None:
         """vcuda: the words that run the product's command, which asks the running CRI-O."""
