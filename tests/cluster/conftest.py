@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from cluster import binaries, engine
-from cluster.engine import NodeEngine
 from cluster.node import Node
 from engines.conftest import files, host_is_left_as_it_was, session_folder
 from support.engines.base import Files
@@ -32,8 +31,8 @@ __all__ = ["files", "host_is_left_as_it_was", "session_folder"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip these tests where no Kubernetes is given, and those of claims where no containerd is
-    that injects CDI devices. A mark on all gives one line a file, not one a test; unlike a missing
+    """Skip these tests where no Kubernetes is given, and those of claims where no engine is that
+    injects CDI devices. A mark on all gives one line a file, not one a test; unlike a missing
     engine it is no failure in CI."""
     here = os.path.dirname(os.path.abspath(__file__))
     for item in items:
@@ -43,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=binaries.NOT_GIVEN))
         elif item.path.name == "test_monitoring.py" and DEFINITIONS not in os.environ:
             item.add_marker(pytest.mark.skip(reason=NO_DEFINITIONS))
-        elif item.path.name in OF_CLAIMS and not engine.given():
+        elif item.path.name in OF_CLAIMS and not engine.injects_cdi():
             item.add_marker(pytest.mark.skip(reason=engine.NOT_GIVEN))
 
 
@@ -54,7 +53,7 @@ def programs() -> str:
 
 @pytest.fixture(scope="session")
 def started(programs: str, files: Files, session_folder: str) -> Iterator[Node]:
-    for reason in (missing(), NodeEngine.missing()):
+    for reason in (missing(), engine.node_engine().missing()):
         if reason is not None:
             skip_or_fail(reason)
     folder = os.path.join(session_folder, "cluster")

@@ -1,4 +1,4 @@
-"""A cluster of one node: real Kubernetes and containerd, software GPUs, our chart."""
+"""A cluster of one node: real Kubernetes and engine, software GPUs, our chart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from cluster.chart import NAMESPACE, Chart
 from cluster.control_plane import ADDRESS, NODE, SERVER, ControlPlane, Service
-from cluster.engine import NodeEngine
+from cluster.engine import node_engine
 from support.engines.base import IMAGE, Files
 from support.files import ROOT
 from support.host import cgroups
@@ -64,7 +64,7 @@ class Node:
     """
 
     def __init__(self, files: Files, folder: str, programs: str) -> None:
-        self.engine = NodeEngine(files)
+        self.engine = node_engine()(files)
         self.host = self.engine.host
         try:
             self.product = Product(folder + "/product", *GPUS)
@@ -104,6 +104,7 @@ class Node:
     def values(self) -> dict[str, Any]:
         """The chart's values for this node."""
         return {
+            "registry": "docker.io/library",  # CRI-O takes no name without a registry
             "settings": {"state-dir": self.product.state_dir(self.engine)},
             "agent": {"driverRoot": self.product.driver_root, "softwareGpu": True},
         }
@@ -415,8 +416,7 @@ class Node:
         self.host.check(["cp", self.product.config, "/etc/vcuda/config.toml"])
         self.engine.use(self.product.runtime)
         command = [self.product.prefix + "/bin/vcuda", "--config", self.product.config]
-        command += ["configure", "containerd", "--config", self.engine.config()]
-        self.host.check([*command, "--runtime-path", self.engine.runtime])
+        self.engine.add_handler(command)
         self.engine.restart()
         for name, value in KERNEL.items():
             stand_in = self.host.write(name.replace("/", "-"), f"{value}\n")

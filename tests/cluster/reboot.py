@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import time
@@ -20,8 +19,13 @@ from support.host import cgroups
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _UNMOUNT = r"""cut -d' ' -f5 /proc/self/mountinfo | sort -r | while read -r point; do
-    case "$point" in "$1"/*|/run/netns/*|/var/lib/kubelet/pods/*) umount -l "$point" ;; esac
+    case "$point" in
+    "$1"/*|/run/*ns/*|/var/lib/kubelet/pods/*) umount -l "$point" ;;
+    esac
 done"""
+# Of containerd's shims, of CRI-O, and of runc. CRI-O's default runtime root is crun's.
+_REMOVE = """cd /run
+rm -rf "$1"/* "$2"/* containerd/* runc/* crun/* crio/* netns/* utsns/* ipcns/*"""
 
 
 class HostAgent:
@@ -68,15 +72,11 @@ def reboot(node: Node, agent: HostAgent | None = None) -> None:
 
 
 def _empty(node: Node) -> None:
-    state = node.host.path("state")
+    state = node.engine.state
     _end_processes(node)
     node.host.check(["sh", "-euc", _UNMOUNT, "sh", state])
-    for folder in (state, node.product.state_dir(node.engine)):
-        for name in os.listdir(folder):
-            path = os.path.join(folder, name)
-            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
-    # Of the shims and of runc.
-    node.host.check(["sh", "-euc", "rm -rf /run/containerd/* /run/runc/* /run/netns/*"])
+    # A tmpfs of the host's own is not seen from outside.
+    node.host.check(["sh", "-euc", _REMOVE, "sh", state, node.product.state_dir(node.engine)])
 
 
 def _end_processes(node: Node) -> None:

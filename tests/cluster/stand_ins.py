@@ -1,25 +1,32 @@
 """A post-renderer of helm: let the host's programs stand in for the images of the chart.
 
 Reads manifests from standard input and writes them with mounts and a PATH added to every container.
-Nothing else of them changes. Arguments: the PATH, then the folders to mount.
+Nothing else of them changes. Arguments: the PATH, then the folders to mount. The low-level runtimes
+in them are hidden, because the images have none.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 import yaml
 
+HIDDEN = ("/usr/sbin/runc", "/usr/bin/crun")
+
 
 def add_mounts(pod: dict[str, Any], path: str, folders: list[str]) -> None:
-    volumes = [
+    volumes: list[dict[str, Any]] = [
         {"name": f"stand-in-{n}", "hostPath": {"path": folder}} for n, folder in enumerate(folders)
     ]
-    mounts = [
+    mounts: list[dict[str, Any]] = [
         {"name": f"stand-in-{n}", "mountPath": folder, "readOnly": True}
         for n, folder in enumerate(folders)
     ]
+    for n, program in enumerate(filter(os.path.exists, HIDDEN)):
+        volumes.append({"name": f"hidden-{n}", "hostPath": {"path": "/dev/null"}})
+        mounts.append({"name": f"hidden-{n}", "mountPath": program, "readOnly": True})
     pod["volumes"] = [*pod.get("volumes", []), *volumes]
     for container in [*pod.get("initContainers", []), *pod["containers"]]:
         container["env"] = [*container.get("env", []), {"name": "PATH", "value": path}]

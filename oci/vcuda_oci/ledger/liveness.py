@@ -116,11 +116,13 @@ def _runs(runtime: list[str], container_id: str) -> bool:
     """Whether the container runs, by the runtime's state file or else by its `state` command.
 
     The file comes first, because the command starts a process: with the ledger's lock held, one for
-    each of many containers would delay other starts. Only the command's answer proves an end. Any
-    unclear answer counts as running: releasing a share in use is worse than keeping a free one.
+    each of many containers would delay other starts. An end is proved by the command's answer, and
+    where there is no command by the file. Any unclear answer counts as running: releasing a share
+    in use is worse than keeping a free one.
     Source: runtime-spec runtime.md, "Query State".
     """
-    if first_process_runs(runtime, container_id):
+    process = first_process(runtime, container_id)
+    if process and start_time(process[0]) == process[1]:
         return True
     out, errors = os.memfd_create("state"), os.memfd_create("errors")
     try:
@@ -129,7 +131,10 @@ def _runs(runtime: list[str], container_id: str) -> bool:
     except ValueError:
         return True  # arguments that no program can be given
     except OSError:
-        # The runtime cannot be started: an upgrade may have moved it while its containers run on.
+        # The runtime cannot be started: an upgrade may have moved it while its containers run on,
+        # and the agent's image has none. It would compare the same process with its state file.
+        if process:
+            return False
         return "--root" not in runtime or os.path.exists(f"{runtime[-1]}/{container_id}")
     finally:
         os.close(out)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vcuda_oci.guest import process
+from vcuda_oci.ledger import liveness
 from vcuda_oci.model import names
 from vcuda_oci.system import kernel_tables
 
@@ -50,6 +51,12 @@ def state_of(runtime: Sequence[str], container_id: str) -> tuple[str, int]:
         )
     except subprocess.TimeoutExpired as error:
         raise TimeoutError(f"{runtime[0]} says nothing") from error
+    except OSError:
+        # The agent's image has no runtime, and only that knows which container is paused.
+        first = liveness.first_process(list(runtime), container_id)
+        if not first or liveness.start_time(first[0]) != first[1]:
+            raise
+        return "running", first[0]
     state = json.loads(done.stdout)
     return str(state.get("status", "")), int(state["pid"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 
@@ -13,7 +14,7 @@ from support.needed import given_or_skip
 VARIABLE = "CRIO"
 CONFIG = """[crio]
 root = "{folder}/root"
-runroot = "{folder}/runroot"
+runroot = "{runroot}"
 storage_driver = "vfs"
 log_dir = "{folder}/crio-logs"
 
@@ -40,6 +41,8 @@ runtime_root = "{folder}/runc"
 [crio.nri]
 enable_nri = false
 """
+# Of a sandbox that has a process: ends by SIGTERM, and reaps.
+PAUSE = ["sh", "-c", "trap exit TERM; while :; do sleep 1000 & wait; done"]
 HANDLER = """
 [crio.runtime.runtimes.vcuda]
 runtime_path = "{runtime}"
@@ -52,7 +55,8 @@ class Crio(Cri):
 
     name = "crio"
     programs = ("conmon", "runc", "podman")
-    handler = HANDLER
+    config = CONFIG + HANDLER
+    runroot = "runroot"  # a path, or a name in the scratch folder
 
     @classmethod
     def missing(cls) -> str | None:
@@ -67,8 +71,11 @@ class Crio(Cri):
         self._start_daemon()
         self.connect()
 
+    def daemon_command(self) -> list[str]:
+        return ["env", f"PATH={self.path()}", "crio"]
+
     def _start_daemon(self) -> None:
-        self._daemon = self.host.daemon(["env", f"PATH={self.path()}", "crio"], "crio.log")
+        self._daemon = self.host.daemon(self.daemon_command(), "crio.log")
 
     def restart(self, meanwhile: Callable[[], object] = bool) -> None:
         self.host.kill(self._daemon)
@@ -83,8 +90,9 @@ class Crio(Cri):
 
     def configure(self) -> None:
         """Write the settings file, before the daemon starts."""
-        text = (CONFIG + self.handler).format(
+        text = self.config.format(
             folder=self.host.folder,
+            runroot=self.host.path(self.runroot),
             image=IMAGE,
             programs=os.environ[VARIABLE],
             runc=self.plain_runtime(),
@@ -96,9 +104,14 @@ class Crio(Cri):
 
     def _image(self) -> None:
         """CRI-O reads what Podman has stored."""
-        storage = ["--storage-driver=vfs", f"--root={self.host.path('root')}"]
-        storage += [f"--runroot={self.host.path('runroot')}", f"--tmpdir={self.host.path('tmp')}"]
-        self.host.check(["podman", *storage, "import", self.files.layer, IMAGE])
+        change = "--change=CMD " + json.dumps(PAUSE)
+        self.podman("import", change, self.files.layer, IMAGE)
+
+    def podman(self, *words: str) -> None:
+        """Run Podman on the storage of CRI-O."""
+        folders = {"root": "root", "runroot": self.runroot, "tmpdir": "tmp"}
+        storage = [f"--{name}={self.host.path(folder)}" for name, folder in folders.items()]
+        self.host.check(["podman", "--storage-driver=vfs", *storage, *words])
 
     def kill(self, container_id: str, signal: str = "KILL") -> None:
         # CRI has no signals.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from typing import Any
@@ -72,6 +73,19 @@ def test_missing_runtime_proves_no_end_but_its_state_folder_does(tmp_path: Any) 
     os.makedirs(f"{tmp_path}/root/box")
     assert liveness.is_alive(record(runtime=words)) is ALIVE
     assert liveness.is_alive(record(runtime=words[:1])) is ALIVE
+
+
+@pytest.mark.parametrize(("later", "expected"), [(0, ALIVE), (1, DEAD)])
+def test_state_file_of_a_missing_runtime_proves_the_end(
+    tmp_path: Any, later: int, expected: bool
+) -> None:
+    """As in the agent's image, while the engine has not deleted the container."""
+    state = {"init_process_pid": os.getpid()}
+    state["init_process_start"] = liveness.start_time(os.getpid()) + later
+    os.makedirs(f"{tmp_path}/root/box")
+    (tmp_path / "root/box/state.json").write_text(json.dumps(state))
+    words = [f"{tmp_path}/gone", "--root", f"{tmp_path}/root"]
+    assert liveness.is_alive(record(runtime=words, container_id="box")) is expected
 
 
 def test_a_runtime_that_cannot_be_run_is_no_error(tmp_path: Any) -> None:

@@ -162,6 +162,34 @@ def test_the_end_of_a_first_process_is_swept_at_once(host, monkeypatch, is_pod):
         asyncio.run(asyncio.wait_for(swept_after_the_end(host, first), 60))
 
 
+def test_end_of_a_pinned_sandbox_is_swept_soon(host, monkeypatch, tmp_path):
+    """As under CRI-O, after the end of its container. No sweep but the first is due."""
+    monkeypatch.setattr(sweep, "PERIOD_SECONDS", 3600)
+    monkeypatch.setattr(sweep, "FOLLOW_SECONDS", 0.02)
+    pinned = tmp_path / "utsns"
+    pinned.touch()
+    host.add_record("box", sandbox="pause")
+    with host.ledger:
+        allocation = host.ledger.get("box")
+        allocation.pod["sandbox_file"] = str(pinned)
+        host.ledger.write(allocation, limits.page_of(allocation))
+    host.notes("box", RUNC, MINE[0], MINE[1] + 1)
+    first, swept = sweep.sweep, []
+    monkeypatch.setattr(sweep, "sweep", lambda known: swept.append(first(known)) or swept[-1])
+
+    async def run():
+        running = asyncio.ensure_future(sweep.run(host.ledger.state_dir))
+        while not swept:
+            await asyncio.sleep(0.01)
+        pinned.unlink()
+        while host.ledger.get("box"):
+            await asyncio.sleep(0.01)
+        running.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert swept == [[], ["box"]]
+
+
 async def swept_after_the_end(host, first):
     running = asyncio.ensure_future(sweep.run(host.ledger.state_dir))
     while not has_pidfd_of(first.pid):

@@ -7,7 +7,8 @@ and asks the runtime about the remaining ones.
 
 A sweep starts every PERIOD_SECONDS. A pidfd reports the end of a first process between sweeps. The
 runtime's `delete` then has DELETE_SECONDS to release the record; otherwise the next sweep starts at
-once.
+once. A sandbox without a process (CRI-O) may end later than its containers: its file is looked for
+every FOLLOW_SECONDS.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ async def run(state_dir: str) -> None:
     try:
         while True:
             try:
-                ended = ends.take()
-                if time.monotonic() >= due or (ended and first.any_recorded(ended)):
+                ended, unpinned = ends.take(), first.any_unpinned()
+                recorded = bool(ended) and first.any_recorded(ended)
+                if time.monotonic() >= due or unpinned or recorded:
                     due = time.monotonic() + PERIOD_SECONDS
                     for id in await asyncio.to_thread(sweep, records):
                         _log.info("%s: released; its container has ended", id)
@@ -104,6 +106,7 @@ class FirstProcesses:
         self._changes = -1
         self._found: dict[FirstProcess, str] = {}
         self._missing: list[Allocation] = []
+        self._pinned: set[str] = set()
 
     def find(self) -> dict[FirstProcess, str]:
         """Return the record id of each first process.
@@ -125,6 +128,13 @@ class FirstProcesses:
     def any_recorded(self, ids: set[str]) -> bool:
         """Whether a record with one of these ids exists."""
         return any(record.id in ids for record in self._records.read()[0])
+
+    def any_unpinned(self) -> bool:
+        """Whether a sandbox without a process has ended since the last call."""
+        records = self._records.read()[0]
+        now = {record.id: liveness.is_sandbox_pinned(record) for record in records}
+        before, self._pinned = self._pinned, {id for id, pinned in now.items() if pinned}
+        return any(not now.get(id, True) for id in before)
 
 
 def _first_processes(record: Allocation) -> list[FirstProcess]:
