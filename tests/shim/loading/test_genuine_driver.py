@@ -120,6 +120,11 @@ def show(guest: Guest, genuine: Genuine, *arguments: str) -> str:
     return guest.run(genuine.smi, *arguments)
 
 
+def numbers_in(processes: str) -> set[int]:
+    """Without amounts of memory. A version or an amount elsewhere may be some process's number."""
+    return {int(number) for number in re.findall(r"\b\d+\b(?! MiB)", processes)}
+
+
 def test_the_table_of_nvidia_smi_shows_the_slice_and_the_containers_processes(
     shared: tuple[Guest, int, set[int]], genuine: Genuine
 ) -> None:
@@ -131,7 +136,7 @@ def test_the_table_of_nvidia_smi_shows_the_slice_and_the_containers_processes(
     rows = re.findall(r"^\| +0 +N/A +N/A +(\d+) +(\S+) +(\S+) +(\d+)MiB", processes, re.MULTILINE)
     assert [(pid, kind, mib) for pid, kind, _, mib in rows] == [(str(own), "C", "1024")]
     assert rows[0][2].endswith("vcuda-workload")
-    assert not neighbours & {int(number) for number in re.findall(r"\d+", table)}
+    assert not neighbours & numbers_in(processes)
 
 
 def test_the_list_and_the_fields_of_nvidia_smi_show_the_slice(
@@ -160,7 +165,7 @@ def test_the_report_of_nvidia_smi_shows_the_slice_and_the_containers_processes(
     assert (values["Total"], values["Used"], values["Free"]) == ("3072", "1024", "2048")
     assert re.findall(r"Process ID +: (\d+)", report) == [str(own)]
     assert re.findall(r"Name +: (/.*)", report) == [WORKLOAD]
-    assert not neighbours & {int(number) for number in re.findall(r"\d+", report)}
+    assert not neighbours & numbers_in(report.split("Processes", 1)[1])
     monitor = show(guest, genuine, "pmon", "-c", "1")
     rows = [line.split()[:3] for line in monitor.splitlines() if not line.startswith("#")]
     assert rows == [["0", str(own), "C"]]
