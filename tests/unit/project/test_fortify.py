@@ -1,4 +1,4 @@
-"""A native program that writes past a buffer is aborted."""
+"""Native programs that write past a buffer are aborted: all that are linked with musl."""
 
 from __future__ import annotations
 
@@ -67,3 +67,20 @@ def test_a_write_past_a_buffer_ends_the_program(call: str, tmp_path: Path) -> No
     assert fits == 0
     # musl ends a program with an overwritten stack by a fault.
     assert too_long == (-signal.SIGSEGV if call == "loop" else -signal.SIGABRT)
+
+
+def test_each_command_that_compiles_with_musl_has_these_checks() -> None:
+    programs = [f"bin/vcuda-container-{part}" for part in ("runtime", "hook")]
+    programs += ["lib/vcuda-procfs-hook", "lib/vcuda-turn-keeper"]
+    asked = subprocess.run(
+        ["make", "--dry-run", "--always-make", *(f"build/{program}" for program in programs)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    compiles = [line for line in asked.stdout.splitlines() if line.startswith("musl-gcc ")]
+    for program in programs:
+        assert any(f"-o build/{program} " in line for line in compiles), program
+    checks = ("-fstack-protector-strong", "-include oci/launcher/fortify.h", "-fPIE")
+    assert [line for line in compiles if not all(check in line for check in checks)] == []
