@@ -83,7 +83,7 @@ unit: $(VENV)/bin/pytest ## the tests of pure code, in under a minute, without r
 $(VENV)/bin/pytest:
 	@echo "$@: not found; run 'sudo make prepare'" >&2; exit 1
 
-AT_A_TIME = $(shell echo $$(($$(nproc) * 2))) # for half of its time a test waits
+AT_A_TIME = $(shell echo $$(($$(nproc) * 3))) # for most of its time a test waits
 .PHONY: test
 test: prepare packages ## every test, on real engines and the software GPU; ARGS=… goes to pytest
 	-@tests/support/make-root
