@@ -102,6 +102,20 @@ def first_process_runs(runtime: list[str], container_id: str) -> bool:
     return process is not None and start_time(process[0]) == process[1]
 
 
+def _has_ended(pid: int, started: int) -> bool:
+    """Whether it is proved: no process is `pid`, or another one. A failed read is no proof."""
+    now = start_time(pid)
+    if now:
+        return now != started
+    try:
+        os.lstat(f"/proc/{pid}")
+    except FileNotFoundError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
 def state_folder(runtime: list[str]) -> str:
     """The folder of the runtime's state: --root, or the default of root; "": no runtime.
 
@@ -130,11 +144,13 @@ def _runs(runtime: list[str], container_id: str) -> bool:
         answer, complaint = os.pread(out, 1 << 20, 0), os.pread(errors, 1 << 16, 0)
     except ValueError:
         return True  # arguments that no program can be given
-    except OSError:
+    except OSError as error:
         # The runtime cannot be started: an upgrade may have moved it while its containers run on,
         # and the agent's image has none. It would compare the same process with its state file.
+        if process and isinstance(error, (FileNotFoundError, PermissionError)):
+            return not _has_ended(*process)
         if process:
-            return False
+            return True  # a lack of descriptors or memory proves nothing
         return "--root" not in runtime or os.path.exists(f"{runtime[-1]}/{container_id}")
     finally:
         os.close(out)

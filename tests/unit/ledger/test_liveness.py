@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -86,6 +87,28 @@ def test_state_file_of_a_missing_runtime_proves_the_end(
     (tmp_path / "root/box/state.json").write_text(json.dumps(state))
     words = [f"{tmp_path}/gone", "--root", f"{tmp_path}/root"]
     assert liveness.is_alive(record(runtime=words, container_id="box")) is expected
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EAGAIN])
+def test_lack_of_descriptors_or_memory_proves_no_end(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Then neither the process nor the runtime can be looked at."""
+    state = {"init_process_pid": os.getpid(), "init_process_start": 1}
+    os.makedirs(f"{tmp_path}/root/box")
+    (tmp_path / "root/box/state.json").write_text(json.dumps(state))
+    found = record(runtime=["/runtime", "--root", f"{tmp_path}/root"], container_id="box")
+
+    def lacks(*_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(liveness, "start_time", lambda pid: 0)
+        patched.setattr(os, "posix_spawn", lacks)
+        assert liveness.is_alive(found) is ALIVE
+    # The runtime is missing, and the process is there but could not be read.
+    monkeypatch.setattr(liveness, "start_time", lambda pid: 0)
+    assert liveness.is_alive(found) is ALIVE
 
 
 def test_a_runtime_that_cannot_be_run_is_no_error(tmp_path: Any) -> None:
