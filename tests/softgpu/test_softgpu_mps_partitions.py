@@ -204,7 +204,7 @@ def test_version_2_lists_removes_and_refuses_its_partitions(
     id = added(daemon, 8).split("/", 1)[1]
     assert rows(daemon) == [["8", "8", "68", "64"], [id, "8", "64", "No"]]
     assert "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION" in daemon.say(f"sm_partition add {uuid} 9")
-    for wrong in ("add GPU-0 1", "add 0 1", f"add {uuid} 0", f"add {uuid}", f"rm {uuid} {id}x"):
+    for wrong in ("add GPU-x 1", "add 0 1", f"add {uuid} 0", f"add {uuid}", f"rm {uuid} {id}x"):
         assert daemon.say(f"sm_partition {wrong}").startswith("Invalid "), wrong
     with daemon.variables(partition=f"{uuid}/{id}"):
         client = gpu.start_client(SPINS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,6 +50,7 @@ class Node(Tenants):
         self.held, self.locking = 12 * GIB, 0.0
         self.at_work: set[str] = set()
         self.waiting: list[str] = []
+        self.lock = threading.Lock()
         self.lines: list[str] = []
         self.suspender = self.restarted()
 
@@ -101,16 +103,18 @@ class Node(Tenants):
         if id in self.at_work:
             raise NotIdle("a call", id, "wait")
         self.off(id, by)
-        for first in self.waiting[:1]:
-            self._come_back(first)
+        with self.lock:
+            for first in self.waiting[:1]:
+                self._come_back(first)
         return Done({"GPU-0": self.held}, seconds=self.locking + 2.0, locking=self.locking)
 
     def resume(self, ledger: Any, facts: Any, id: str, *more: Any, waiting: Any) -> Done:
         """As control.resume, but it does not wait itself for room and for its place."""
         self.calls.append(("resume", id))
-        self.waiting += [id] if id not in self.waiting else []
-        if self.waiting[0] != id or not self._come_back(id):
-            self.off(id, BY_ROTATION, WAITING, wanted=1.0 + self.waiting.index(id))
+        with self.lock:
+            self.waiting += [id] if id not in self.waiting else []
+            if self.waiting[0] != id or not self._come_back(id):
+                self.off(id, BY_ROTATION, WAITING, wanted=1.0 + self.waiting.index(id))
         return Done({"GPU-0": self.held}, seconds=2.0)
 
     def _come_back(self, id: str) -> bool:
