@@ -7,14 +7,16 @@ kubernetes 22.6 and 37.0.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import pkgutil
 import sys
+import types
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
 from typing import Any, NamedTuple
-
-from . import deferred_import
 
 _EMPTY = ("kubernetes", "kubernetes.client", "kubernetes.utils")
 # 7 MiB that only a kubeconfig file, its gcp or oidc logins, or a proxy need; a pod has none.
@@ -47,7 +49,32 @@ def load() -> KubeClient:
     client: Any = sys.modules["kubernetes.client"]
     # kubernetes.config imports both names from there; nothing here uses ApiClient.
     client.Configuration, client.ApiClient = configuration, None
-    with deferred_import.imported(*_LATER):
+    with _imported_when_called(*_LATER):
         rest = importlib.import_module("kubernetes.client.rest")
         config = importlib.import_module("kubernetes.config")
     return KubeClient(configuration, config, rest)
+
+
+@contextlib.contextmanager
+def _imported_when_called(*modules: str) -> Iterator[None]:
+    """Within the context, an import of one of `modules` returns a placeholder."""
+    before = {name: sys.modules[name] for name in modules if name in sys.modules}
+    sys.modules.update({name: _Later(name) for name in modules})
+    try:
+        yield
+    finally:
+        for name in modules:
+            del sys.modules[name]
+        sys.modules.update(before)
+
+
+class _Later(types.ModuleType):
+    """Placeholder for a module or one of its members; a call imports the real one."""
+
+    def __getattr__(self, name: str) -> _Later:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Later(f"{self.__name__}.{name}")
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return pkgutil.resolve_name(self.__name__)(*arguments, **named)
