@@ -7,14 +7,15 @@ provides the server's address and certificates.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from ...kube import json_bytes
 from ...kube.api import CALL_SECONDS, CONNECTIONS, ApiError, KubeApi
-from .access import Access, access_by
-from .http_client import Connection
+from .http_client import Connection, Server
 
 # A renewed token or certificate is read again after this time.
 _ACCESS_SECONDS = 60.0
@@ -22,6 +23,14 @@ _ACCESS_SECONDS = 60.0
 
 class Withheld(Exception):
     """A call was not sent; the text is the reason."""
+
+
+class Access(NamedTuple):
+    """How the server is called now. prefix: of each path. headers: their lines."""
+
+    server: Server
+    prefix: str
+    headers: str
 
 
 class AsyncApi:
@@ -114,5 +123,36 @@ class AsyncApi:
         """In a thread: files are read, and a program may be asked for a token."""
         async with self._renewing:
             if self._until < time.monotonic():
-                self._access = await asyncio.to_thread(access_by, self._api)
+                self._access = await asyncio.to_thread(_access_by, self._api)
                 self._until = time.monotonic() + _ACCESS_SECONDS
+
+
+def _access_by(api: KubeApi) -> Access | None:
+    """The access that `api` has now, with files read again. None: only through a proxy.
+
+    Raises OSError: a certificate cannot be read; ValueError: the token has an invalid character.
+    """
+    if api.has_proxy:
+        return None
+    settings = api.settings
+    url = urlsplit(str(settings.host))
+    address = str(url.hostname)
+    # kubernetes 22.6 lacks both.
+    trusted, name = (getattr(settings, each, None) for each in ("ca_cert_data", "tls_server_name"))
+    tls = None
+    if url.scheme == "https":
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        tls.check_hostname = settings.verify_ssl and settings.assert_hostname is not False
+        tls.verify_mode = ssl.CERT_REQUIRED if settings.verify_ssl else ssl.CERT_NONE
+        if settings.ssl_ca_cert or trusted:
+            tls.load_verify_locations(settings.ssl_ca_cert, cadata=trusted)
+        else:
+            tls.load_default_certs()
+        if settings.cert_file:
+            tls.load_cert_chain(settings.cert_file, settings.key_file)
+    lines = {**api.headers(), "Content-Type": "application/json"}
+    headers = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    if "\n" in headers.replace("\r\n", ""):
+        raise ValueError("the token has a line's end in it")
+    server = Server(address, url.port or (443 if tls else 80), name or address, tls)
+    return Access(server, api.prefix, f"Host: {url.netloc}\r\n{headers}")
