@@ -15,18 +15,20 @@ from urllib.parse import quote
 
 from vcuda_hook.claims import quantity
 from vcuda_hook.claims.dra_names import DRIVER, MEMORY
-from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
 from ...kube.api import ApiError, KubeApi, message_of
 from ...kube.retry import Retry
+from ..follow import warning_event
 from ..follow.follow import UNFINISHED, Follower
 from .template import PREFIX, template
 
 # The admission policy's sign on the pods that it has changed.
 LABEL = "vcuda.io/claims"
-REASON = "ClaimTemplateRefused"
+_REASON = "ClaimTemplateRefused"
+# Of a pod's metadata.
+_NAMED = ("name", "namespace", "uid")
 _API = "/apis/resource.k8s.io/v1"
 _TEMPLATES, _SLICES = f"{_API}/resourceclaimtemplates", f"{_API}/resourceslices"
 # Sizes of GPUs are read again after this time, for a template that needs them.
@@ -44,7 +46,7 @@ class Maker:
 
     def __init__(self, api: KubeApi, settings: Config) -> None:
         self._api, self._settings = api, settings
-        # By uid: the pod as its template's owner, and the templates that it waits for.
+        # By uid: what names the pod, and the templates that it waits for.
         self._waiting: dict[str, tuple[Object, set[Key]]] = {}
         self._there: dict[str, Key] = {}
         self._refused: set[tuple[str, Key]] = set()
@@ -149,26 +151,7 @@ class Maker:
             self._refused.add((pod["uid"], key))
         namespace, name = key
         _log.warning("%s/%s: pod %s waits: %s", namespace, name, pod["name"], why)
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        about = {"name": pod["name"], "namespace": namespace, "uid": pod["uid"]}
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{pod['name']}.", "namespace": namespace},
-            "involvedObject": {"apiVersion": "v1", "kind": "Pod", **about},
-            "reason": REASON,
-            "message": why[:1000],
-            "type": "Warning",
-            "source": {"component": names.EXTENDER_PROGRAM},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
-        path = f"/api/v1/namespaces/{quote(namespace, '')}/events"
-        try:
-            self._api.create(path, event)
-        except ApiError as error:
-            _log.warning("pod %s: no event was written: %s", pod["name"], error)
+        warning_event.warn(self._api, "Pod", pod, _REASON, why)
 
     def _put_pod(self, pod: Object) -> None:
         about, spec = pod["metadata"], pod.get("spec") or {}
@@ -181,7 +164,7 @@ class Maker:
             and each.get("name") not in has
         }
         with self._lock:
-            self._waiting[about["uid"]] = {key: about[key] for key in ("name", "uid")}, keys
+            self._waiting[about["uid"]] = {key: about[key] for key in _NAMED}, keys
             if not keys or about.get("deletionTimestamp"):
                 del self._waiting[about["uid"]]
         self._wake()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import Any
 from urllib.parse import quote
 
-from ...kube.api import ApiError, KubeApi
+from ...kube.api import KubeApi
 from ..cluster.cluster import Cluster
 from ..quota import quota_limits
 from ..quota.quota_limits import QuotaPlace
+from . import warning_event
 from .follow import Follower
 
 Object = dict[str, Any]
@@ -23,17 +23,14 @@ class QuotaFollower(Follower):
         self._cluster, self._place = cluster, place
         self._read, self._told = False, ""
         self._where = f"ConfigMap {place.namespace}/{place.name}"
-        folder = f"/api/v1/namespaces/{quote(place.namespace, '')}"
-        self._events_path = folder + "/events"
-        selector = f"metadata.name={place.name}"
         super().__init__(
             api,
-            folder + "/configmaps",
+            f"/api/v1/namespaces/{quote(place.namespace, '')}/configmaps",
             "name",
             self._put_map,
             self._drop_map,
             self._keep_maps,
-            fieldSelector=selector,
+            fieldSelector=f"metadata.name={place.name}",
         )
 
     def _put_map(self, config_map: Object) -> None:
@@ -74,30 +71,4 @@ class QuotaFollower(Follower):
             return  # found by the next list
         self._told = version + line
         _log.warning("%s", line)
-        try:
-            status, _ = self._api.call("POST", self._events_path, event(config_map, line))
-            if status >= 300:
-                _log.warning("%s: no event was written: %d", self._where, status)
-        except ApiError as error:
-            _log.warning("%s: no event was written: %s", self._where, error)
-
-
-def event(config_map: Object, line: str) -> Object:
-    """A Kubernetes Event about the ConfigMap."""
-    about = config_map["metadata"]
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    keys = ("name", "namespace", "uid", "resourceVersion")
-    named = {key: about[key] for key in keys if key in about}
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"generateName": f"{about['name']}.", "namespace": about["namespace"]},
-        "involvedObject": {"apiVersion": "v1", "kind": "ConfigMap", **named},
-        "reason": "QuotaNotRead",
-        "message": line,
-        "type": "Warning",
-        "source": {"component": "vcuda-scheduler-extender"},
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
-    }
+        warning_event.warn(self._api, "ConfigMap", config_map["metadata"], "QuotaNotRead", line)
