@@ -2,9 +2,8 @@
 
 ``{"gpus": [{"uuid", "index", "model", "memory_bytes", "numa", "unhealthy"}], "distances": [[0]]}``.
 parent, mig: only for a MIG device: its GPU's UUID, and its numbers as in vcuda_oci.model.gpu.
-profiles: only for a GPU in MIG mode: each profile of GPU instances, as compute slices and bytes.
-places: of each of them: id, name, memory slices, most at a time, first slices. instances: what is
-  taken, as profile id, first slice, memory slices. An agent of an earlier version writes neither.
+profiles: only for a GPU in MIG mode: each profile of GPU instances, as the fields of model.mig's
+  Profile. instances: what is taken there, as profile id, first slice, memory slices.
 numa: -1 if unknown. unhealthy: the reason; absent while the GPU is healthy. distances: between the
 GPUs in the order of "gpus", smaller is nearer (vcuda_oci.model.topology); absent if unknown.
 overcommit: how many times the memory is promised; absent for once.
@@ -24,7 +23,6 @@ from vcuda_oci.model.mig import Profile
 
 _MOST_GPUS, _MOST_PROFILES = 1024, 32
 _MOST_SLICES = 64
-_NO_PLACES = "its node agent is of an earlier version, which reports no places of GPU instances"
 
 # First byte of a line to the HTTP process that says why no GPU is listed; others: JSON or empty.
 NO_GPU = b"-"
@@ -57,11 +55,9 @@ class NodeGpus:
             if gpu.mig:
                 entry["parent"], entry["mig"] = gpu.parent, gpu.mig
             if gpu.uuid in self.profiles:
-                profiles = self.profiles[gpu.uuid]
-                entry["profiles"] = [[each.slices, each.memory_bytes] for each in profiles]
-                entry["places"] = [
-                    [each.id, each.name, each.width, each.most, list(each.starts)]
-                    for each in profiles
+                entry["profiles"] = [
+                    [p.id, p.name, p.slices, p.memory_bytes, p.starts, p.width, p.most]
+                    for p in self.profiles[gpu.uuid]
                 ]
                 entry["instances"] = self.instances.get(gpu.uuid, [])
             if gpu.uuid in self.unhealthy:
@@ -96,9 +92,7 @@ def parse(text: str) -> NodeGpus:
             )
             if gpu.divided:
                 profiles[gpu.uuid] = _profiles(entry)
-                instances[gpu.uuid] = list(map(_place, entry.get("instances", [])[:_MOST_SLICES]))
-                if "places" not in entry:
-                    unhealthy[gpu.uuid] = _NO_PLACES
+                instances[gpu.uuid] = list(map(_place, entry["instances"][:_MOST_SLICES]))
             gpus.append(gpu)
             if entry.get("numa", -1) >= 0:
                 numa[gpu.uuid] = int(entry["numa"])
@@ -118,14 +112,9 @@ def parse(text: str) -> NodeGpus:
 
 
 def _profiles(entry: Any) -> tuple[Profile, ...]:
-    """(): their places are unknown. Raises ValueError."""
-    if "places" not in entry:
-        return ()
-    sizes, places = entry["profiles"][:_MOST_PROFILES], entry["places"][:_MOST_PROFILES]
-    if len(sizes) != len(places):
-        raise ValueError("not as many places as profiles")
+    """Raises ValueError."""
     found = []
-    for (slices, size), (id, name, width, most, starts) in zip(sizes, places):
+    for id, name, slices, size, starts, width, most in entry["profiles"][:_MOST_PROFILES]:
         first = list(map(int, starts))
         one = Profile(int(id), str(name), int(slices), int(size), first, int(width), int(most))
         _check(one.width, one.most, one.slices - 1, *one.starts)

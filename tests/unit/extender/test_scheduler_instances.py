@@ -172,36 +172,22 @@ def test_extender_admits_what_the_node_can_place_and_nothing_else(cores: list[in
 
 
 def published(**changed: Any) -> str:
-    """The annotation of a node with a GPU of 16 GiB and an H100 in MIG mode. changed: None: without
-    this key."""
+    """The annotation of a node with 16 GiB and an H100 in MIG mode. changed: fields of that."""
     gpus = gpus_of("n", 16)
     gpus.gpus.append(Gpu(DIVIDED, 1, -1, 80 * GIB, "H100", divided=True))
     gpus.profiles[DIVIDED], gpus.instances[DIVIDED] = profiles(), [(SMALL, 0, 1)]
     tree = json.loads(gpus.dump())
     tree["gpus"][1].update(changed)
-    tree["gpus"][1] = {key: its for key, its in tree["gpus"][1].items() if its is not None}
     return json.dumps(tree)
-
-
-def test_an_agent_without_places_offers_its_other_gpus_meanwhile() -> None:
-    text = published(places=None, instances=None)
-    # An extender of that version reads two numbers.
-    assert json.loads(text)["gpus"][1]["profiles"][0] == [1, 9984 << 20]
-    about = node("n", annotations={"vcuda.io/node-gpus": text})
-    made = clusters.cluster(about)
-    assert put(made, "turns", "turns", 50) == "GPU-n-0"
-    assert put(made, "a", "auto", 50) == "GPU-n-0"
-    assert "node n: " in put(made, "b", "mig", 10)
-    assert "earlier version" in made.nodes["n"].facts.reported.unhealthy[DIVIDED]
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"places": []},
-        {"places": [[SMALL, "1g", 1 << 40, 7, [0]]] * 6},
-        {"places": [[SMALL, "1g", 1, 7, [-1]]] * 6},
-        {"profiles": [[0, 1]] * 6},
+        {"profiles": [[1, GIB]]},
+        {"profiles": [[SMALL, "1g", 1, GIB, [0], 1 << 40, 7]]},
+        {"profiles": [[SMALL, "1g", 1, GIB, [-1], 1, 7]]},
+        {"profiles": [[SMALL, "1g", 0, GIB, [0], 1, 7]]},
         {"instances": [[SMALL, 0, 1 << 40]]},
         {"instances": [[SMALL, 1 << 40, 1]]},
         {"instances": [[SMALL, -1, 1]]},
