@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from urllib.parse import quote
 
-from .api import ApiError, KubeApi, message_of
+from .api import MERGE_PATCH, ApiError, KubeApi, message_of
 
 RENEW_SECONDS, LEASE_SECONDS = 10.0, 40.0
 # Of the agents' pods and Leases.
@@ -33,8 +33,8 @@ def renew(api: KubeApi, namespace: str, node: str, node_uid: str) -> None:
         "leaseDurationSeconds": int(LEASE_SECONDS),
         "renewTime": time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime()),
     }
-    path, kind = f"{folder(namespace)}/{quote(node, '')}", "application/merge-patch+json"
-    status, answer = api.call("PATCH", path, {"spec": spec}, kind=kind)
+    path = f"{folder(namespace)}/{quote(node, '')}"
+    status, answer = api.call("PATCH", path, {"spec": spec}, kind=MERGE_PATCH)
     if status == 404 and not node_uid:
         return
     if status == 404:

@@ -33,6 +33,7 @@ _LONGEST_LINE = 16 << 20
 _PART_BYTES = 1 << 16
 # A part that took longer to arrive was not waiting to be read.
 _AT_ONCE_SECONDS = 0.0005
+_JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 # Detect a server that vanished without closing the connection within half a minute.
 _KEEPALIVE = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -107,7 +108,7 @@ class KubeApi:
         *,
         query: Mapping[str, str] | None = None,
         seconds: float = CALL_SECONDS,
-        kind: str = "application/json",
+        kind: str = _JSON,
     ) -> tuple[int, Any]:
         """Return the HTTP status and the JSON that came with it.
 
@@ -121,15 +122,15 @@ class KubeApi:
         self, path: str, query: Mapping[str, str] | None = None, seconds: float = READ_SECONDS
     ) -> Any:
         """Return the JSON at `path`. Raises ApiError."""
-        return _parsed(self._done("GET", path, None, query, seconds), "GET", path)
+        return _parsed(_checked(*self._answer("GET", path, None, query, seconds)), "GET", path)
 
     def merge(self, path: str, patch: Mapping[str, Any]) -> None:
         """Send a JSON merge patch. Raises ApiError."""
-        self._done("PATCH", path, patch, kind="application/merge-patch+json")
+        _checked(*self._answer("PATCH", path, patch, kind=MERGE_PATCH))
 
     def create(self, path: str, tree: Mapping[str, Any]) -> None:
         """Create an object. Raises ApiError: status 409 if one of that name exists."""
-        self._done("POST", path, tree)
+        _checked(*self._answer("POST", path, tree))
 
     def watch(
         self, path: str, query: Mapping[str, str], seconds: int, together_seconds: float = 0.0
@@ -143,7 +144,7 @@ class KubeApi:
         try:
             with self._request("GET", path, query, seconds + READ_SECONDS) as response:
                 if response.status >= 400:
-                    raise _refusal(response.status, response.read(1 << 16))
+                    _checked(response.status, response.read(1 << 16))
                 for line in _lines(response, together_seconds):
                     event = json_bytes.loads(line)
                     kind, subject = event["type"], event["object"]
@@ -155,28 +156,14 @@ class KubeApi:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ApiError(0, f"watch {path}: not an event: {error!r}") from error
 
-    def _done(
+    def _answer(
         self,
         method: str,
         path: str,
         body: Any,
         query: Mapping[str, str] | None = None,
         seconds: float = READ_SECONDS,
-        kind: str = "application/json",
-    ) -> bytes:
-        status, text = self._answer(method, path, body, query, seconds, kind)
-        if status >= 400:
-            raise _refusal(status, text)
-        return text
-
-    def _answer(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        query: Mapping[str, str] | None,
-        seconds: float,
-        kind: str,
+        kind: str = _JSON,
     ) -> tuple[int, bytes]:
         data = None if body is None else json_bytes.dumps(body)
         try:
@@ -221,12 +208,15 @@ def _parsed(text: bytes, method: str, path: str) -> Any:
         raise ApiError(0, f"{method} {path}: {error}") from error
 
 
-def _refusal(status: int, body: bytes) -> ApiError:
+def _checked(status: int, body: bytes) -> bytes:
+    """Return the body of an answer. Raises ApiError: the server refused the call."""
+    if status < 400:
+        return body
     try:
         text = message_of(json_bytes.loads(body))
     except ValueError:
         text = ""
-    return ApiError(status, f"{status} {text or body.decode(errors='replace')[:300]}")
+    raise ApiError(status, f"{status} {text or body.decode(errors='replace')[:300]}")
 
 
 def _reason(error: Exception) -> str:
