@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from ...kube.api import ApiError, message_of
 from ..cluster.cluster import Cluster
 from ..cluster.objects import priority_of
 from ..filter.preempt import Victims, preempt
+from ..follow.async_api import AsyncApi
 from ..model.pod_request import PodAsk
 
 WAIT_SECONDS = 2.0
@@ -30,14 +31,8 @@ Object = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 
-class Calls(Protocol):
-    """A part of `async_api.AsyncApi`."""
-
-    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]: ...
-
-
 class Evictions:
-    def __init__(self, cluster: Cluster, api: Calls) -> None:
+    def __init__(self, cluster: Cluster, api: AsyncApi) -> None:
         self._cluster, self._api = cluster, api
         self._waiting: dict[str, asyncio.Task[None]] = {}  # by the pod's UID
 
