@@ -141,9 +141,6 @@ class Quota:
         found = [self.over(ask, group) if limited else None for group in self._numbers]
         return self._rows[rows], found
 
-    def group(self, node: str) -> Group:
-        return self._node_groups.get(node, NO_GROUP)
-
     def report(self) -> list[dict[str, Any]]:
         """Return usage and limit in cards, for each namespace and model that has either."""
         pairs = {pair for pair, core in self._used.items() if core}
