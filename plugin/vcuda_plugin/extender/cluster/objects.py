@@ -21,7 +21,7 @@ from ..model import annotations as known
 from ..model import place
 from ..model.instances import decided_holds
 from ..model.place import Placed
-from ..model.pod_request import PodAsk, ask_of
+from ..model.pod_request import PodAsk, ask_of, mapping
 from ..quota.quota_limits import DEFAULT_PLACE, QuotaPlace
 from ..quota.quota_usage import NO_GROUP, Group
 
@@ -77,12 +77,12 @@ class PodFacts:
 
 def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeFacts:
     """Read a node. Never raises: a node with invalid annotations has no usable GPU."""
-    metadata = _mapping(node.get("metadata"))
-    name, annotations = str(metadata.get("name", "")), _mapping(metadata.get("annotations"))
+    metadata = mapping(node.get("metadata"))
+    name, annotations = str(metadata.get("name", "")), mapping(metadata.get("annotations"))
     # What is allocatable kube-scheduler has checked before it asks. With a later watch than its own
     # we would refuse a node that it has just seen return, and the pod would wait for minutes.
-    capacity = _mapping(_mapping(node.get("status")).get("capacity"))
-    labels = _mapping(metadata.get("labels"))
+    capacity = mapping(mapping(node.get("status")).get("capacity"))
+    labels = mapping(metadata.get("labels"))
     read_from = (
         *(annotations.get(key) for key in (names.ANNOTATION_NODE_GPUS, known.CORDONED)),
         *(capacity.get(key) for key in (names.GPUMANAGER_CORE, names.GPUMANAGER_MEMORY)),
@@ -117,8 +117,8 @@ def node_of(node: Mapping[str, Any], place: QuotaPlace = DEFAULT_PLACE) -> NodeF
 
 def pod_of(pod: Mapping[str, Any], settings: Config) -> PodFacts | None:
     """Read a pod; None: it requests no GPU."""
-    metadata, spec = _mapping(pod.get("metadata")), _mapping(pod.get("spec"))
-    annotations = _mapping(metadata.get("annotations"))
+    metadata, spec = mapping(pod.get("metadata")), mapping(pod.get("spec"))
+    annotations = mapping(metadata.get("annotations"))
     ask, trouble = None, ""
     try:
         ask = ask_of(pod, settings)
@@ -151,12 +151,12 @@ def decided(ask: PodAsk, decision: Decision, node: NodeFacts) -> Placed | None:
 
 def priority_of(pod: Mapping[str, Any]) -> int:
     """Return the priority, which the API server copies from the pod's priority class."""
-    priority = _mapping(pod.get("spec")).get("priority")
+    priority = mapping(pod.get("spec")).get("priority")
     return priority if type(priority) is int else 0
 
 
 def is_finished(pod: Mapping[str, Any]) -> bool:
-    return _mapping(pod.get("status")).get("phase") in _FINISHED
+    return mapping(pod.get("status")).get("phase") in _FINISHED
 
 
 def _counted(capacity: Mapping[str, Any], labels: Mapping[str, Any]) -> NodeGpus:
@@ -197,7 +197,3 @@ def _none_usable(reported: NodeGpus) -> str:
     if len(reported.unhealthy) == len(reported.gpus):
         return f"every GPU is unhealthy: {', '.join(reasons)}"[:200]
     return "every GPU is cordoned or unhealthy"
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

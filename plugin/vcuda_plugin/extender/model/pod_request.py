@@ -115,7 +115,7 @@ class PodAsk:
 
 def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
     """Read a pod's request; None: it requests no GPU. Raises VcudaError: an invalid request."""
-    spec = _mapping(pod.get("spec"))
+    spec = mapping(pod.get("spec"))
     inits, apps = _list(spec.get("initContainers")), _list(spec.get("containers"))
     stages = [SIDECAR if c.get("restartPolicy") == "Always" else INIT for c in inits]
     where = _where(pod)
@@ -132,11 +132,11 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
         return None
     if len(containers) > _MOST_CONTAINERS:
         raise VcudaError(f"{len(containers)} containers ask for GPUs", where, "use several pods")
-    annotations = _text(_mapping(_mapping(pod.get("metadata")).get("annotations")))
+    annotations = _text(mapping(mapping(pod.get("metadata")).get("annotations")))
     words = _words(annotations, elastic)
     isolation = _isolation(containers, words, settings, where)
     gpu_order, node_order = _orders(annotations, where)
-    metadata = _mapping(pod.get("metadata"))
+    metadata = mapping(pod.get("metadata"))
     namespace, uid = str(metadata.get("namespace", "")), str(metadata.get("uid", ""))
     return PodAsk(
         tuple(containers),
@@ -225,11 +225,12 @@ def _wanted(annotations: Mapping[str, str]) -> Wanted:
 
 
 def _where(pod: Mapping[str, Any]) -> str:
-    metadata = _mapping(pod.get("metadata"))
+    metadata = mapping(pod.get("metadata"))
     return f"pod {metadata.get('namespace', '')}/{metadata.get('name', '')}"
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def mapping(value: Any) -> dict[str, Any]:
+    """Return a part of an object of the API; {} where it has another type."""
     return value if isinstance(value, dict) else {}
 
 
