@@ -5,7 +5,7 @@ A viewer sees the names of claims that it may list; what others hold is part of 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from vcuda_hook.claims.objects import Claim, Device
@@ -92,13 +92,9 @@ class ClaimsView:
         return "" if exact else "its selectors are not judged here"
 
     @property
-    def offering(self) -> Container[str]:
+    def offering(self) -> Collection[str]:
         """Nodes that offer GPUs by DRA."""
         return self._room.nodes.keys()
-
-    @property
-    def number_of_nodes(self) -> int:
-        return len(self._room.nodes)
 
     def _sees(self, claim: Claim) -> bool:
         return self._may_list and self._namespace in ("", claim.namespace)

@@ -61,12 +61,9 @@ class Reasons:
 
     def of_claim(self, claim: Claim, claims: ClaimsView) -> dict[str, Any]:
         """Describe a waiting claim like a pod."""
-        judged, verdict = claims.number_of_nodes, None
-        if time.monotonic() < self._until:
-            verdict = claims.verdict(claim)
-        else:
-            judged = 0
-        verdict = verdict or Verdict()
+        in_time = time.monotonic() < self._until
+        judged = len(claims.offering) if in_time else 0
+        verdict = (claims.verdict(claim) if in_time else None) or Verdict()
         return {
             "namespace": claim.namespace,
             "pod": ", ".join(claim.pods) or claim.name,
@@ -79,7 +76,7 @@ class Reasons:
             "fits": len(verdict.fitting),
             "why": self._grouped(verdict),
             "judged": judged,
-            "of": claims.number_of_nodes,
+            "of": len(claims.offering),
         }
 
     def _verdict(self, namespace: str, ask: PodAsk) -> tuple[int, Verdict]:
