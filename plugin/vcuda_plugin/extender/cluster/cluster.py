@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
@@ -22,7 +23,7 @@ from ..model.gpu_arrays import WIDEST, GpuArrays, Rows
 from ..model.instances import place_instances
 from ..model.place import Placed, place
 from ..model.pod_request import PodAsk, Wanted
-from ..model.tenancy import NO_TENANCY, SliceNodes
+from ..model.tenancy import NO_TENANCY
 from ..quota.quota_usage import Quota
 from .node_entry import Assumed, Entry
 from .objects import NodeFacts, PodFacts, decided
@@ -50,7 +51,7 @@ class Cluster:
         self.assumed: dict[str, dict[str, Assumed]] = {}
         self.arrays, self.quota = GpuArrays(), Quota()
         self._labelled = False  # whether any pod ever had labels that restrict its neighbours
-        self.slices = SliceNodes()
+        self._slices = Counter[str]()  # on how many nodes each named slice is
         self.wide: set[str] = set()  # nodes with too many GPUs for the arrays, or GPUs in MIG mode
         self._unknown: dict[tuple[str, str], float] = {}  # expiry, the earliest first
         self._rows: dict[str, int] = {}
@@ -89,7 +90,7 @@ class Cluster:
             entry = self.nodes.pop(name, None)
             if entry:
                 del self._rows[name]
-                self.slices.put(name, ())
+                self._put_slices(entry, {})
                 self.quota.drop_node(name)
                 self.wide.discard(name)
                 self.arrays.remove(entry.row)
@@ -244,7 +245,7 @@ class Cluster:
             for uuid, others in tenants.items()
             if not mine.beside(others)
         }
-        if mine.slice in self.slices.nodes:
+        if mine.slice in self._slices:
             own = entry.slices.get(mine.slice, set())
             others = {g.uuid for g in entry.facts.usable} - own
             closed = {**dict.fromkeys(sorted(others), labels), **closed}
@@ -322,9 +323,15 @@ class Cluster:
         for uuid, each in tenants.items():
             for name in {tenant.slice for tenant in each} - {""}:
                 slices.setdefault(name, set()).add(uuid)
-        entry.slices = slices
-        self.slices.put(facts.name, slices)
+        self._put_slices(entry, slices)
         if facts.name not in self.wide:
             closed = [uuid for uuid, others in tenants.items() if not NO_TENANCY.beside(others)]
             overcommit = facts.reported.overcommit
             self.arrays.put_free(entry.row, facts.usable, entry.taken, overcommit, closed)
+
+    def _put_slices(self, entry: Entry, slices: dict[str, set[str]]) -> None:
+        if slices or entry.slices:
+            self._slices.update(slices.keys())
+            self._slices.subtract(entry.slices.keys())
+            self._slices = +self._slices  # without the slices that are on no node
+        entry.slices = slices

@@ -6,7 +6,7 @@ Source: KubeShare, README.md, "SharePod Specification".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from . import annotations as known
@@ -41,26 +41,6 @@ class Tenancy(NamedTuple):
 
 
 NO_TENANCY = Tenancy()
-
-
-class SliceNodes:
-    """nodes: the nodes that have each named slice; usually one."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, set[str]] = {}
-        self._on: dict[str, set[str]] = {}
-
-    def put(self, node: str, slices: Iterable[str]) -> None:
-        """Replace the slices that are on the node."""
-        new, old = set(slices), self._on.pop(node, set())
-        for name in old - new:
-            self.nodes[name].discard(node)
-            if not self.nodes[name]:
-                del self.nodes[name]
-        for name in new:
-            self.nodes.setdefault(name, set()).add(node)
-        if new:
-            self._on[node] = new
 
 
 def tenancy_of(annotations: Mapping[str, str], namespace: str, mps: bool) -> Tenancy:
