@@ -100,7 +100,7 @@ def rest_of(cluster: Cluster, rows: Rows, part: Part) -> Floats:
     """(rows, columns): what would stay free of each GPU with `part`, a share below 100 %, on it."""
     arrays = cluster.arrays
     size = np.maximum(arrays.at(rows, "size"), 1)
-    needed = part.memory_bytes if part.memory_bytes is not None else size * part.core // 100
+    needed = arrays.needed(rows, part.core, part.memory_bytes)
     memory: Floats = (arrays.at(rows, "memory") - needed) / size
     return np.maximum(np.minimum((arrays.at(rows, "core") - part.core) / 100, memory), 0)
 

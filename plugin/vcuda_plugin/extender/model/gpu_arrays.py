@@ -125,22 +125,29 @@ class GpuArrays:
 
     def fit_share(self, rows: Rows, allowed: Bools, core: int, memory: int | None) -> Bools:
         """(rows, columns): the GPUs that have `core` percent, below 100, and `memory` bytes."""
-        needed = self._needed(rows, core, memory)
+        needed = self.needed(rows, core, memory)
         fits: Bools = (self.at(rows, "core") >= core) & (self.at(rows, "memory") >= needed)
         return fits & allowed
 
     def could_fit_share(self, rows: Rows, allowed: Bools, core: int, memory: int | None) -> Bools:
         """(rows): whether a GPU would have that much if no pod held any of it."""
-        enough: Bools = self.at(rows, "size") >= self._needed(rows, core, memory)
+        enough: Bools = self.at(rows, "size") >= self.needed(rows, core, memory)
         could: Bools = np.asarray((enough & allowed).any(axis=1))
         return could
 
     def fit_whole(self, rows: Rows, allowed: Bools, count: int, memory: int | None) -> Bools:
         """(rows): whether `count` wholly free GPUs have `memory` bytes in all."""
-        return self._enough(rows, allowed & self.at(rows, "untouched"), count, memory)
+        return self.could_fit_whole(rows, allowed & self.at(rows, "untouched"), count, memory)
 
     def could_fit_whole(self, rows: Rows, allowed: Bools, count: int, memory: int | None) -> Bools:
-        return self._enough(rows, allowed, count, memory)
+        """(rows): whether they would if no pod held any of them."""
+        if count > 1:  # several GPUs are never MIG devices: see vcuda_oci.placement.choose
+            allowed = allowed & ~self.at(rows, "mig")
+        enough: Bools = allowed.sum(axis=1) >= count
+        if memory:
+            sizes = np.sort(np.where(allowed, self.at(rows, "size"), 0), axis=1)
+            enough &= sizes[:, -count:].sum(axis=1) >= memory
+        return enough
 
     def surely_fit(self, rows: Rows, allowed: Bools, parts: Sequence[Part], apart: bool) -> Bools:
         """(rows): whether the parts fit however each is placed. They may fit on other nodes too.
@@ -165,16 +172,8 @@ class GpuArrays:
             surely |= ((core >= sum(cores)) & (memory >= needed) & allowed).any(axis=1)
         return surely
 
-    def _enough(self, rows: Rows, usable: Bools, count: int, memory: int | None) -> Bools:
-        if count > 1:  # several GPUs are never MIG devices: see vcuda_oci.placement.choose
-            usable = usable & ~self.at(rows, "mig")
-        enough: Bools = usable.sum(axis=1) >= count
-        if memory:
-            sizes = np.sort(np.where(usable, self.at(rows, "size"), 0), axis=1)
-            enough &= sizes[:, -count:].sum(axis=1) >= memory
-        return enough
-
-    def _needed(self, rows: Rows, core: int, memory: int | None) -> NDArray[Any] | int:
+    def needed(self, rows: Rows, core: int, memory: int | None) -> NDArray[Any] | int:
+        """Return the bytes that a share of `core` percent needs of each GPU."""
         if memory is not None:
             return memory
         needed: NDArray[Any] = self.at(rows, "size") * core // 100

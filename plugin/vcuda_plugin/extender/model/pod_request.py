@@ -118,7 +118,9 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
     spec = mapping(pod.get("spec"))
     inits, apps = _list(spec.get("initContainers")), _list(spec.get("containers"))
     stages = [SIDECAR if c.get("restartPolicy") == "Always" else INIT for c in inits]
-    where = _where(pod)
+    metadata = mapping(pod.get("metadata"))
+    namespace, uid = str(metadata.get("namespace", "")), str(metadata.get("uid", ""))
+    where = f"pod {namespace}/{metadata.get('name', '')}"
     containers, elastic = [], False
     numbered = [*((c, -1) for c in inits), *((c, n) for n, c in enumerate(apps))]
     for (container, index), stage in zip(numbered, [*stages, *[APP] * len(apps)]):
@@ -132,12 +134,13 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
         return None
     if len(containers) > _MOST_CONTAINERS:
         raise VcudaError(f"{len(containers)} containers ask for GPUs", where, "use several pods")
-    annotations = _text(mapping(mapping(pod.get("metadata")).get("annotations")))
-    words = _words(annotations, elastic)
+    written = mapping(metadata.get("annotations")).items()
+    annotations = {key: value for key, value in written if isinstance(value, str)}
+    words = pod_terms.words_of(annotations)
+    if elastic:  # a part that reserves no compute
+        words.setdefault("policy", policies.ELASTIC)
     isolation = _isolation(containers, words, settings, where)
     gpu_order, node_order = _orders(annotations, where)
-    metadata = mapping(pod.get("metadata"))
-    namespace, uid = str(metadata.get("namespace", "")), str(metadata.get("uid", ""))
     return PodAsk(
         tuple(containers),
         _wanted(annotations),
@@ -192,13 +195,6 @@ def _amounts(asked: dict[str, Any], settings: Config, where: str) -> Amounts | N
     return Amounts((Part(core, memory or None),)) if core else of_gpus
 
 
-def _words(annotations: Mapping[str, str], elastic: bool) -> dict[str, str]:
-    words = pod_terms.words_of(annotations)
-    if elastic:  # a part that reserves no compute
-        words.setdefault("policy", policies.ELASTIC)
-    return words
-
-
 def _orders(annotations: Mapping[str, str], where: str) -> tuple[str, str]:
     own = annotations.get(known.PLACEMENT, "")
     if own not in ("", BINPACK, SPREAD, TOPOLOGY):
@@ -224,11 +220,6 @@ def _wanted(annotations: Mapping[str, str]) -> Wanted:
     )
 
 
-def _where(pod: Mapping[str, Any]) -> str:
-    metadata = mapping(pod.get("metadata"))
-    return f"pod {metadata.get('namespace', '')}/{metadata.get('name', '')}"
-
-
 def mapping(value: Any) -> dict[str, Any]:
     """Return a part of an object of the API; {} where it has another type."""
     return value if isinstance(value, dict) else {}
@@ -236,7 +227,3 @@ def mapping(value: Any) -> dict[str, Any]:
 
 def _list(value: Any) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def _text(annotations: dict[str, Any]) -> dict[str, str]:
-    return {key: value for key, value in annotations.items() if isinstance(value, str)}
