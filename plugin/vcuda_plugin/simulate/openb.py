@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any
 
-from .rows import number
+from .rows import MOST_SECONDS, check_keys, number
 from .trace_pod import TracePod
 
 POD_COLUMNS = (
@@ -19,7 +19,6 @@ POD_COLUMNS = (
 # Columns that only the public trace has; they distinguish its lines from ours.
 OWN = frozenset(POD_COLUMNS[1:])
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-_MOST_SECONDS = 1e12
 _NAME = re.compile(r"[\w.-]{1,63}", re.ASCII)
 
 
@@ -30,18 +29,18 @@ def pod(fields: dict[str, Any]) -> TracePod | None:
     ran there runs from its creation to its deletion. Its namespace is its class of service, in
     small letters.
     """
-    _known(fields, POD_COLUMNS)
+    check_keys(fields, POD_COLUMNS)
     count = number(fields, "num_gpu", int, 0, 64)
     if not count:
         return None
     core = math.ceil(number(fields, "gpu_milli", int, 1, 1000) / 10)
-    arrival = number(fields, "creation_time", float, 0, _MOST_SECONDS)
+    arrival = number(fields, "creation_time", float, 0, MOST_SECONDS)
     duration = None
     if "deletion_time" in fields:
         begun = arrival
         if "scheduled_time" in fields:
-            begun = number(fields, "scheduled_time", float, arrival, _MOST_SECONDS)
-        duration = number(fields, "deletion_time", float, begun, _MOST_SECONDS) - begun
+            begun = number(fields, "scheduled_time", float, arrival, MOST_SECONDS)
+        duration = number(fields, "deletion_time", float, begun, MOST_SECONDS) - begun
     models = str(fields.get("gpu_spec", "")).split("|")
     return TracePod(
         _text(fields, "name"),
@@ -56,15 +55,9 @@ def pod(fields: dict[str, Any]) -> TracePod | None:
 
 def node(fields: dict[str, Any]) -> tuple[str, int, str]:
     """Read a node: its name, number of GPUs, and model, "" without GPUs. Raises ValueError."""
-    _known(fields, NODE_COLUMNS)
+    check_keys(fields, NODE_COLUMNS)
     gpus = number(fields, "gpu", int, 0, 1000)
     return _text(fields, "sn"), gpus, _text(fields, "model") if gpus else ""
-
-
-def _known(fields: dict[str, Any], columns: tuple[str, ...]) -> None:
-    for key in fields:
-        if key not in columns:
-            raise ValueError(f"unknown field '{key[:40]}'")
 
 
 def _text(fields: dict[str, Any], key: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
@@ -45,15 +46,19 @@ def figures(
         "wait_seconds": _quantiles(outcome.waited, 1),
         "allocated_percent": {
             "most": _percent(most, gpus),
-            "mean": _percent(_mean(outcome.allocated), gpus),
+            "mean": _percent(fmean(outcome.allocated), gpus),
         },
         "fragmented_percent": {
             "at_most": _percent(outcome.fragmented[full], gpus),
-            "mean": _percent(_mean(outcome.fragmented), gpus),
+            "mean": _percent(fmean(outcome.fragmented), gpus),
         },
         "linked_percent": _linked(nodes, outcome),
         "quota": _quota(outcome, limits) if limits else None,
-        "moves": _moves(outcome),
+        "moves": {
+            "count": len(outcome.moved),
+            "bytes": sum(outcome.moved),
+            "placed": len(outcome.by_moves),
+        },
         "latency_ms": _quantiles(outcome.took, 1e3),
     }
 
@@ -102,14 +107,6 @@ def move_lines(found: dict[str, dict[str, Any]]) -> list[str]:
     ]
 
 
-def _moves(outcome: Outcome) -> dict[str, int]:
-    return {
-        "count": len(outcome.moved),
-        "bytes": sum(outcome.moved),
-        "placed": len(outcome.by_moves),
-    }
-
-
 def _quota(outcome: Outcome, limits: Mapping[str, Limit]) -> dict[str, Any]:
     """refused: pods that once had room but were refused by quota alone. used: in cards."""
     used = [
@@ -145,10 +142,6 @@ def _linked(nodes: Sequence[NodeFacts], outcome: Outcome) -> float | None:
 
 def _percent(part: float, whole: float) -> float:
     return round(100 * part / whole, 2)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _quantiles(values: Sequence[float], times: float) -> dict[str, float]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from vcuda_oci.model.errors import VcudaError
+
+MOST_SECONDS = 1e12
 
 
 def read(path: str) -> list[str]:
@@ -53,6 +55,13 @@ def rows(lines: Iterable[str], path: str, key: str, hint: str) -> Iterator[tuple
             what = f"{len(cells)} fields below a heading of {len(heading)}"
             raise VcudaError(what, where, "write as many; one may be empty")
         yield number, {key: cell for key, cell in zip(heading, cells) if cell}
+
+
+def check_keys(fields: Iterable[str], columns: Collection[str]) -> None:
+    """Raises ValueError: a field that is none of the columns."""
+    for key in fields:
+        if key not in columns:
+            raise ValueError(f"unknown field '{key[:40]}'")
 
 
 def number(fields: dict[str, Any], key: str, kind: Any, least: float, most: float) -> Any:

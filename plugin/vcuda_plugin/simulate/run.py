@@ -13,12 +13,12 @@ from ..extender.quota import quota_limits
 from ..extender.quota.quota_limits import Limit
 from ..kube import json_bytes
 from . import fgd_trace, nodes, report, trace
+from .command import PROGRAM
 from .fragmentation import Mix
 from .policies import policies
 from .replay import Replay
 from .trace import Trace
 
-_PROGRAM = "vcuda simulate"
 _MOST_LOAD, _MOST_PODS = 100, 1_000_000
 
 
@@ -41,7 +41,7 @@ def simulate(arguments: argparse.Namespace) -> int:
 
         def say(come: int, waiting: int, name: str = name) -> None:
             line = f"{name}: {come} of {len(pods)} pods came, {waiting} wait"
-            print(f"{_PROGRAM}: {line}", file=sys.stderr, flush=True)
+            print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)
 
         for rebalances in (False, True) if arguments.rebalance else (False,):
             policy = policies(mix, arguments.seed)[name]

@@ -12,11 +12,10 @@ from vcuda_oci.model.sizes import parse_bytes
 
 from ..extender.model.pod_request import ask_of
 from . import openb
-from .rows import number, rows
+from .rows import MOST_SECONDS, check_keys, number, rows
 from .rows import read as read_lines
 from .trace_pod import COLUMNS, SETTINGS, TracePod
 
-_MOST_SECONDS = 1e12
 _MOST = 1 << 31
 
 
@@ -75,16 +74,14 @@ def dump(pods: Iterable[TracePod]) -> Iterator[str]:
 
 def _pod(fields: dict[str, Any]) -> TracePod:
     """Read a pod of our format. Raises ValueError."""
-    for key in fields:
-        if key not in COLUMNS:
-            raise ValueError(f"unknown field '{key[:40]}'")
+    check_keys(fields, COLUMNS)
     name = fields.get("name")
     if not isinstance(name, str) or not name:
         raise ValueError("no name")
     found: dict[str, Any] = {"name": name}
     for key in ("arrival", "duration"):
         if key in fields:
-            found[key] = number(fields, key, float, 0, _MOST_SECONDS)
+            found[key] = number(fields, key, float, 0, MOST_SECONDS)
     for key, least in (("core", 1), ("count", 1), ("priority", -_MOST)):
         if key in fields:
             found[key] = number(fields, key, int, least, _MOST)
