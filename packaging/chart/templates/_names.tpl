@@ -102,3 +102,28 @@ seccompProfile: {type: RuntimeDefault}
   {{- end }}
   {{- end }}
 {{- end }}
+
+{{/* Binds the ValidatingAdmissionPolicy above it. Takes a list: its name, its labels. */}}
+{{- define "vcuda.denies" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ first . }}
+  labels: {{- last . | nindent 4 }}
+spec:
+  policyName: {{ first . }}
+  validationActions: [Deny]
+{{- end }}
+
+{{/* Of a policy on the node agents: only their requests, and "node", a list of the token's node. */}}
+{{- define "vcuda.fromAnAgent" -}}
+matchConditions:
+- name: the-agent
+  expression: request.userInfo.username == "system:serviceaccount:{{ .Release.Namespace }}:{{ include "vcuda.agent" . }}"
+variables:
+- name: node
+  expression: >-
+    has(request.userInfo.extra) &&
+    "authentication.kubernetes.io/node-name" in request.userInfo.extra
+    ? request.userInfo.extra["authentication.kubernetes.io/node-name"] : []
+{{- end }}
