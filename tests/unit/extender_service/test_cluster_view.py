@@ -185,7 +185,7 @@ def test_page_escapes_names_and_loads_nothing() -> None:
 def claimed() -> tuple[Cluster, Claims]:
     """Node node-1 with a GPU in two claims' hands, and a claim that waits, in two namespaces."""
     claims = Claims()
-    claims.put_slice(slice_of({"GPU-a": 16}))
+    claims.slices.put(slice_of({"GPU-a": 16}))
     for made, namespace in (
         (claim("a", result("GPU-a", "30", "4Gi")), "team"),
         (claim("b", result("GPU-a", "50", "8Gi")), "secret-project"),
@@ -193,7 +193,7 @@ def claimed() -> tuple[Cluster, Claims]:
         (waiting("d", "mig.gpu.vcuda.io"), "secret-project"),
     ):
         made["metadata"]["namespace"] = namespace
-        claims.put_claim(made)
+        claims.claims.put(made)
     gpus = NodeGpus([Gpu("GPU-a", 0, -1, 16 * GIB, "Soft")])
     return cluster(node("node-1", gpus), node("node-2", gpus_of("b", 16))), claims
 
@@ -204,8 +204,8 @@ WITH_CLAIMS = Sight("team", True, True)
 def test_claims_are_shares_and_waiting_rows_with_amounts(claimed: Any) -> None:
     made, claims = claimed
     assert claims.trouble
-    claims.keep_claims({*"abcd"}, 0)
-    claims.keep_slices({"slice-node-1"}, 0)
+    claims.claims.keep({*"abcd"}, 0)
+    claims.slices.keep({"slice-node-1"}, 0)
     view = cluster_view.view(made, Sight("", True, True), "", claims)
     gpu = view["nodes"][0]["gpus"][0]
     assert (gpu["core_free"], gpu["memory_free_bytes"], gpu["held"]) == (20, 4 * GIB, True)
@@ -268,11 +268,11 @@ def test_claim_that_ends_and_an_older_pool_are_not_shown(claimed: Any) -> None:
     made, claims = claimed
     newer = slice_of({"GPU-a": 16})
     newer["metadata"]["uid"], newer["spec"]["pool"] = "newer", {"generation": 2}
-    claims.put_slice(newer)
+    claims.slices.put(newer)
     assert len(claims.read()[1]) == 1
-    claims.drop_claim("a")
-    claims.put_claim(claim("b", {**result("GPU-a"), "driver": "gpu.nvidia.com"}))
-    claims.drop_slice("newer")
+    claims.claims.drop("a")
+    claims.claims.put(claim("b", {**result("GPU-a"), "driver": "gpu.nvidia.com"}))
+    claims.slices.drop("newer")
     view = cluster_view.view(made, Sight("", True, True), "", claims)
     assert all(gpu["core_free"] == 100 for node in view["nodes"] for gpu in node["gpus"])
 
@@ -283,11 +283,11 @@ def test_instances_of_claims_count_as_their_part_of_the_gpu() -> None:
     offered, _ = partitions.partitioned(devices.devices(seen), seen)
     slice = slice_of({"GPU-m": 80})
     slice["spec"]["devices"] = offered
-    claims.put_slice(slice)
+    claims.slices.put(slice)
     for uid, start in ("a", 0), ("b", 1):
         place = result("GPU-m", None, None, device=f"gpu-m-1g-10gb-{start}")
         del place["consumedCapacity"]  # of devices that are allocated once there is none
-        claims.put_claim(claim(uid, place))
+        claims.claims.put(claim(uid, place))
     reported = NodeGpus([gpu], profiles={"GPU-m": profiles()})
     view = cluster_view.view(cluster(node("node-1", reported)), WITH_CLAIMS, "", claims)
     (shown,) = view["nodes"][0]["gpus"]

@@ -6,15 +6,47 @@ kube-scheduler places claims itself; nothing here decides.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from vcuda_hook.claims import objects
 from vcuda_hook.claims.objects import Claim, Device
 
 Object = Mapping[str, Any]
+T = TypeVar("T")
 
-_KINDS = 2
+
+class Kept(Generic[T]):
+    """The objects of one kind as the API server has them, by UID. read: None: not to be kept.
+
+    is_complete: whether they were listed.
+    """
+
+    def __init__(self, read: Callable[[Object], T | None]) -> None:
+        self._read, self._lock = read, threading.Lock()
+        self._found: dict[str, T] = {}
+        self.is_complete = False
+
+    def values(self) -> list[T]:
+        with self._lock:
+            return list(self._found.values())
+
+    def put(self, item: Object) -> None:
+        uid, value = str(item["metadata"]["uid"]), self._read(item)
+        with self._lock:
+            if value is None:
+                self._found.pop(uid, None)
+            else:
+                self._found[uid] = value
+
+    def drop(self, uid: str) -> None:
+        with self._lock:
+            self._found.pop(uid, None)
+
+    def keep(self, uids: Collection[str], began: float) -> None:
+        with self._lock:
+            self._found = {uid: each for uid, each in self._found.items() if uid in uids}
+            self.is_complete = True
 
 
 class _Slice(NamedTuple):
@@ -24,64 +56,31 @@ class _Slice(NamedTuple):
 
 
 class Claims:
-    """Claims by UID, and slices by UID, as the API server has them."""
-
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._claims: dict[str, Claim] = {}
-        self._slices: dict[str, _Slice] = {}
-        self._listed: set[str] = set()
+        self.claims, self.slices = Kept(objects.claim_of), Kept(_slice_of)
 
     @property
     def trouble(self) -> str:
         """Why the claims are not complete, or ""."""
-        if len(self._listed) == _KINDS:
+        if self.claims.is_complete and self.slices.is_complete:
             return ""
         return "claims are not shown: the API server has not listed them yet"
 
     def read(self) -> tuple[list[Claim], list[Device]]:
         """The claims, and the devices of each node's newest pool."""
-        with self._lock:
-            claims, slices = list(self._claims.values()), list(self._slices.values())
+        slices = self.slices.values()
         newest: dict[str, int] = {}
         for each in slices:
             newest[each.node] = max(newest.get(each.node, 0), each.generation)
         current = [each for each in slices if each.generation == newest[each.node]]
-        return claims, [device for each in current for device in each.devices]
+        return self.claims.values(), [device for each in current for device in each.devices]
 
-    def put_claim(self, item: Object) -> None:
-        uid, claim = str(item["metadata"]["uid"]), objects.claim_of(item)
-        with self._lock:
-            if claim:
-                self._claims[uid] = claim
-            else:
-                self._claims.pop(uid, None)
 
-    def drop_claim(self, uid: str) -> None:
-        with self._lock:
-            self._claims.pop(uid, None)
-
-    def keep_claims(self, uids: Collection[str], began: float) -> None:
-        with self._lock:
-            self._claims = {uid: each for uid, each in self._claims.items() if uid in uids}
-            self._listed.add("claims")
-
-    def put_slice(self, item: Object) -> None:
-        spec = item.get("spec") or {}
-        generation = (spec.get("pool") or {}).get("generation")
-        found = _Slice(
-            str(spec.get("nodeName") or ""),
-            generation if type(generation) is int else 0,
-            objects.devices_of(item),
-        )
-        with self._lock:
-            self._slices[str(item["metadata"]["uid"])] = found
-
-    def drop_slice(self, uid: str) -> None:
-        with self._lock:
-            self._slices.pop(uid, None)
-
-    def keep_slices(self, uids: Collection[str], began: float) -> None:
-        with self._lock:
-            self._slices = {uid: each for uid, each in self._slices.items() if uid in uids}
-            self._listed.add("slices")
+def _slice_of(item: Object) -> _Slice:
+    spec = item.get("spec") or {}
+    generation = (spec.get("pool") or {}).get("generation")
+    return _Slice(
+        str(spec.get("nodeName") or ""),
+        generation if type(generation) is int else 0,
+        objects.devices_of(item),
+    )

@@ -14,7 +14,7 @@ from vcuda_oci.system.settings_file import Config
 from ...kube import agent_lease
 from ...kube.api import KubeApi
 from ...kube.list_watch import ListWatch
-from ..cluster.claims import Claims
+from ..cluster.claims import Claims, Kept
 from ..cluster.cluster import Cluster
 from ..cluster.objects import is_finished, node_of, pod_of
 from ..quota.quota_limits import QuotaPlace
@@ -162,16 +162,11 @@ def followers(
 
 def claim_followers(api: KubeApi, claims: Claims) -> list[Follower]:
     """Followers of ResourceClaims and of the driver's ResourceSlices, that update `claims`."""
-    keep, put, drop = claims.keep_slices, claims.put_slice, claims.drop_slice
-    selector = f"spec.driver={DRIVER}"
+
+    def follower(kind: str, kept: Kept[Any], **query: str) -> Follower:
+        return Follower(api, f"{_DRA}/{kind}", "uid", kept.put, kept.drop, kept.keep, **query)
+
     return [
-        Follower(api, f"{_DRA}/resourceslices", "uid", put, drop, keep, fieldSelector=selector),
-        Follower(
-            api,
-            f"{_DRA}/resourceclaims",
-            "uid",
-            claims.put_claim,
-            claims.drop_claim,
-            claims.keep_claims,
-        ),
+        follower("resourceslices", claims.slices, fieldSelector=f"spec.driver={DRIVER}"),
+        follower("resourceclaims", claims.claims),
     ]
