@@ -89,9 +89,9 @@ class Binder:
         cluster, now = self._cluster, time.monotonic()
         with cluster.lock:
             cluster.expire(now)
-            known = cluster.pods.get(asked.uid)
-            if known and known.node:
-                return _where(known, asked)  # the event has arrived meanwhile
+            seen = cluster.pods.get(asked.uid)
+            if seen and seen.node:
+                return _where(seen, asked)  # the event has arrived meanwhile
             entry = cluster.nodes.get(asked.node)
             if entry is None:
                 return f"node {asked.node}: not known to the scheduler extender"
@@ -154,8 +154,8 @@ class Binder:
         """Count what the pod was bound with until its event arrives."""
         cluster, now = self._cluster, time.monotonic()
         with cluster.lock:
-            known, entry = cluster.pods.get(pod.uid), cluster.nodes.get(pod.node)
-            if entry and pod.ask and pod.decision and not (known and known.node):
+            seen, entry = cluster.pods.get(pod.uid), cluster.nodes.get(pod.node)
+            if entry and pod.ask and pod.decision and not (seen and seen.node):
                 placed = decided(pod.ask, pod.decision, entry.facts)
                 if placed:
                     cluster.assume(pod, pod.node, placed, now)

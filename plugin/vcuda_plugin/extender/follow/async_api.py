@@ -78,10 +78,9 @@ class AsyncApi:
             if self._access is None:
                 return await asyncio.to_thread(by_proxy)
             if why_not:
-                query = f"?timeout={CALL_SECONDS:g}s"
-                status, text = await self._ask(self._access, method, path + query, data, rest)
-            else:
-                status, text = await self._ask(self._access, method, path, data)
+                path += f"?timeout={CALL_SECONDS:g}s"
+            held = rest if why_not else None
+            status, text = await self._ask(self._access, method, path, data, held)
             return status, json_bytes.loads(text)
         except asyncio.TimeoutError:
             reason = f"{method} {path}: no answer within {CALL_SECONDS:g} s"
@@ -95,7 +94,7 @@ class AsyncApi:
         method: str,
         path: str,
         data: bytes,
-        rest: Callable[[], bytes] | None = None,
+        rest: Callable[[], bytes] | None,
     ) -> tuple[int, bytes]:
         """rest: gives `data` when the server asks for it; None: it is sent at once."""
         expect = "Expect: 100-continue\r\n" if rest else ""
