@@ -18,8 +18,8 @@ PARSERS := $(wildcard runtime_hook/vcuda_hook/cli/*.py) plugin/vcuda_plugin/agen
 build/man/vcuda.1: DESCRIPTION = containers on slices of NVIDIA GPUs
 build/man/vcuda-node-agent.8: DESCRIPTION = shares of this node's GPUs for the kubelet and for \
 	containers
-build/man/vcuda-scheduler-extender.8: DESCRIPTION = room for pods with slices of GPUs, told to \
-	kube-scheduler
+build/man/vcuda-scheduler-extender.8: DESCRIPTION = finds room for pods with slices \
+	of GPUs, for kube-scheduler
 $(MAN): PARSER = $(PARSER_$(basename $(@F)))
 $(MAN): $(PARSERS)
 	@mkdir -p $(@D)

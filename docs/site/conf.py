@@ -17,7 +17,7 @@ include_patterns = [
     "bench/*.md",
     "docs/*.md",
 ]
-# Else it would walk through the virtual environment too.
+# Sphinx would read the virtual environment too.
 exclude_patterns = ["build"]
 root_doc = "docs/index"
 
@@ -25,7 +25,7 @@ root_doc = "docs/index"
 myst_heading_anchors = 3
 nitpicky = True
 
-# Nothing of it is fetched from elsewhere when it is looked at.
+# A reader's browser loads nothing from another host.
 html_theme = "furo"
 html_title = "vcuda"
 html_copy_source = False

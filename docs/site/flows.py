@@ -196,10 +196,10 @@ def picture(source: dict[str, Any]) -> str:
     size = f'width="{WIDTH}" height="{drawing.y:g}" viewBox="0 0 {WIDTH} {drawing.y:g}"'
     named = f'role="img" aria-label="{escape(source["title"])}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {named}>'
-    told = [f"  <title>{escape(source['title'])}</title>"]
-    told += [f"  <desc>{escape(source['description'])}</desc>", STYLE]
+    about = [f"  <title>{escape(source['title'])}</title>"]
+    about += [f"  <desc>{escape(source['description'])}</desc>", STYLE]
     paper = f'  <rect width="{WIDTH}" height="{drawing.y:g}" class="paper"/>'
-    return "\n".join([head, *told, paper, *("  " + e for e in drawing.elements), "</svg>\n"])
+    return "\n".join([head, *about, paper, *("  " + e for e in drawing.elements), "</svg>\n"])
 
 
 def sources() -> dict[str, dict[str, Any]]:

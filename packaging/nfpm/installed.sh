@@ -1,6 +1,6 @@
 #!/bin/sh
 # After the files of @PACKAGE@ are there. dpkg says "configure", rpm how many versions there are.
-# Nothing here fails the installation: what was not done is told, and done by installing again.
+# Nothing here fails the installation: it reports what was not done; installing again does it.
 case "$1" in
   configure | 1 | 2) ;;
   *) exit 0 ;;
@@ -15,7 +15,7 @@ has_its_own_file_system() {
   done </proc/mounts
   return 1
 }
-# Of a removal that came to nothing.
+# Left by a removal that did not finish.
 [ @PACKAGE@ != vcuda-runtime ] || rm -f /etc/vcuda/.left-behind
 
 # Both hold their source's time: bytecode of another version is never believed.
@@ -23,7 +23,7 @@ has_its_own_file_system() {
   { [ @PACKAGE@ != vcuda-runtime ] || /usr/bin/python3 -I -S "$python/vcuda_oci/packed.py" 2>/dev/null; }; } ||
   say "$folders: not compiled, so each start takes longer; make room, and install it again"
 
-# A specification names the shim by its content, and the one of the version before is gone.
+# A CDI specification names the shim by its content; the former version's shim was removed.
 if [ @PACKAGE@ = vcuda-runtime ]; then
   for spec in /var/run/cdi/vcuda.json /var/run/cdi/vcuda-*.json; do
     [ ! -e "$spec" ] || timeout 60 vcuda cdi generate --output "$spec" >/dev/null ||

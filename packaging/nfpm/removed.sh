@@ -13,9 +13,9 @@ if [ @PACKAGE@ = vcuda-runtime ]; then
       ;;
     purge)
       rm -rf /etc/vcuda
-      # Its hooks are gone, so a container that asks for a device of it could not start.
+      # Its hooks were removed: a container that asks for a device of these could not start.
       rm -f /var/run/cdi/vcuda.json /var/run/cdi/vcuda-*.json /var/run/cdi/vcuda.io-claim_*.json
-      # Records of containers that run tell a later installation what is taken.
+      # A later installation learns by the records what running containers hold.
       for record in /run/vcuda/allocations/*.json; do
         [ ! -e "$record" ] || exit 0
       done

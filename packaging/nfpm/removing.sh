@@ -1,6 +1,6 @@
 #!/bin/sh
 # Before the files of @PACKAGE@ go. dpkg says "remove", rpm that no version will be left: 0. On the
-# way to another version nothing is stopped. Nothing here fails the removal: what stays is told.
+# way to another version nothing is stopped. Nothing here fails the removal: it reports what stays.
 case "$1" in
   remove | 0) ;;
   *) exit 0 ;;
@@ -8,20 +8,20 @@ esac
 
 @SHARED@
 if [ @PACKAGE@ = vcuda-runtime ]; then
-  told=$(ls /etc/vcuda/configured/*.json 2>/dev/null)
+  configured=$(ls /etc/vcuda/configured/*.json 2>/dev/null)
   records=$(ls /run/vcuda/allocations/*.json 2>/dev/null)
-  # Containers that run were started by the runtime at this path, and their engines stop and delete
-  # them by it. It passes all of that on by itself, so it is put back when the package is gone. Where
-  # it is gone already, a removal that was killed has put it by.
+  # Engines stop and delete running containers by the runtime at this path. It does that without the
+  # rest of the package, so removed.sh puts it back. Where it is missing, a removal that was killed has
+  # saved it already.
   runtime=/usr/bin/vcuda-container-runtime
-  if [ "$told$records" ] && { [ -e $runtime ] || [ ! -e /etc/vcuda/.left-behind ]; }; then
+  if [ "$configured$records" ] && { [ -e $runtime ] || [ ! -e /etc/vcuda/.left-behind ]; }; then
     cp -p $runtime /etc/vcuda/.left-behind ||
       say "/usr/bin/vcuda-container-runtime: goes, though containers may need it to be stopped;" \
         "make room, and install it again"
   fi
-  if [ "$told" ]; then
+  if [ "$configured" ]; then
     timeout 60 vcuda configure all --undo ||
-      say "engines' files: what was just told stays; remove vcuda's entries by hand"
+      say "engines' files: not all of vcuda's entries were removed; remove the rest by hand"
   fi
 fi
 

@@ -112,8 +112,8 @@ class KubeApi:
     ) -> tuple[int, Any]:
         """Return the HTTP status and the JSON that came with it.
 
-        seconds: of silence that mean that the server is gone. kind: the body's media type. Raises
-        ApiError: no answer, or one that is not JSON.
+        seconds: without a byte from the server, after which the call fails. kind: the body's media
+        type. Raises ApiError: no answer, or one that is not JSON.
         """
         status, text = self._answer(method, path, body, query, seconds, kind)
         return status, _parsed(text, method, path)

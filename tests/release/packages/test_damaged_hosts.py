@@ -53,8 +53,8 @@ def test_removal_succeeds_without_a_working_python(plain: Machine) -> None:
     plain.check("rm", "/usr/bin/python3")
     removed = plain.run("dpkg", "--remove", "vcuda-runtime")
     assert removed.rc == 0
-    hint = "remove vcuda's entries by hand"
-    line = f"vcuda-runtime: engines' files: what was just told stays; {hint}\n"
+    hint = "remove the rest by hand"
+    line = f"vcuda-runtime: engines' files: not all of vcuda's entries were removed; {hint}\n"
     assert line in removed.stderr
     # What names them is kept, so that a later installation can still take it back.
     plain.check("ln", "-s", "python3.11", "/usr/bin/python3")
@@ -153,8 +153,8 @@ def test_an_edit_by_hand_is_reported_and_stays(plain: Machine, way: Way) -> None
     removed = way.uninstall(plain)
     assert removed.rc == 0
     assert f"vcuda: {DOCKER}: " in removed.stderr
-    hint = "remove vcuda's entries by hand"
-    line = f"vcuda-runtime: engines' files: what was just told stays; {hint}\n"
+    hint = "remove the rest by hand"
+    line = f"vcuda-runtime: engines' files: not all of vcuda's entries were removed; {hint}\n"
     assert line in removed.stderr
     assert plain.read(DOCKER) == edited
     assert not plain.exists(PODMAN)

@@ -155,7 +155,7 @@ def test_a_tag_and_the_sums_are_signed_as_the_page_says(
     ("file", "error"),
     [
         ("new.txt", "the checkout: has changes; commit them"),
-        ("CHANGELOG.md", "CHANGELOG.md: tells nothing of 0.1.0"),
+        ("CHANGELOG.md", "CHANGELOG.md: has no section on 0.1.0"),
         ("packaging/chart/Chart.yaml", "packaging/chart/Chart.yaml: is not of version 0.1.0"),
     ],
 )

@@ -1,12 +1,13 @@
 """Pods of one PodGroup, which kube-scheduler filters one after the other before it binds any.
 
-Its snapshot has the pods of the group that it has placed so far, and the extender is not told which
-node it took for them: each would fit alone, and the last bindings would fail. So a pod of a group
-gets one node only, and holds its GPUs there from its filter call on. Once a pod of the group fits
-nowhere, all of them let go: otherwise a group that never fits would hold GPUs for good. The same
-when a pod is filtered again, which begins another attempt, and after HELD_SECONDS. Pods that are
-bound nevertheless, because the group's minCount is met, are placed by their bindings. Source:
-Kubernetes 1.36, pkg/scheduler/schedule_one_podgroup.go; gates GenericWorkload, GangScheduling.
+Its snapshot has the pods of the group that it has placed so far, and the extender does not learn
+which node it took for them: each would fit alone, and the last bindings would fail. So a pod of a
+group gets one node only, and holds its GPUs there from its filter call on. Once a pod of the group
+fits nowhere, all of them let go: otherwise a group that never fits would hold GPUs for good. They
+also let go when a pod is filtered again, which begins another attempt, and after HELD_SECONDS. Pods
+that are bound nevertheless, because the group's minCount is met, are placed by their bindings.
+Source: Kubernetes 1.36, pkg/scheduler/schedule_one_podgroup.go, with the feature gates
+GenericWorkload and GangScheduling.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def closeness(entry: Entry | None, count: int) -> float:
 
 
 def _with_instances(cluster: Cluster, entry: Entry | None, ask: PodAsk) -> int:
-    """The more, the smaller the largest profile is that loses room by the pod's instances."""
+    """Return the score by `Placed.kept`: the highest if every profile keeps all of its places."""
     found = cluster.find(entry, ask) if entry else Refused("")
     return 0 if isinstance(found, Refused) else round(MOST * found.kept)
 

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 class QuotaFollower(Follower):
     def __init__(self, api: KubeApi, cluster: Cluster, place: QuotaPlace) -> None:
         self._cluster, self._place = cluster, place
-        self._read, self._told = False, ""
+        self._read, self._reported = False, ""
         self._where = f"ConfigMap {place.namespace}/{place.name}"
         super().__init__(
             api,
@@ -55,7 +55,7 @@ class QuotaFollower(Follower):
         with self._cluster.lock:
             changed = self._cluster.quota.limits != limits
             self._cluster.quota.limits, self._cluster.quota.trouble = limits, ""
-        self._read, self._told = True, ""
+        self._read, self._reported = True, ""
         if changed:
             _log.info("%s: quotas of %d namespaces", self._where, len(limits))
 
@@ -67,8 +67,8 @@ class QuotaFollower(Follower):
             with self._cluster.lock:
                 self._cluster.quota.trouble = line
         version = str(config_map["metadata"].get("resourceVersion", ""))
-        if version + line == self._told:
+        if version + line == self._reported:
             return  # found by the next list
-        self._told = version + line
+        self._reported = version + line
         _log.warning("%s", line)
         warning_event.warn(self._api, "ConfigMap", config_map["metadata"], "QuotaNotRead", line)

@@ -21,8 +21,9 @@ class Placed:
     """A pod's placement on one node.
 
     containers: the shares of each container, by its name. holds: for each GPU one share with the
-    most that the pod holds of it at one time; of GPUs in MIG mode one for each instance. kept: with
-    instances the part of the profiles, from the largest, for which they leave as much room.
+    most that the pod holds of it at one time; of GPUs in MIG mode one for each instance. kept: the
+    part of the profiles, counted from the largest, that have as many places as without the pod's
+    instances.
     """
 
     containers: dict[str, list[GpuShare]] = field(default_factory=dict)
