@@ -81,9 +81,8 @@ def steepest(mix: Mix) -> Pick:
     def pick(cluster: Cluster, ask: PodAsk, fitting: Sequence[str]) -> tuple[str, PodAsk]:
         part = ask.single
         if part is None:
-            return best_fit(
-                cluster, ask, fitting
-            )  # the paper has no rule for pods in several parts
+            # The paper has no rule for pods in several parts.
+            return best_fit(cluster, ask, fitting)
         if part.core >= 100:
             return _whole(cluster, ask, part, fitting)
         return _share(cluster, ask, part, fitting)

@@ -66,10 +66,11 @@ def simulate(arguments: argparse.Namespace) -> int:
 def quotas(path: str) -> dict[str, Limit]:
     """Read quotas by namespace, as the extender does. Raises VcudaError."""
     try:
-        text = files.read(path, follow=True).decode()
-        if json_bytes.loads(text.encode()).get("kind") == "ConfigMap":
-            return quota_limits.parse(json_bytes.loads(text.encode()))
-        return quota_limits.limits(text)
+        text = files.read(path, follow=True)
+        tree = json_bytes.loads(text)
+        if tree.get("kind") == "ConfigMap":
+            return quota_limits.parse(tree)
+        return quota_limits.limits(text.decode())
     except OSError as error:
         raise VcudaError(f"cannot be read: {error.strerror}", path, "name a file") from error
     except (ValueError, AttributeError) as error:

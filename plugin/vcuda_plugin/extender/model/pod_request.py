@@ -117,13 +117,13 @@ def ask_of(pod: Mapping[str, Any], settings: Config) -> PodAsk | None:
     """Read a pod's request; None: it requests no GPU. Raises VcudaError: an invalid request."""
     spec = mapping(pod.get("spec"))
     inits, apps = _list(spec.get("initContainers")), _list(spec.get("containers"))
-    stages = [SIDECAR if c.get("restartPolicy") == "Always" else INIT for c in inits]
     metadata = mapping(pod.get("metadata"))
     namespace, uid = str(metadata.get("namespace", "")), str(metadata.get("uid", ""))
     where = f"pod {namespace}/{metadata.get('name', '')}"
     containers, elastic = [], False
-    numbered = [*((c, -1) for c in inits), *((c, n) for n, c in enumerate(apps))]
-    for (container, index), stage in zip(numbered, [*stages, *[APP] * len(apps)]):
+    staged = [(c, -1, SIDECAR if c.get("restartPolicy") == "Always" else INIT) for c in inits]
+    staged += [(c, index, APP) for index, c in enumerate(apps)]
+    for container, index, stage in staged:
         name = str(container.get("name", ""))
         asked = pod_amounts.asked(container)
         amounts = _amounts(asked, settings, f"{where}, container {name}")
