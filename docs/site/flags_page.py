@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from vcuda_hook.cli.main import build_parser
 from vcuda_plugin.agent import command_line
 from vcuda_plugin.extender import main as extender
+from vcuda_plugin.extender.claims import command as claim_templates
+from vcuda_plugin.extender.http import certificates
 from vcuda_plugin.simulate import command as simulation
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -36,6 +38,8 @@ def main() -> None:
 def _page() -> Iterator[str]:
     yield HEAD
     for parser in (build_parser(), command_line.parser(), extender._parser()):
+        yield from _of(parser)
+    for parser in (certificates.parser(), claim_templates.parser()):
         yield from _of(parser)
     words = [REPOSITORY + "/build/softgpu/softgpu", "--help"]
     output = subprocess.run(words, capture_output=True, text=True, check=True).stdout

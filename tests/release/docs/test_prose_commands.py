@@ -102,8 +102,8 @@ def test_our_program_has_the_described_verbs_and_options(phrase: Said) -> None:
         word.partition("=")[0].strip("[],") for word in rest if word.strip("[").startswith("-")
     ]
     assert [flag for flag in flags if not re.search(rf"(?<![\w-]){flag}(?![\w-])", body)] == []
-    # The next word is a verb, or for the reader to replace.
-    if rest and (has_verbs or command == "softgpu"):
+    # The next word is an option, a verb, or for the reader to replace.
+    if rest and rest[0] not in flags and (has_verbs or command == "softgpu"):
         verb = rest[0]
         assert OPEN.search(verb) or re.search(rf"(?m)^(usage:)? +softgpu {verb}\b", body), verb
 

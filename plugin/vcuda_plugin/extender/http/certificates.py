@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
         f"{', '.join(FILES)}. Changes nothing where all of them exist. Needs openssl.",
         epilog=f"example: {names.EXTENDER_PROGRAM} certificates /etc/vcuda-tls",
     )
-    made.add_argument("folder", metavar="FOLDER")
+    made.add_argument("folder", metavar="FOLDER", help="where the files are made")
     made.add_argument(
         "--name",
         metavar="NAME",
