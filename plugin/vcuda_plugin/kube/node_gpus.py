@@ -99,10 +99,8 @@ def parse(text: str) -> NodeGpus:
             if "unhealthy" in entry:
                 unhealthy[gpu.uuid] = str(entry["unhealthy"])
         distances = tree.get("distances")
-        if distances is not None:
-            distances = [[int(far) for far in row] for row in distances]
-            if len(distances) != len(gpus) or any(len(row) != len(gpus) for row in distances):
-                raise ValueError("distances that fit no GPUs")
+        if not (distances is None or topology.are_distances(distances, len(gpus))):
+            raise ValueError("distances that fit no GPUs")
         overcommit = float(tree.get("overcommit", 1))
         if not (len({gpu.uuid for gpu in gpus}) == len(gpus) and 1 <= overcommit <= 100):
             raise ValueError("a GPU twice, or an overcommit out of range")
