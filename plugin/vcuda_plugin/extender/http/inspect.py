@@ -42,10 +42,8 @@ def gpus(entry: Entry) -> list[dict[str, Any]]:
     pod; "": it may."""
     reported = entry.facts.reported
     usable = {gpu.uuid for gpu in (*entry.facts.usable, *entry.facts.divisible)}
-    core, memory = dict.fromkeys(usable, 0), dict.fromkeys(usable, 0)
-    for share in entry.taken:
-        core[share.uuid] = core.get(share.uuid, 0) + share.core_percent
-        memory[share.uuid] = memory.get(share.uuid, 0) + share.memory_bytes
+    core = {share.uuid: share.core_percent for share in entry.taken}
+    memory = {share.uuid: share.memory_bytes for share in entry.taken}
     return [
         {
             "uuid": gpu.uuid,

@@ -85,24 +85,17 @@ class GpuArrays:
     ) -> None:
         """Store what `taken` leaves of the node's GPUs, as `placement` counts it.
 
-        closed: UUIDs of GPUs with tenants that exclude a pod without matching labels.
+        taken: for each held GPU one share, with the sum of what pods hold of it. closed: UUIDs of
+        GPUs with tenants that exclude a pod without matching labels.
         """
-        core, memory = dict.fromkeys(self._uuids[row], 0), dict.fromkeys(self._uuids[row], 0)
-        for share in taken:
-            if share.uuid in core:
-                core[share.uuid] += share.core_percent
-                memory[share.uuid] += share.memory_bytes
-        held = {share.uuid for share in taken}
-        count = len(gpus)
-        arrays = self._arrays
-        arrays["core"][row, :count] = [
-            _LEAST_CORE if g.uuid in closed else max(_LEAST_CORE, 100 - core[g.uuid]) for g in gpus
-        ]
-        arrays["memory"][row, :count] = [
-            max(0, min(int(g.memory_bytes * overcommit) - memory[g.uuid], g.memory_bytes))
-            for g in gpus
-        ]
-        arrays["untouched"][row, :count] = [gpu.uuid not in held for gpu in gpus]
+        core = {share.uuid: share.core_percent for share in taken}
+        memory = {share.uuid: share.memory_bytes for share in taken}
+        for column, gpu in enumerate(gpus):
+            left = int(gpu.memory_bytes * overcommit) - memory.get(gpu.uuid, 0)
+            percent = _LEAST_CORE if gpu.uuid in closed else 100 - core.get(gpu.uuid, 0)
+            self._arrays["core"][row, column] = max(_LEAST_CORE, percent)
+            self._arrays["memory"][row, column] = max(0, min(left, gpu.memory_bytes))
+            self._arrays["untouched"][row, column] = gpu.uuid not in core
 
     def at(self, rows: Rows, name: str) -> NDArray[Any]:
         """Return the array `name` at these rows."""
