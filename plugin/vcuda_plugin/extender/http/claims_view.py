@@ -9,9 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from vcuda_hook.claims.objects import Claim, Device
-from vcuda_hook.claims.room import NOT_JUDGED, Room
-
-from ..filter.fit import Verdict
+from vcuda_hook.claims.room import NOT_JUDGED, Room, Verdict
 
 _Entry = Mapping[str, Any]
 
@@ -76,20 +74,15 @@ class ClaimsView:
         """Why it waits, by node; None: it cannot be judged."""
         key = claim.asked, claim.distinct
         if key not in self._judged:
-            judged = self._room.judge(claim)
-            self._judged[key] = judged and Verdict(
-                judged.fitting,
-                {name: why for name, why in judged.refused.items() if name not in judged.never},
-                {name: why for name, why in judged.refused.items() if name in judged.never},
-            )
+            self._judged[key] = self._room.judge(claim)
         return self._judged[key]
 
     def note(self, claim: Claim) -> str:
         """What the page says beside the reasons."""
-        if self.verdict(claim) is None:
+        verdict = self.verdict(claim)
+        if verdict is None:
             return NOT_JUDGED
-        exact = all(one.is_exact for each in claim.asked for one in each)
-        return "" if exact else "its selectors are not judged here"
+        return "" if verdict.exact else "its selectors are not judged here"
 
     @property
     def offering(self) -> Collection[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from vcuda_hook.claims.objects import Claim
@@ -54,7 +54,7 @@ class Reasons:
             "invalid": pod.trouble,
             "note": "",
             "fits": len(verdict.fitting),
-            "why": self._grouped(verdict),
+            "why": self._grouped({**verdict.refused, **verdict.never}, verdict.never),
             "judged": judged,
             "of": len(self._names) + len(self._by_dra),
         }
@@ -63,7 +63,7 @@ class Reasons:
         """Describe a waiting claim like a pod."""
         in_time = time.monotonic() < self._until
         judged = len(claims.offering) if in_time else 0
-        verdict = (claims.verdict(claim) if in_time else None) or Verdict()
+        verdict = claims.verdict(claim) if in_time else None
         return {
             "namespace": claim.namespace,
             "pod": ", ".join(claim.pods) or claim.name,
@@ -73,8 +73,8 @@ class Reasons:
             "asked": claim.text,
             "invalid": "",
             "note": claims.note(claim) if judged else "",
-            "fits": len(verdict.fitting),
-            "why": self._grouped(verdict),
+            "fits": len(verdict.fitting) if verdict else 0,
+            "why": self._grouped(verdict.refused, verdict.never) if verdict else [],
             "judged": judged,
             "of": len(claims.offering),
         }
@@ -100,24 +100,23 @@ class Reasons:
             time.sleep(PAUSE_SECONDS)
         return judged + len(self._by_dra), whole
 
-    def _grouped(self, verdict: Verdict) -> list[dict[str, Any]]:
+    def _grouped(self, reasons: Mapping[str, str], never: Container[str]) -> list[dict[str, Any]]:
         """Nodes by reason, the most frequent first; the rarer ones together.
 
-        never: these nodes do not fit the pod even once other pods have ended.
+        never: the nodes that do not fit even once others have ended.
         """
         named: dict[tuple[str, bool], list[str]] = {}
-        for reasons, never in ((verdict.refused, False), (verdict.never, True)):
-            for node, reason in reasons.items():
-                named.setdefault((reason, never), []).append(node)
-        groups = sorted(named.items(), key=lambda group: -len(group[1]))
+        for node, reason in reasons.items():
+            named.setdefault((reason, node in never), []).append(node)
+        groups = sorted(named.items(), key=lambda group: (-len(group[1]), group[0][1]))
         found = [
             {
                 "reason": reason,
-                "never": never,
+                "never": is_never,
                 "nodes": len(nodes),
                 "names": nodes[:_MOST_NAMES] if self._shows_nodes else [],
             }
-            for (reason, never), nodes in groups[:_MOST_REASONS]
+            for (reason, is_never), nodes in groups[:_MOST_REASONS]
         ]
         if left := sum(len(nodes) for _, nodes in groups[_MOST_REASONS:]):
             found.append({"reason": "other reasons", "never": False, "nodes": left, "names": []})
