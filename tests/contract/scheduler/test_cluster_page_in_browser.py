@@ -12,7 +12,7 @@ from support.scheduler import clusters
 from support.scheduler.clusters import container, gpus_of, node, pod
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.extender.http import cluster_page, cluster_view
-from vcuda_plugin.extender.http.cluster_view import Sight
+from vcuda_plugin.extender.http.viewer_rights import Sight
 
 
 @pytest.fixture(scope="module")

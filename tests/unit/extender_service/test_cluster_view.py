@@ -19,7 +19,7 @@ from vcuda_plugin.agent.gpus.inventory import Inventory
 from vcuda_plugin.extender.cluster.claims import Claims
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.http import cluster_page, cluster_view, waiting_view
-from vcuda_plugin.extender.http.cluster_view import Sight
+from vcuda_plugin.extender.http.viewer_rights import Sight
 from vcuda_plugin.kube.node_gpus import NodeGpus
 from vcuda_plugin.web import page_frame
 

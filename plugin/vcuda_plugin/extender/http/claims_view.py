@@ -11,18 +11,16 @@ from typing import Any
 from vcuda_hook.claims.objects import Claim, Device
 from vcuda_hook.claims.room import NOT_JUDGED, Room, Verdict
 
+from .viewer_rights import Sight
+
 _Entry = Mapping[str, Any]
 
 
 class ClaimsView:
-    """claims, devices: of the cluster. namespace: the only one that the viewer sees; "": all.
-    may_list: whether it sees claims there.
-    """
+    """claims, devices: of the cluster."""
 
-    def __init__(
-        self, claims: Sequence[Claim], devices: Iterable[Device], namespace: str, *, may_list: bool
-    ) -> None:
-        self._claims, self._namespace, self._may_list = claims, namespace, may_list
+    def __init__(self, claims: Sequence[Claim], devices: Iterable[Device], sight: Sight) -> None:
+        self._claims, self._sight = claims, sight
         devices = list(devices)
         self._room = Room(devices, claims)
         gpus = {(each.node, each.name): each for each in devices}
@@ -90,4 +88,4 @@ class ClaimsView:
         return self._room.nodes.keys()
 
     def _sees(self, claim: Claim) -> bool:
-        return self._may_list and self._namespace in ("", claim.namespace)
+        return self._sight.claims and self._sight.sees(claim.namespace)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import bisect
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..cluster.claims import Claims
 from ..cluster.cluster import Cluster
@@ -20,20 +20,11 @@ from ..cluster.node_entry import Entry
 from ..cluster.objects import NO_GPUS
 from . import inspect
 from .claims_view import ClaimsView
+from .viewer_rights import Sight
 from .waiting_view import PAUSE_SECONDS, Reasons
 
 MOST_NODES = 50
 MOST_WAITING = 100
-
-
-class Sight(NamedTuple):
-    """What a viewer may see. namespace: the only one; "": all. nodes, claims: whether it may list
-    nodes, and claims there.
-    """
-
-    namespace: str
-    nodes: bool
-    claims: bool = False
 
 
 def view(
@@ -45,14 +36,14 @@ def view(
     priority, then claims; `waiting_count`: all of them. claims: None: GPUs are not offered by DRA.
     """
     found, devices = claims.read() if claims else ([], [])
-    by_claim = ClaimsView(found, devices, sight.namespace, may_list=sight.claims)
+    by_claim = ClaimsView(found, devices, sight)
     with cluster.lock:
         pods, entries = list(cluster.pods.values()), list(cluster.nodes.items())
         bound, trouble = set(cluster.assumed), cluster.quota.trouble
         quota = cluster.quota.report()
     names = sorted(name for name, entry in entries if _has_gpus(entry))
     waiting = [pod for pod in pods if not pod.node and pod.uid not in bound]
-    waiting = [pod for pod in waiting if _sees(sight, pod.namespace)]
+    waiting = [pod for pod in waiting if sight.sees(pod.namespace)]
     shown, following = _some_nodes(cluster, sight, names, after, by_claim)
     waiting.sort(key=lambda pod: (-pod.priority, pod.namespace, pod.name))
     reasons = Reasons(cluster, names, by_claim.offering, sight.nodes)
@@ -66,14 +57,10 @@ def view(
         "waiting": rows,
         "waiting_count": len(waiting) + len(without),
         "trouble": claims.trouble if claims else "",
-        "quota": [row for row in quota if _sees(sight, row["namespace"])],
+        "quota": [row for row in quota if sight.sees(row["namespace"])],
         # The text may name other namespaces.
         "quota_trouble": trouble if not sight.namespace else trouble and "quotas cannot be read",
     }
-
-
-def _sees(sight: Sight, namespace: str) -> bool:
-    return not sight.namespace or namespace == sight.namespace
 
 
 def _has_gpus(entry: Entry) -> bool:
@@ -102,7 +89,7 @@ def _some_nodes(
 def _own(cluster: Cluster, entry: Entry, sight: Sight) -> list[str]:
     """UIDs of the pods here that the viewer sees; a pod that is not known yet is seen by none."""
     known = ((uid, cluster.pods.get(uid)) for uid in entry.holds)
-    return [uid for uid, pod in known if pod and _sees(sight, pod.namespace)]
+    return [uid for uid, pod in known if pod and sight.sees(pod.namespace)]
 
 
 def _node(cluster: Cluster, entry: Entry, sight: Sight, claims: ClaimsView) -> dict[str, Any]:

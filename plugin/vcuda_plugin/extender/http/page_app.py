@@ -14,9 +14,8 @@ from ...web import page_frame
 from ..cluster.claims import Claims
 from ..cluster.cluster import Cluster
 from . import cluster_page, cluster_view
-from .cluster_view import Sight
 from .http_app import Answer, Receive, Scope, Send, line, send_answer, wrong_method
-from .viewer_rights import Refused, ViewerRights, token_of
+from .viewer_rights import Refused, Sight, ViewerRights, token_of
 
 NOT_READY = "the cluster has not been read yet; it will be in a moment"
 _FRESH_SECONDS = 2.0

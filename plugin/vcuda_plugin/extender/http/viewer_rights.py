@@ -13,11 +13,10 @@ import base64
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...kube.api import ApiError
 from ..follow.async_api import AsyncApi
-from .cluster_view import Sight
 
 # A right that is taken away holds on for so long.
 _KNOWN_SECONDS = 10.0
@@ -25,6 +24,19 @@ _MOST_KNOWN = 1000
 _AT_ONCE = 4
 _MOST_TOKEN_CHARACTERS = 16384
 _USERS, _ACCESS = "authentication.k8s.io", "authorization.k8s.io"
+
+
+class Sight(NamedTuple):
+    """What a viewer may see. namespace: the only one; "": all. nodes, claims: whether it may list
+    nodes, and claims there.
+    """
+
+    namespace: str
+    nodes: bool
+    claims: bool = False
+
+    def sees(self, namespace: str) -> bool:
+        return self.namespace in ("", namespace)
 
 
 class Refused(Exception):
