@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...kube import json_bytes
+from ..model.pod_request import mapping
 from .fit import Verdict
 from .preempt import Victims
 
@@ -155,11 +156,11 @@ def _without_verbs(reasons: Mapping[str, str]) -> dict[str, str]:
 
 
 def _victims(message: Any) -> Victims:
-    fields = _lower(message) if isinstance(message, dict) else {}
+    fields = _lower(mapping(message))
     pods, violations = fields.get("pods") or [], fields.get("numpdbviolations", 0)
     uids = []
     for pod in pods if isinstance(pods, list) else [None]:
-        each = _lower(pod) if isinstance(pod, dict) else {}
+        each = _lower(mapping(pod))
         metadata = each.get("metadata")
         uid = metadata.get("uid") if isinstance(metadata, dict) else each.get("uid")
         if not isinstance(uid, str) or type(violations) is not int:
@@ -183,5 +184,4 @@ def _lower(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _name(node: dict[str, Any]) -> str:
-    metadata = node.get("metadata")
-    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+    return str(mapping(node.get("metadata")).get("name", ""))

@@ -19,7 +19,7 @@ from typing import Any
 from ..cluster.cluster import Cluster
 from ..cluster.objects import PodFacts
 from ..model.place import Placed
-from ..model.pod_request import PodAsk
+from ..model.pod_request import PodAsk, mapping
 from .fit import Verdict, fit
 from .score import scores
 
@@ -31,11 +31,9 @@ Group = tuple[str, str]  # namespace and name
 
 def group_of(pod: Mapping[str, Any]) -> Group | None:
     """The PodGroup that the pod is scheduled with. None: it is scheduled alone."""
-    spec, about = pod.get("spec"), pod.get("metadata")
-    group = spec.get("schedulingGroup") if isinstance(spec, dict) else None
-    name = group.get("podGroupName") if isinstance(group, dict) else None
-    namespace = about.get("namespace") if isinstance(about, dict) else None
-    return (str(namespace), name) if isinstance(name, str) and name else None
+    name = mapping(mapping(pod.get("spec")).get("schedulingGroup")).get("podGroupName")
+    namespace = str(mapping(pod.get("metadata")).get("namespace"))
+    return (namespace, name) if isinstance(name, str) and name else None
 
 
 class Gangs:
