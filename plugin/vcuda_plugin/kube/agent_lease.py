@@ -9,10 +9,10 @@ renewal, by its own clock.
 from __future__ import annotations
 
 import time
-from urllib.parse import quote
 
-from .api import MERGE_PATCH, ApiError, KubeApi, message_of
+from .api import MERGE_PATCH, ApiError, KubeApi, message_of, path_of
 
+API = "/apis/coordination.k8s.io/v1"
 RENEW_SECONDS, LEASE_SECONDS = 10.0, 40.0
 # Of the agents' pods and Leases.
 LABEL = ("app.kubernetes.io/name", "vcuda-node-agent")
@@ -20,7 +20,7 @@ SELECTOR = "=".join(LABEL)
 
 
 def folder(namespace: str) -> str:
-    return f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, '')}/leases"
+    return path_of(API, namespace, "leases")
 
 
 def renew(api: KubeApi, namespace: str, node: str, node_uid: str) -> None:
@@ -33,7 +33,7 @@ def renew(api: KubeApi, namespace: str, node: str, node_uid: str) -> None:
         "leaseDurationSeconds": int(LEASE_SECONDS),
         "renewTime": time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime()),
     }
-    path = f"{folder(namespace)}/{quote(node, '')}"
+    path = path_of(API, namespace, "leases", node)
     status, answer = api.call("PATCH", path, {"spec": spec}, kind=MERGE_PATCH)
     if status == 404 and not node_uid:
         return

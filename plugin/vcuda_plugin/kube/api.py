@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 
@@ -194,6 +194,12 @@ class KubeApi:
             assert_same_host=False,
             preload_content=False,
         )
+
+
+def path_of(api: str, namespace: str, kind: str, name: str = "") -> str:
+    """Return the path of an object; without a name, of its kind. api: such as "/api/v1"."""
+    folder = f"{api}/namespaces/{quote(namespace, '')}/{kind}"
+    return f"{folder}/{quote(name, '')}" if name else folder
 
 
 def message_of(status: Any) -> str:

@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
-from urllib.parse import quote
 
 from vcuda_oci.container.identity import pod_key
 from vcuda_oci.ledger.decision import Decision
@@ -21,7 +20,7 @@ from vcuda_oci.model.errors import with_id
 from vcuda_oci.placement.choose import Refused
 from vcuda_oci.system.settings_file import Config
 
-from ...kube.api import ApiError, message_of
+from ...kube.api import ApiError, message_of, path_of
 from ..cluster.cluster import Cluster
 from ..cluster.objects import NodeFacts, PodFacts, decided, pod_of
 from ..filter.extender_api import Binding
@@ -126,7 +125,7 @@ class Binder:
         """Raises ApiError: whether the pod is bound is unknown; Withheld: not by this call, but
         perhaps by an earlier one. In both cases the assumed placement stays."""
         metadata = {"name": asked.name, "namespace": asked.namespace, "uid": asked.uid}
-        path = _path(asked.namespace, asked.name) + "/binding"
+        path = path_of("/api/v1", asked.namespace, "pods", asked.name) + "/binding"
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -164,7 +163,8 @@ class Binder:
     async def _fetch(self, asked: Binding) -> PodFacts | str:
         """The pod as the API server has it, or why it cannot be bound. Raises ApiError."""
         where = f"pod {asked.namespace}/{asked.name}"
-        status, pod = await self._api.call("GET", _path(asked.namespace, asked.name))
+        path = path_of("/api/v1", asked.namespace, "pods", asked.name)
+        status, pod = await self._api.call("GET", path)
         if status == 404:
             return f"{where} is gone"
         if status != 200 or not isinstance(pod, dict):
@@ -205,7 +205,3 @@ def annotations_for(ask: PodAsk, placed: Placed, node: NodeFacts) -> dict[str, s
             gpus = ",".join(node.by_name[share.uuid].name for share in shares)
             annotations[f"{known.PREDICATE_GPU}{each.index}"] = gpus
     return annotations
-
-
-def _path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, '')}/pods/{quote(name, '')}"

@@ -12,9 +12,8 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import quote
 
-from ...kube.api import ApiError, message_of
+from ...kube.api import ApiError, message_of, path_of
 from ..cluster.cluster import Cluster
 from ..cluster.objects import priority_of
 from ..filter.preempt import Victims, preempt
@@ -98,5 +97,4 @@ def _name(thing: Object) -> str:
 
 
 def _path(metadata: Object) -> str:
-    namespace, name = (quote(str(metadata.get(key)), "") for key in ("namespace", "name"))
-    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+    return path_of("/api/v1", str(metadata.get("namespace")), "pods", str(metadata.get("name")))

@@ -20,11 +20,11 @@ import time
 import uuid
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
 from vcuda_oci.model.errors import VcudaError
 
-from ...kube.api import CALL_SECONDS, ApiError, KubeApi
+from ...kube import agent_lease
+from ...kube.api import CALL_SECONDS, ApiError, KubeApi, path_of
 
 HELD_SECONDS = 10.0
 # A call takes at most CALL_SECONDS to connect and CALL_SECONDS to be answered.
@@ -59,8 +59,8 @@ class Leader:
                 "is not the name of a Lease", f"--lease {where}", "write NAMESPACE/NAME"
             )
         self._api, self._name, self._now, self._catch_up = api, name, now, catch_up
-        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, '')}/leases"
-        self._path = f"{self._folder}/{quote(name, '')}"
+        self._folder = path_of(agent_lease.API, namespace, "leases")
+        self._path = path_of(agent_lease.API, namespace, "leases", name)
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._lock = threading.Lock()  # one step at a time
         self._holder, self._ended = "", False

@@ -11,14 +11,13 @@ import logging
 import threading
 import time
 from typing import Any
-from urllib.parse import quote
 
 from vcuda_hook.claims import quantity
 from vcuda_hook.claims.dra_names import DRIVER, MEMORY
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ...kube.api import ApiError, KubeApi, message_of
+from ...kube.api import ApiError, KubeApi, message_of, path_of
 from ...kube.retry import Retry
 from ..follow import warning_event
 from ..follow.follow import UNFINISHED, Follower
@@ -110,7 +109,7 @@ class Maker:
             tree = template(name, self._settings, self._sizes_now)
             owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
             tree["metadata"] |= {"namespace": namespace, "ownerReferences": [owner]}
-            path = f"{_API}/namespaces/{quote(namespace, '')}/resourceclaimtemplates"
+            path = path_of(_API, namespace, "resourceclaimtemplates")
             status, answer = self._api.call("POST", path, tree)
         except VcudaError as error:
             self._refuse(pod, key, str(error))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from typing import Any
-from urllib.parse import quote
 
-from ...kube.api import KubeApi
+from ...kube.api import KubeApi, path_of
 from ..cluster.cluster import Cluster
 from ..quota import quota_limits
 from ..quota.quota_limits import QuotaPlace
@@ -25,7 +24,7 @@ class QuotaFollower(Follower):
         self._where = f"ConfigMap {place.namespace}/{place.name}"
         super().__init__(
             api,
-            f"/api/v1/namespaces/{quote(place.namespace, '')}/configmaps",
+            path_of("/api/v1", place.namespace, "configmaps"),
             "name",
             self._put_map,
             self._drop_map,

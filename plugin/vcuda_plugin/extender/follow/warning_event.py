@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from typing import Any
-from urllib.parse import quote
 
 from vcuda_oci.model import names
 
-from ...kube.api import ApiError, KubeApi
+from ...kube.api import ApiError, KubeApi, path_of
 
 _MOST_CHARACTERS = 1000
 
@@ -36,6 +35,6 @@ def warn(api: KubeApi, kind: str, metadata: dict[str, Any], reason: str, text: s
         "count": 1,
     }
     try:
-        api.create(f"/api/v1/namespaces/{quote(namespace, '')}/events", event)
+        api.create(path_of("/api/v1", namespace, "events"), event)
     except ApiError as error:
         _log.warning("%s %s/%s: no event was written: %s", kind, namespace, name, error)
