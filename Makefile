@@ -10,7 +10,7 @@ SYSCONFDIR ?= /etc
 DESTDIR ?=
 # Such as /usr/lib/systemd/system; empty: no unit is installed.
 UNITDIR ?=
-# Which machine it is compiled for: this one, or by a cross compiler arm64, below build/arm64.
+# Empty: compile for this machine. arm64: by a cross compiler, into build/arm64.
 VCUDA_ARCH ?=
 ifeq ($(VCUDA_ARCH),arm64)
 OUT := build/arm64
@@ -25,7 +25,7 @@ VENV := build/venv
 CUDA_INCLUDE = $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu13/include))
 # Two checkouts of one commit compile to the same bytes, wherever they lie.
 CFLAGS_COMMON := -std=gnu11 -O2 -g -Wall -Wextra -Werror -ffile-prefix-map='$(CURDIR)=.'
-# Of these the runtime's own: what is compiled of it for each machine.
+# RUNTIME_TARGETS: compiled for each machine. BUILD_TARGETS: for this one only.
 BUILD_TARGETS :=
 RUNTIME_TARGETS :=
 

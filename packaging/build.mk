@@ -37,8 +37,8 @@ $(COMPLETION): runtime_hook/vcuda_hook/cli/completion.py $(PARSERS)
 	  print(script(parser(), "$(@F)"), end="")' >$@.new
 	@mv $@.new $@
 
-# What packages hold of what is compiled here: launcher and hook are compiled for their place by
-# packaging/install.
+# The compiled files that packages hold, without launcher and hook: packaging/install compiles those for
+# their place.
 PACKED := $(filter-out $(LAUNCHER) $(HOOK),$(RUNTIME_TARGETS))
 ifneq ($(VCUDA_ARCH),arm64)
 PACKED += $(SOFTGPU_TARGETS) $(MAN) $(COMPLETION)
@@ -46,7 +46,7 @@ endif
 .PHONY: packed
 packed: $(PACKED)
 
-# A host that cannot reach Debian for arm64's musl has this machine's packages nevertheless.
+# Without Debian's musl for arm64, which has to be fetched, only this machine's packages are made.
 FOR_ARM64 = $(MAKE) --no-print-directory VCUDA_ARCH=arm64
 .PHONY: packages
 packages: prepare-packages build ## debs and rpms, into build/packages

@@ -1,8 +1,8 @@
 """The bill of materials of a folder of packages, and a chart: CycloneDX 1.6 in JSON, on stdout.
 
-usage: sbom.py FOLDER, with VCUDA_VERSION and SOURCE_DATE_EPOCH. What is in a package that is not
-ours: musl, which the static programs are linked with: this host's, or what packaging/musl-arm64 has
-brought. What it needs beside it: its Depends; of the chart the one image that is not ours.
+Usage: sbom.py FOLDER, with VCUDA_VERSION and SOURCE_DATE_EPOCH. Of other projects a package holds
+only musl, which its static programs are linked with: this host's, or the one that
+packaging/musl-arm64 fetched. It needs what its Depends name; the chart needs one image.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 OURS = [LicenseFactory().make_from_string("Apache-2.0")]
-# Which hold programs that are linked with musl: oci/launcher/build.mk.
+# Packages with programs that are linked with musl: oci/launcher/build.mk.
 STATIC = ("vcuda-runtime",)
-# Package URLs' names of what files end in.
+# The types of package URLs, by the ending of a file.
 FORMS = {"deb": "deb", "rpm": "rpm", "tgz": "helm"}
 
 

@@ -16,7 +16,7 @@ from vcuda_plugin.agent.http import listen_address
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SETTINGS = REPOSITORY + "/packaging/config.toml"
-# One of them makes no sense, whatever the setting.
+# Each setting that does not take any text refuses at least one of these.
 WRONG = ("?", "", "?/?", "9999")
 
 HEAD = """\
@@ -87,7 +87,7 @@ def documented() -> dict[str, str]:
 def takes(key: str) -> str:
     """What the program says that it takes, when it is given something else."""
     if key == "listen":
-        return _mend_of_listen()
+        return _hint_of_listen()
     is_list = isinstance(settings_file._DEFAULTS[key], list)
     for wrong in WRONG:
         value = _toml([wrong] if is_list else wrong)
@@ -98,7 +98,7 @@ def takes(key: str) -> str:
     return "any text"
 
 
-def _mend_of_listen() -> str:
+def _hint_of_listen() -> str:
     try:
         listen_address.check("?", SETTINGS)
     except VcudaError as error:

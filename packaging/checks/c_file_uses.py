@@ -1,7 +1,7 @@
 """Finds each use of files by path in a C file: the C library's functions that take one.
 
-Unlike in Python this is a list of what is looked for; a function is known by its name in column 1,
-as clang-format lays it out.
+file_uses.py lists what is harmless; this module lists what it looks for. A function is known by its
+name in column 1, where clang-format puts it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TAKES_A_PATH = """
     statvfs statx symlink symlinkat syscall system truncate umount umount2 unlink unlinkat utime
     utimensat utimes
 """
-# Not a structure of that name, or a field.
+# Neither a structure of that name nor a field.
 _CALL = re.compile(rf"(?<![\w.>])(?<!struct )({'|'.join(_TAKES_A_PATH.split())})(?:64)?\b")
 _FUNCTION = re.compile(r"(\w+) \(")
 _NO_CODE = re.compile(r"""/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""", re.DOTALL)

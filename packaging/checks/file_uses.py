@@ -1,8 +1,8 @@
 """Finds each use of files by path in a module: every name that can reach one, of Python's or ours.
 
 A name is followed through imports to its full name: `o.chmod` after `import os as o` is os.chmod.
-What is known to reach no file is listed; all else in a module that reaches files is a use, called
-or not, and so is the import of a module that is not listed.
+The names that reach no file are listed here. Any other name of a module that reaches files is a
+use, called or not. So is the import of a module that is not listed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 OURS = ("vcuda_oci", "vcuda_hook", "vcuda_plugin")
-# Each name of these is a use, but for constants, as O_PATH, and those below. Our helpers open what
-# they are given.
+# Each name of these modules is a use, except constants, such as O_PATH, and the names below. Our
+# helpers open what they are given.
 _REACHING = (
     "os", "io", "fcntl", "shutil", "tempfile", "glob", "pathlib", "posix", "builtins",
     "importlib", "linecache", "tokenize", "vcuda_oci.system.files", "vcuda_oci.system.own_lock",
@@ -36,7 +36,7 @@ _HARMLESS_NAMES = {
 _HARMLESS = frozenset(
     f"{module}.{name}" for module, names in _HARMLESS_NAMES.items() for name in names.split()
 )
-# Other modules that may be imported: each name of theirs is harmless, but for those that follow.
+# Other modules that may be imported: each of their names is harmless, except those in _NOT_PLAIN.
 _PLAIN_NAMES = """
     __future__ _json _signal argparse ast asyncio base64 bisect calendar collections contextlib csv
     ctypes dataclasses datetime difflib email errno fnmatch fractions functools gc google grpc h11
