@@ -32,7 +32,6 @@ _DIGITS = 9
 class Policy:
     """order: of the cluster's GPUs, used where `pick` names no GPU."""
 
-    name: str
     order: str
     pick: Pick
 
@@ -42,12 +41,12 @@ def policies(mix: Mix, seed: int) -> dict[str, Policy]:
 
     mix: of the whole trace, which FGD knows beforehand. seed: for the choice among equal scores.
     """
-    found = [Policy(order, order, ours(seed)) for order in (BINPACK, SPREAD, TOPOLOGY)]
-    found.append(Policy(NO_RESERVE, BINPACK, ours(seed, reserve=False)))
-    found.append(Policy(FIRST_FIT, BINPACK, first_fit))
-    found.append(Policy(BEST_FIT, BINPACK, best_fit))
-    found.append(Policy(FGD, BINPACK, steepest(mix)))
-    return {policy.name: policy for policy in found}
+    found = {order: Policy(order, ours(seed)) for order in (BINPACK, SPREAD, TOPOLOGY)}
+    found[NO_RESERVE] = Policy(BINPACK, ours(seed, reserve=False))
+    found[FIRST_FIT] = Policy(BINPACK, first_fit)
+    found[BEST_FIT] = Policy(BINPACK, best_fit)
+    found[FGD] = Policy(BINPACK, steepest(mix))
+    return found
 
 
 def ours(seed: int, *, reserve: bool = True) -> Pick:

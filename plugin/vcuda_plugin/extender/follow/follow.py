@@ -31,10 +31,6 @@ _DRA = "/apis/resource.k8s.io/v1"
 _log = logging.getLogger(__name__)
 
 
-def _nothing() -> None:
-    pass
-
-
 class Follower(ListWatch):
     """One kind of object. key: the metadata field that `drop` and `keep` get.
 
@@ -61,7 +57,7 @@ class Follower(ListWatch):
         self._found: set[str] = set()
         self._lock = threading.Lock()
         self.synced = threading.Event()
-        self.on_failure: Callable[[], None] = _nothing
+        self.on_failure: Callable[[], object] = lambda: None
 
     def failed(self) -> None:
         self.on_failure()

@@ -115,9 +115,8 @@ class Listener:
 
     def _make_room(self) -> bool:
         """Return whether one more connection may be taken; close another one if needed."""
-        if len(self._open) < MOST_CONNECTIONS:
-            return True
-        self._drop_closed()
+        if len(self._open) >= MOST_CONNECTIONS:
+            self._drop_closed()
         if len(self._open) < MOST_CONNECTIONS:
             return True
         for silent in (_Client.has_asked_nothing, _Client.is_idle):

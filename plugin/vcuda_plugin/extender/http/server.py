@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from typing import Any
 
 from vcuda_oci.model import names
@@ -160,9 +159,9 @@ class Server:
             given, ask = {}, None  # no eviction can make it fit
         if ask is None:
             return extender_api.preemption_result(given)
-        # Run in a thread: it checks every victim of every node.
-        search = partial(preempt, self._cluster, ask, priority_of(pod), given)
-        return extender_api.preemption_result(await asyncio.to_thread(search))
+        # In a thread, because it checks every victim of every node.
+        found = await asyncio.to_thread(preempt, self._cluster, ask, priority_of(pod), given)
+        return extender_api.preemption_result(found)
 
     def _readyz(self, _: str) -> Answer:
         why = self._why_not() if self.ready else NOT_READY
