@@ -24,7 +24,7 @@ from ..model.instances import place_instances
 from ..model.place import Placed, place
 from ..model.pod_request import PodAsk, Wanted
 from ..model.tenancy import NO_TENANCY
-from ..quota.quota_usage import Quota
+from ..quota.quota_usage import NO_GROUP, Quota
 from .node_entry import Assumed, Entry
 from .objects import NodeFacts, PodFacts, decided
 
@@ -70,19 +70,23 @@ class Cluster:
             elif entry.facts == facts:
                 return
             entry.facts = facts
-            self.quota.put_node(facts.name, entry.row, facts.group)
+            pods = self._on.get(facts.name, {})
+            assumed = {
+                uid: places[facts.name].placed.holds
+                for uid, places in self.assumed.items()
+                if facts.name in places
+            }
+            self.quota.put_node(facts.name, entry.row, facts.group, pods.keys() | assumed)
             self.wide.discard(facts.name)
             if len(facts.usable) > WIDEST or facts.divisible:
                 self.wide.add(facts.name)
             self.arrays.put_gpus(entry.row, () if facts.name in self.wide else facts.usable)
             entry.release_all()
-            pods = self._on.get(facts.name, {}).values()
             # Pods with a decision first: the others are placed on what is left.
-            for pod in sorted(pods, key=lambda pod: (pod.decision is None, pod.uid)):
+            for pod in sorted(pods.values(), key=lambda pod: (pod.decision is None, pod.uid)):
                 entry.hold(pod.uid, self._held(pod, entry))
-            for uid, places in self.assumed.items():
-                if facts.name in places:
-                    entry.hold(uid, places[facts.name].placed.holds)
+            for uid, shares in assumed.items():
+                entry.hold(uid, shares)
             self._settle(entry)
 
     def drop_node(self, name: str) -> None:
@@ -91,7 +95,6 @@ class Cluster:
             if entry:
                 del self._rows[name]
                 self._put_slices(entry, {})
-                self.quota.drop_node(name)
                 self.wide.discard(name)
                 self.arrays.remove(entry.row)
 
@@ -117,7 +120,7 @@ class Cluster:
                 del self.assumed[pod.uid]
                 return
             self._forget(pod.uid)
-            self._charge(pod)
+            self._charge(pod, pod.node)
             if entry:
                 entry.hold(pod.uid, self._held(pod, entry) if assumed else held)
                 self._settle(entry)
@@ -290,10 +293,12 @@ class Cluster:
         found = self.find(entry, pod.ask)
         return [] if isinstance(found, Refused) else found.holds
 
-    def _charge(self, pod: PodFacts, node: str = "") -> None:
+    def _charge(self, pod: PodFacts, node: str) -> None:
         core = pod.ask.most_core if pod.ask else 0
         self._labelled |= bool(pod.ask and any(pod.ask.tenancy))
-        self.quota.charge(pod.uid, node or pod.node, pod.namespace, core)
+        entry = self.nodes.get(node)
+        group = entry.facts.group if entry else NO_GROUP
+        self.quota.charge(pod.uid, node, group, pod.namespace, core)
 
     def _drop_pod(self, uid: str) -> None:
         pod = self.pods.pop(uid, None)

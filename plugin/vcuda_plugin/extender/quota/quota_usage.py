@@ -7,7 +7,7 @@ bind still holds when the pod is counted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,40 +64,28 @@ class Quota:
         self.limits: Mapping[str, Limit] = {}
         self.trouble = ""
         self._charges: dict[str, _Charge] = {}
-        self._on: dict[str, set[str]] = {}
         self._used: dict[tuple[str, str], int] = {}
-        self._node_groups: dict[str, Group] = {}
         self._numbers: dict[Group, int] = {NO_GROUP: 0}
         self._rows: NDArray[Any] = np.zeros(64, np.int32)
 
-    def put_node(self, name: str, row: int, group: Group) -> None:
-        """Set the node's group, and count its pods there."""
+    def put_node(self, name: str, row: int, group: Group, uids: Iterable[str]) -> None:
+        """Set the node's group, and count its pods there. uids: of its pods."""
         if row >= len(self._rows):
             self._rows = np.append(self._rows, np.zeros(row + 1, np.int32))
         self._rows[row] = self._numbers.setdefault(group, len(self._numbers))
-        self._node_groups[name] = group
-        for uid in self._on.get(name, ()):
-            self._set(uid, name, group)
+        for uid in uids:
+            if uid in self._charges:
+                self._set(uid, name, group)
 
-    def drop_node(self, name: str) -> None:
-        """Forget the node. Its pods still count until they end."""
-        self._node_groups.pop(name, None)
-
-    def charge(self, uid: str, node: str, namespace: str, core: int) -> None:
+    def charge(self, uid: str, node: str, group: Group, namespace: str, core: int) -> None:
         """Count the pod on this node; repeating it changes nothing. core: percent of one GPU."""
-        if not core:
-            return
-        self._charges.setdefault(uid, _Charge(namespace, core))
-        self._on.setdefault(node, set()).add(uid)
-        self._set(uid, node, self._node_groups.get(node, NO_GROUP))
+        if core:
+            self._charges.setdefault(uid, _Charge(namespace, core))
+            self._set(uid, node, group)
 
     def release(self, uid: str, node: str) -> None:
         if uid in self._charges:
             self._set(uid, node, None)
-            on = self._on.get(node, set())
-            on.discard(uid)
-            if not on:
-                self._on.pop(node, None)
 
     def used(self, namespace: str, model: str, but: str = "") -> int:
         """Return the usage in percent of one GPU. but: the UID of a pod that is left out."""
