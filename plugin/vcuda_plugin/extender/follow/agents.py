@@ -39,7 +39,7 @@ class Agents:
     ) -> None:
         self._cluster, self.namespace, self._now = cluster, namespace, now
         self._nodes: dict[str, NodeFacts] = {}
-        self._pods: dict[str, tuple[str, bool]] = {}  # node and readiness, by UID
+        self._pods: dict[str, str] = {}  # node, by UID
         self._ready: dict[str, dict[str, bool]] = {}  # readiness by UID, of each node
         self._renewed: dict[str, float] = {}  # when a renewal was seen, the oldest first
         self._versions: dict[str, str] = {}
@@ -76,14 +76,14 @@ class Agents:
         statuses = (pod.get("status") or {}).get("containerStatuses") or ()
         ready = bool(statuses) and all(each.get("ready") is True for each in statuses)
         with self._cluster.lock:
-            self._pods[str(metadata["uid"])] = node, ready
+            self._pods[str(metadata["uid"])] = node
             self._ready.setdefault(node, {})[str(metadata["uid"])] = ready
             self._apply(node)
         return True
 
     def drop_pod(self, uid: str) -> None:
         with self._cluster.lock:
-            node, _ = self._pods.pop(uid, ("", False))
+            node = self._pods.pop(uid, "")
             if node:
                 self._ready[node].pop(uid)
                 self._apply(node)
