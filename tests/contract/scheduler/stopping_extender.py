@@ -1,6 +1,5 @@
 """The extender, which stops itself where no signal from outside could: after a look at its lease
-that
-said it may bind, and before what it does then.
+that said it may bind, and before what it does then.
 
 The file that is named first says after how many such looks; none: it goes on.
 """
