@@ -23,7 +23,7 @@ from vcuda_oci.system import settings_file
 from ...kube import kube_client
 from ...kube.api import ApiError, KubeApi
 from ...kube.connect import connect
-from ..gpus.inventory import Inventory
+from ..gpus import inventory
 from . import devices, partitions, sockets
 from .claim_request import Object
 from .claim_status import Reports, path_of
@@ -82,7 +82,7 @@ def main(
             for task in tasks:
                 threading.Thread(target=task, daemon=True).start()
             for line in sys.stdin:
-                seen = inventory_of(line)
+                seen = inventory.of_tree(json.loads(line))
                 health.publish(seen)
                 roots = pcie_roots(seen.gpus)
                 offered = devices.devices(
@@ -97,12 +97,6 @@ def _end(number: int, frame: Any) -> None:
     """End once: the agent's end brings the signal a second time."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(0)
-
-
-def inventory_of(line: str) -> Inventory:
-    """The inventory that `dra_child` wrote."""
-    fields = json.loads(line)
-    return Inventory(**{**fields, "gpus": [Gpu(**gpu) for gpu in fields["gpus"]]})
 
 
 def pcie_roots(gpus: list[Gpu]) -> dict[str, str]:
