@@ -30,9 +30,8 @@ from vcuda_oci.model.policies import Terms
 from vcuda_oci.model.request import Part, Request
 from vcuda_oci.placement.mig import Place
 
+from ...kube.api import Object
 from . import devices
-
-Object = dict[str, Any]
 
 
 class Result(NamedTuple):

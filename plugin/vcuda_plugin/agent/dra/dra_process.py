@@ -21,11 +21,10 @@ from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system import settings_file
 
 from ...kube import kube_client
-from ...kube.api import ApiError, KubeApi
+from ...kube.api import ApiError, KubeApi, Object
 from ...kube.connect import connect
 from ..gpus import inventory
 from . import devices, partitions, sockets
-from .claim_request import Object
 from .claim_status import Reports, path_of
 from .health_stream import HealthStream
 from .plugin import DraPlugin

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from vcuda_hook.claims.dra_names import CORES, MEMORY, TYPE_PLACE
 from vcuda_oci.model.allocation import GpuShare
@@ -18,10 +17,9 @@ from vcuda_oci.model.mig import Layout, Profile
 from vcuda_oci.placement import mig
 from vcuda_oci.placement.mig import Place
 
+from ...kube.api import Object
 from ..gpus.inventory import Inventory
 from . import devices
-
-Object = dict[str, Any]
 
 _COMPUTE = "compute"
 

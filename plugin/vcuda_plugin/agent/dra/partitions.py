@@ -15,15 +15,13 @@ user guide, "Concepts".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from vcuda_hook.claims.dra_names import MEMORY
 from vcuda_oci.model.gpu import Gpu
 
+from ...kube.api import Object
 from ..gpus.inventory import Inventory
 from . import devices, mig_places
-
-Object = dict[str, Any]
 
 # The counter of a GPU that is in turns or under MPS.
 SHARING = "sharing"
