@@ -206,7 +206,7 @@ class Registration:
                 response_deserializer=api.message("Empty").FromString,
             )
             call = register(request, timeout=_REGISTER_SECONDS)
-            answered = asyncio.ensure_future(_answer_of(call))
+            answered = asyncio.ensure_future(call)
             try:
                 while not answered.done():
                     await asyncio.wait({answered}, timeout=_SOCKET_CHECK_SECONDS)
@@ -237,7 +237,3 @@ class Registration:
         if text != self._complaint:
             _log.warning("%s: cannot register: %s; trying again", self._endpoint, text)
         self._complaint = text
-
-
-async def _answer_of(call: Any) -> None:
-    await call
