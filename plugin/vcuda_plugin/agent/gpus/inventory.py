@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ from typing import Any
 
 from vcuda_oci.host.nvml import HANGS
 from vcuda_oci.ledger import events, instance_records, unhealthy
-from vcuda_oci.model import policies
+from vcuda_oci.model import policies, topology
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.mig import Profile
@@ -233,26 +234,21 @@ def _shared(inventory: Inventory, own: Collection[str]) -> Inventory:
     divisible = inventory.profiles.keys() - {
         gpu.parent for gpu in inventory.gpus if gpu.mig and gpu.uuid not in own
     }
-    found = enumerate(inventory.gpus)
-    at = [
-        at
-        for at, gpu in found
+    gpus = [
+        gpu
+        for gpu in inventory.gpus
         if gpu.uuid not in own and (not gpu.divided or gpu.uuid in divisible)
     ]
-    if len(at) == len(inventory.gpus):
+    if len(gpus) == len(inventory.gpus):
         return inventory
-    gpus, far = [inventory.gpus[one] for one in at], inventory.distances
     sick = inventory.unhealthy
     reasons = {gpu.uuid: sick.get(gpu.uuid) or sick.get(gpu.parent, "") for gpu in gpus}
-    return Inventory(
-        gpus,
-        {gpu.uuid: inventory.numa[gpu.uuid] for gpu in gpus if gpu.uuid in inventory.numa},
-        {uuid: reason for uuid, reason in reasons.items() if reason},
-        None if far is None else [[far[a][b] for b in at] for a in at],
-        inventory.driver,
-        inventory.cuda,
-        {gpu.uuid: gpu.memory_bytes for gpu in inventory.gpus if gpu.divided},
-        inventory.profiles,
-        [gpu for gpu in inventory.gpus if gpu.uuid in own],
-        inventory.places,
+    return dataclasses.replace(
+        inventory,
+        gpus=gpus,
+        numa={gpu.uuid: inventory.numa[gpu.uuid] for gpu in gpus if gpu.uuid in inventory.numa},
+        unhealthy={uuid: reason for uuid, reason in reasons.items() if reason},
+        distances=topology.between(gpus, inventory.gpus, inventory.distances),
+        divided={gpu.uuid: gpu.memory_bytes for gpu in inventory.gpus if gpu.divided},
+        own=[gpu for gpu in inventory.gpus if gpu.uuid in own],
     )
