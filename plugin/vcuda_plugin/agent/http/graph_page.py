@@ -11,7 +11,7 @@ from vcuda_oci.model import topology
 
 from ...web.page_frame import escape
 from .node_state import View
-from .usage_page import colours, page, summary
+from .usage_page import colours, no_gpu, page, summary
 
 _Entry = Mapping[str, Any]
 
@@ -23,12 +23,8 @@ _MOST_LETTERS, _MOST_SMALL_LETTERS = 24, 29
 
 
 def render(view: View) -> bytes:
-    if not view.gpus:
-        text = "This node has no GPU."
-        if view.gpus is None:
-            text = "The driver has not answered yet: the GPUs are not known."
-        content = f'<section class="card soft">{text}</section>'
-    else:
+    content = no_gpu(view)
+    if view.gpus:
         content = f'<section class="card wide">{_drawing(view, view.gpus)}</section>'
         content += _links(view.gpus, view.distances)
     return page(view.node, "graph", summary(view), content)

@@ -37,10 +37,8 @@ def render(view: View, past: _History | None = None, marks: Sequence[Mark] = ())
         for uuid in others
         if uuid not in known
     ]
-    if view.gpus is None:
-        parts.insert(0, _note("The driver has not answered yet: the GPUs are not known."))
-    elif not view.gpus:
-        parts.insert(0, _note("This node has no GPU."))
+    if not view.gpus:
+        parts.insert(0, no_gpu(view))
     for name in view.broken:
         parts.append(_note(f"{name} is not a whole record: what it holds is unknown."))
     return page(view.node, "usage", f"{summary(view)}. {_LEGEND}", "".join(parts))
@@ -50,6 +48,13 @@ def page(node: str, here: str, summary: str, content: str) -> bytes:
     """A complete page. here: its path. content: HTML in which the caller has escaped all names."""
     frame = page_frame.Frame(f"{node}: GPUs", f"on {node}", _LINKS, here)
     return page_frame.page(frame, summary, content)
+
+
+def no_gpu(view: View) -> str:
+    """A note why the page shows no GPU."""
+    if view.gpus is None:
+        return _note("The driver has not answered yet: the GPUs are not known.")
+    return _note("This node has no GPU.")
 
 
 def summary(view: View) -> str:
