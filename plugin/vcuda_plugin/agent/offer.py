@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Offer:
-    """Publishes the GPUs at each change, without those that the other way still has.
+    """Publishes the GPUs at each change, without those that still have shares of the other way.
 
     driver: the DRA driver; with the setting "plugin" it only unprepares claims, so it offers none.
     """

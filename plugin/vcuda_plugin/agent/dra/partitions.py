@@ -1,4 +1,4 @@
-"""What devices of one GPU exclude, as counters that they consume. Pure: no I/O.
+"""Which devices of one GPU exclude each other, as counters that they consume. Pure: no I/O.
 
 A GPU that can be under MPS is two devices, and its one counter goes to the first of them that a
 claim gets: kube-scheduler never allocates the other meanwhile. A GPU in MIG mode that is vcuda's to

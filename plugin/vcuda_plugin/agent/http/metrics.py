@@ -189,7 +189,7 @@ TENANT_METRICS = (
     ),
     _of_tenant(
         "compute_ratio",
-        "Part of the GPU's time that it used since the look before.",
+        "Part of the GPU's time that it used since the previous sample.",
         _figure("core_used_percent", 0.01),
     ),
     _of_tenant("compute_seconds_total", "GPU time that it used.", _figure("busy_seconds")),

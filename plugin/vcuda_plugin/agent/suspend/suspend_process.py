@@ -1,4 +1,4 @@
-"""The process that suspends and resumes containers by itself: suspender.py, look after look.
+"""The process that suspends and resumes containers by itself: it polls suspender.py.
 
 It prints lines for the agent's log, each as JSON. It ends when no container concerns it any more;
 the agent starts it again for the next one.
@@ -20,7 +20,7 @@ from vcuda_oci.model.errors import VcudaError
 from ..ledger.records import Records
 from .suspender import Suspender, concerns, interrupted
 
-# Between two looks for what a killed program left.
+# Between two searches for what a killed program left.
 _REPAIR_SECONDS = 5.0
 # A driver that cannot be asked is asked again after this time.
 _DRIVER_SECONDS = 10.0
@@ -41,7 +41,7 @@ def main(driver_root: str, state_dir: str, overcommit: str, quantum: str, most_k
     suspender = Suspender(records, facts, float(overcommit), _say, float(quantum), int(most_kept))
     threading.Thread(target=_repair, args=(records, facts), daemon=True).start()
     while any(concerns(one) for one in records.read()[0]):
-        time.sleep(suspender.look(time.monotonic()))
+        time.sleep(suspender.poll(time.monotonic()))
     suspender.close()
 
 
