@@ -51,8 +51,9 @@ def _of_node(name: str, help: str, *labels: str) -> Metric:
     return Metric(f"vcuda_{name}", _kind(name), help, labels, _figure(""))
 
 
-def _of_gpu(name: str, help: str, value: _Value) -> Metric:
-    return Metric(f"vcuda_gpu_{name}", _kind(name), help, GPU_LABELS, value)
+def _of_gpu(name: str, help: str, value: _Value | None = None) -> Metric:
+    """value: by default the entry's figure of the metric's name."""
+    return Metric(f"vcuda_gpu_{name}", _kind(name), help, GPU_LABELS, value or _figure(name))
 
 
 def _of_sensor(name: str, help: str) -> Metric:
@@ -75,7 +76,9 @@ def _of_mps(key: str, help: str) -> Metric:
     return _of_gpu(f"mps_{key}", help, value)
 
 
-def _of_tenant(name: str, help: str, value: _Value) -> Metric:
+def _of_tenant(name: str, help: str, value: _Value | None = None) -> Metric:
+    """value: by default the entry's figure of the metric's name."""
+    value = value or _figure(name)
     return Metric(f"vcuda_container_{name}", _kind(name), help, TENANT_LABELS, value)
 
 
@@ -113,7 +116,7 @@ GPU_METRICS = (
         "1 while it is drained: it gets no new containers.",
         lambda gpu: float(views.is_drained(gpu)),
     ),
-    _of_gpu("memory_bytes", "Memory that it has.", _figure("memory_bytes")),
+    _of_gpu("memory_bytes", "Memory that it has."),
     _of_gpu(
         "memory_promised_bytes", "Its tenants' limits, summed.", _figure("promised_memory_bytes")
     ),
@@ -122,21 +125,16 @@ GPU_METRICS = (
         "Part of its time that is reserved for tenants.",
         lambda gpu: (100 - gpu["free_core_percent"]) / 100,
     ),
-    _of_gpu("tenants", "Containers and named slices that hold a share of it.", _figure("tenants")),
+    _of_gpu("tenants", "Containers and named slices that hold a share of it."),
     _of_gpu(
         "lost_seconds_total",
         "Time in turns of its containers in which it was idle.",
         _figure("lost_seconds"),
     ),
-    _of_gpu(
-        "instances",
-        "GPU instances on it that were created for one container each.",
-        _figure("instances"),
-    ),
+    _of_gpu("instances", "GPU instances on it that were created for one container each."),
     _of_gpu(
         "instances_left_over",
         "Those of them that no share names any more, and that are not destroyed yet.",
-        _figure("instances_left_over"),
     ),
     _of_mps("serves", "1 while the MPS daemon and server of its containers run, else 0."),
     _of_mps(
@@ -156,11 +154,7 @@ GPU_METRICS = (
 
 TENANT_METRICS = (
     _of_tenant("memory_limit_bytes", "Memory that it may hold.", _figure("memory_bytes")),
-    _of_tenant(
-        "memory_used_bytes",
-        "Memory that it holds, with what its contexts are charged.",
-        _figure("memory_used_bytes"),
-    ),
+    _of_tenant("memory_used_bytes", "Memory that it holds, with what its contexts are charged."),
     _of_tenant(
         "driver_memory_limit_bytes",
         "The driver's own limit of its cgroup, where the driver has one.",
@@ -211,7 +205,6 @@ TENANT_METRICS = (
     _of_tenant(
         "overrun_seconds",
         "The most GPU time that it took at once beyond its share, before it had to wait.",
-        _figure("overrun_seconds"),
     ),
     _of_tenant(
         "suspended",
@@ -231,7 +224,7 @@ TENANT_METRICS = (
         lambda entry: float(entry["suspension"]["since"]) if views.is_off(entry) else 0.0,
     ),
     _of_tenant("launches_total", "Kernels and graphs launched.", _figure("launches")),
-    _of_tenant("contexts", "CUDA contexts that live.", _figure("contexts")),
+    _of_tenant("contexts", "CUDA contexts that live."),
     _of_tenant(
         "usage_told",
         "0 where its page says nothing, or what cannot be: what it uses is then left out.",
