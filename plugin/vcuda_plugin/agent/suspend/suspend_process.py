@@ -13,8 +13,6 @@ import time
 
 from vcuda_hook.suspend import repairs
 from vcuda_oci.host import host
-from vcuda_oci.ledger.ledger import Ledger
-from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
 from ..ledger.records import Records
@@ -31,7 +29,6 @@ def main(driver_root: str, state_dir: str, overcommit: str, quantum: str, most_k
     Suspender has it.
     """
     records = Records(state_dir)
-    records.ledger = Ledger(state_dir, names.AGENT_PROGRAM)
     try:
         facts = host.load(driver_root, state_dir + "/host.json")
     except VcudaError as error:
@@ -40,7 +37,7 @@ def main(driver_root: str, state_dir: str, overcommit: str, quantum: str, most_k
         return
     suspender = Suspender(records, facts, float(overcommit), _say, float(quantum), int(most_kept))
     threading.Thread(target=_repair, args=(records, facts), daemon=True).start()
-    while any(concerns(one) for one in records.read()[0]):
+    while any(concerns(one) for one in records.read()):
         time.sleep(suspender.poll(time.monotonic()))
     suspender.close()
 
@@ -49,9 +46,9 @@ def _repair(records: Records, facts: host.Host) -> None:
     """Complete what killed programs left, for ever."""
     own = Records(records.ledger.state_dir)
     while True:
-        for id in interrupted(own.read()[0]):
+        for id in interrupted(own.read()):
             try:
-                repairs.repair(Ledger(own.ledger.state_dir, names.AGENT_PROGRAM), facts, id)
+                repairs.repair(own.ledger, facts, id)
             except VcudaError as error:
                 _say(f"cannot repair: {error}")
         time.sleep(_REPAIR_SECONDS)

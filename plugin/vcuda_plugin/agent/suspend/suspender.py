@@ -85,7 +85,7 @@ class Suspender:
     def poll(self, now: float) -> float:
         """Decide once; return the seconds until the next poll. now: monotonic seconds."""
         self._busy = {id: thread for id, thread in self._busy.items() if thread.is_alive()}
-        mine = {one.id: one for one in self._records.read()[0] if concerns(one)}
+        mine = {one.id: one for one in self._records.read() if concerns(one)}
         self._usage.follow(mine.values())
         for id in self._there_since.keys() - mine.keys():
             del self._there_since[id]
@@ -166,7 +166,7 @@ class Suspender:
             return
         residents = [
             self._resident(one, now)
-            for one in self._records.read()[0]
+            for one in self._records.read()
             if one.resident and not self._leaves(one)
         ]
         capacity = {gpu.uuid: Need(100, gpu.memory_bytes) for gpu in self._facts.gpus}
