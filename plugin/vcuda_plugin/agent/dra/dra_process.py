@@ -46,9 +46,6 @@ def main(
     config: str, node: str, kubeconfig: str, kubelet: str, cdi_folder: str, node_root: str
 ) -> None:
     """Run until SIGTERM. kubelet: its root folder, "/var/lib/kubelet". node_root: of `DraChild`."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
-    )
     signal.signal(signal.SIGTERM, _end)
     prepare()  # import now: two threads would do it at once
     api = connect(kubeconfig, names.AGENT_PROGRAM)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import sys
@@ -48,9 +47,6 @@ def main(address: str, node: str, state_dir: str, exemplars: str = settings_file
     output once the server listens.
     exemplars: the value of the setting, "yes" or "no".
     """
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: http: %(message)s"
-    )
     try:
         asyncio.run(_serve(address, node, state_dir, exemplars == settings_file.YES))
     except ModuleNotFoundError as missing:
