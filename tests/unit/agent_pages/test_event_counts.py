@@ -13,7 +13,7 @@ from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Refused, choose
 from vcuda_oci.system import settings_file
-from vcuda_plugin.agent.http.event_counts import FOLDER, NAME, EventCounts, reason_of
+from vcuda_plugin.agent.http.event_counts import FOLDER, KNOWN_KINDS, NAME, EventCounts, reason_of
 
 
 def tell(state_dir: Any, kind: str, text: str = "", **more: Any) -> None:
@@ -71,6 +71,12 @@ def test_corrupt_count_is_recomputed_from_current_use(tmp_path: Any, kept: str) 
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / NAME).write_text(kept)
     assert EventCounts(str(tmp_path)).read().kinds == {"claimed": 1}
+
+
+def test_every_kind_of_event_is_counted_from_the_start() -> None:
+    words = {name: word for name, word in vars(events).items() if name.isupper()}
+    kinds = {word for name, word in words.items() if isinstance(word, str) and name != "NAME"}
+    assert kinds == KNOWN_KINDS.keys()
 
 
 def test_kinds_are_bounded(tmp_path: Any) -> None:

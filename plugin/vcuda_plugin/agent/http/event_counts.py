@@ -40,7 +40,7 @@ KNOWN_KINDS = dict.fromkeys(
         events.BYPASS_FOUND, events.TURN_OVERRUN, events.AGENT_STARTED, events.AGENT_ENDED,
         events.GPU_UNHEALTHY, events.GPU_HEALTHY, events.NO_GPUS, events.UNCLAIMED,
         events.SUSPENDED, events.RESUMED, events.SUSPEND_FAILED, events.LOST,
-        events.GPU_DRAINED, events.GPU_UNDRAINED,
+        events.GPU_DRAINED, events.GPU_UNDRAINED, events.MPS_ENDED,
     ],
     0,
 )  # fmt: skip
