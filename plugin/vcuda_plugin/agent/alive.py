@@ -1,4 +1,4 @@
-"""Whether the agent is at work, told to systemd and to the cluster."""
+"""Report to systemd and to the cluster that the agent is at work."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def is_needed(settings: Config, arguments: argparse.Namespace) -> bool:
     """Whether the GPUs are offered by DRA, or were before."""
     if not pod_watch_child.is_there(settings, arguments.kubeconfig):
         return False
-    records = Records(settings.state_dir).read()[0]
+    records = Records(settings.state_dir).read()
     was = sockets.are_there(_kubelet(arguments)) or any(map(withheld.is_claim, records))
     return settings.by_dra or was
 

@@ -1,4 +1,4 @@
-"""What the node's GPUs become, passed on to the offer, the pages and the event log."""
+"""Pass changes of the node's GPUs on to the offer, the pages and the event log."""
 
 from __future__ import annotations
 

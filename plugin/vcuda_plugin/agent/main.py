@@ -48,6 +48,10 @@ def command() -> int:
 
 def main(argv: Sequence[str]) -> int:
     arguments = command_line.parser().parse_args(argv)
+    # The children inherit it.
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
+    )
     try:
         _await_settings(arguments.config, arguments.config_digest)
         settings = settings_file.load_named(arguments.config)
@@ -57,9 +61,6 @@ def main(argv: Sequence[str]) -> int:
             hint = 'name a kubeconfig with --kubeconfig, or set gpu-offer = "plugin"'
             raise VcudaError("DRA needs the Kubernetes API", settings.path, hint)
         with child.forked(*_modules(settings, arguments)):
-            logging.basicConfig(
-                stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
-            )
             confine.confine(rights.AGENT)
             arbiter = Arbiter(settings.state_dir, arguments.take_over)
             with arbiter, _recorded(settings.state_dir):

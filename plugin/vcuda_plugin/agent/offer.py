@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Offer:
-    """Publishes the GPUs at each change, without those that the other way still has.
+    """Publishes the GPUs at each change, without those that still have shares of the other way.
 
     driver: the DRA driver; with the setting "plugin" it only unprepares claims, so it offers none.
     """
@@ -50,7 +50,7 @@ class Offer:
     @property
     def has_claims(self) -> bool:
         """Whether the ledger has shares of claims."""
-        return any(map(withheld.is_claim, self._records.read()[0]))
+        return any(map(withheld.is_claim, self._records.read()))
 
     def changed(self, seen: Inventory) -> None:
         """Take the GPUs and their health."""
@@ -71,7 +71,7 @@ class Offer:
 
     def _read(self) -> bool:
         """Read the records; return whether other GPUs are withheld than before."""
-        records, before = self._records.read()[0], self._withheld
+        records, before = self._records.read(), self._withheld
         gpus = [*self._seen.gpus, *self._seen.own] if self._seen else []
         parents = {gpu.uuid: gpu.parent for gpu in gpus if gpu.mig}
         self._withheld = withheld.withheld(records, self._settings.by_dra, parents)

@@ -52,7 +52,7 @@ def test_places_of_all_instances_are_reported_for_the_scheduler(tmp_path: Path) 
     state_dir = node.ledger.state_dir
     seen = inventory_by(sampled(node.facts(), state_dir), state_dir)
     (gpu,) = {uuid for uuid, places in seen.places.items() if places}
-    by_id = {profile["id"]: profile["name"] for profile in seen.profiles[gpu]}
+    by_id = {profile.id: profile.name for profile in seen.profiles[gpu]}
     assert sorted(by_id[id] for id, _, _ in seen.places[gpu]) == ["1g.10gb", "3g.40gb"]
 
 

@@ -57,17 +57,17 @@ class Node(Tenants):
     def restarted(self, quantum: float = 0) -> Suspender:
         return Suspender(Records(self.state_dir), host(16), 2.0, self.lines.append, quantum)
 
-    def look(self, seconds: float = 0.0) -> float:
+    def poll(self, seconds: float = 0.0) -> float:
         """Look after so many seconds, until what that began has ended."""
         self.now += seconds
-        pause = self.suspender.look(self.now)
+        pause = self.suspender.poll(self.now)
         for thread in self.suspender._busy.values():
             thread.join(10)
         return pause
 
     def pass_time(self, seconds: int) -> None:
         for _ in range(seconds):
-            self.look(1.0)
+            self.poll(1.0)
 
     def off(self, id: str, by: str, step: str = SUSPENDED, wanted: float = 0) -> None:
         self._set(id, Suspension(step, by, 1.0, {"GPU-0": GIB}, wanted))
@@ -145,7 +145,7 @@ def test_container_without_work_is_suspended_after_its_idle_time(node: Node) -> 
     node.add_record("busy", idle_suspend=60)
     for second in range(63):
         node.uses("busy", busy_ns=second)
-        node.look(1.0)
+        node.poll(1.0)
     assert node.calls == [("suspend", "idle", BY_IDLENESS)]
 
 
@@ -164,13 +164,13 @@ def test_next_call_resumes_an_idle_container_within_two_looks(node: Node) -> Non
     node.add_record("box", idle_suspend=60)
     node.off("box", BY_IDLENESS)
     node.asks("box", 5)
-    assert node.look() == QUICK_SECONDS
+    assert node.poll() == QUICK_SECONDS
     assert node.calls == []
     node.asks("box", 6)
-    node.look(QUICK_SECONDS)
+    node.poll(QUICK_SECONDS)
     assert node.calls == [("resume", "box")]
     assert node.step("box") is None
-    assert node.look(QUICK_SECONDS) == SLOW_SECONDS
+    assert node.poll(QUICK_SECONDS) == SLOW_SECONDS
 
 
 def test_container_suspended_by_order_is_not_woken_by_calls(node: Node) -> None:
@@ -178,7 +178,7 @@ def test_container_suspended_by_order_is_not_woken_by_calls(node: Node) -> None:
     node.off("box", BY_ORDER)
     for asked in range(5):
         node.asks("box", asked)
-        node.look(1.0)
+        node.poll(1.0)
     assert node.calls == []
 
 
@@ -190,7 +190,7 @@ def test_container_of_a_drain_comes_back_once_its_gpu_is_used_again(node: Node) 
     node.pass_time(2)
     assert node.calls == []
     unhealthy.write_drained(node.state_dir, {})
-    node.look(1.0)
+    node.poll(1.0)
     assert node.calls == [("resume", "box")]
 
 
@@ -225,7 +225,7 @@ def test_one_that_leaves_already_is_enough_for_the_room_that_is_missing(node: No
     node.pass_time(3)
     assert node.calls == []
     node._set("leaves", None)  # the driver has refused it
-    node.look()
+    node.poll()
     assert ("suspend", "stays", BY_ROTATION) in node.calls
 
 
@@ -237,10 +237,10 @@ def test_container_that_waits_gets_the_room_of_one_whose_quantum_has_ended(node:
     node.inside("there", 1)
     node.pass_time(2)
     node.asks("waits", 1)
-    node.look(QUICK_SECONDS)
+    node.poll(QUICK_SECONDS)
     assert node.calls == [("resume", "waits")]
     for _ in range(200):
-        node.look(1.0)
+        node.poll(1.0)
         if node.step("waits") is None:
             break
     assert ("suspend", "there", BY_ROTATION) in node.calls
@@ -258,10 +258,10 @@ def seconds_until_it_gives_way(node: Node) -> int:
     node.off("waits", BY_ROTATION)
     node.uses("there")
     node.inside("there", 1)
-    node.look()
+    node.poll()
     node.asks("waits", 1)
     for second in range(500):
-        node.look(1.0)
+        node.poll(1.0)
         if node.step("there") == SUSPENDED:
             return second
     raise AssertionError("it never gave way")
@@ -303,13 +303,13 @@ def test_false_work_keeps_the_gpu_no_longer_than_a_quantum(node: Node) -> None:
     node.add_record("liar", shares=ROTATES)
     node.add_record("waits", shares=ROTATES)
     node.off("waits", BY_ROTATION)
-    node.look()
+    node.poll()
     node.asks("waits", 1)
     for second in range(200):
         node.uses("liar", busy_ns=second << 40)
         node.inside("liar", 1 + second % 5)
         node.asks("liar", second)
-        node.look(1.0)
+        node.poll(1.0)
         if node.step("waits") is None:
             break
     assert node.step("waits") is None
@@ -326,7 +326,7 @@ def test_what_keeps_its_promise_is_back_within_the_stated_time(
     node.off("sleeps", by)
     node.uses("borrows")
     node.inside("borrows", 1)
-    node.look()
+    node.poll()
     records = node.ledger.read()[0]
     (mine,) = (one for one in records if one.id == "sleeps")
     bound = longest_wait(mine, records, {"GPU-0": 16 * GIB}, quantum)
@@ -337,7 +337,7 @@ def test_what_keeps_its_promise_is_back_within_the_stated_time(
     node.asks("sleeps", 1)
     begun = node.now
     while node.step("sleeps"):
-        node.look(1.0)
+        node.poll(1.0)
         assert node.now - begun < bound
     assert node.step("borrows") == SUSPENDED
 
@@ -366,11 +366,11 @@ def test_new_process_goes_on_with_what_the_records_say(node: Node) -> None:
     node.add_record("box", idle_suspend=60)
     node.off("box", BY_IDLENESS)
     node.asks("box", 5)
-    node.look()
+    node.poll()
     node.suspender = node.restarted()
-    node.look()
+    node.poll()
     node.asks("box", 6)  # a call that waits asks again and again
-    node.look(QUICK_SECONDS)
+    node.poll(QUICK_SECONDS)
     assert node.calls == [("resume", "box")]
 
 

@@ -16,7 +16,10 @@ from support.waiting import until
 
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 NODE = "node-1"
-_START = "from vcuda_plugin.agent.pods.pod_watch import main; import sys; main(*sys.argv[1:])"
+_START = (
+    "from vcuda_plugin.agent.pods.pod_watch import main; import logging, sys; "
+    "logging.basicConfig(level='INFO', format='vcuda-node-agent: %(message)s'); main(*sys.argv[1:])"
+)
 
 
 def decision_annotations(node: str = NODE, **containers: tuple[str, int, int]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from vcuda_plugin.agent.process import child
 GPU = {"uuid": "GPU-1", "index": 0, "minor": 0, "memory_bytes": 1 << 30, "model": "m"}
 SAMPLE: dict[str, Any] = {
     "gpus": [GPU], "numa": {}, "driver": "", "cuda": "", "distances": None, "failing": {},
-    "xids": [], "silent": {}, "sensors": {},
+    "xids": [], "silent": {}, "sensors": {}, "own": [], "profiles": {}, "places": {},
 }  # fmt: skip
 LIMIT = 0.2
 

@@ -18,7 +18,7 @@ from vcuda_oci.guest import page_file
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.pages import layout, limits, page_reader
-from vcuda_plugin.agent.bypass.hidden_work import IDLE, POLLS, Hidden, HiddenWork, Poll
+from vcuda_plugin.agent.bypass.hidden_work import IDLE, POLLS, Hidden, HiddenWork, Second
 from vcuda_plugin.agent.bypass.turn_audit import TurnAudit
 
 PERIOD = 2.0
@@ -27,17 +27,16 @@ SHARES = st.floats(0, 1)
 
 def poll(
     held: float, used: float, free_ns: int = 0, total: float | None = None, false: bool = False
-) -> Poll:
+) -> dict[str, Second]:
     total = used if total is None else total
-    those = ["it"] if false else []
-    return Poll(PERIOD, {"it": held}, {"it": used}, {"it": free_ns}, total, those)
+    return {"it": Second(PERIOD, held, used, total, free_ns, false)}
 
 
 def about(seconds: float, *percents: int) -> Any:
     return (pytest.approx(seconds), *percents)
 
 
-def after(polls: Sequence[Poll]) -> list[Hidden | None]:
+def after(polls: Sequence[dict[str, Second]]) -> list[Hidden | None]:
     """What each poll finds."""
     gpu = HiddenWork()
     return [gpu.add(one).get("it") for one in polls]
@@ -104,11 +103,12 @@ def test_figures_that_add_up_to_more_than_the_gpu_charge_nothing() -> None:
     assert set(after([poll(0.3, 0.9, total=1.8)] * 20)) == {None}
 
 
-def several(held: Sequence[float], used: Sequence[float]) -> Poll:
+def several(held: Sequence[float], used: Sequence[float]) -> dict[str, Second]:
     """One second of several containers; NVML's figures may add up to more than the GPU."""
-    ids = list(map(str, range(len(held))))
-    parts = (dict(zip(ids, held)), dict(zip(ids, used)), dict.fromkeys(ids, 0))
-    return Poll(PERIOD, *parts, sum(used))
+    return {
+        str(at): Second(PERIOD, *parts, sum(used), 0, False)
+        for at, parts in enumerate(zip(held, used))
+    }
 
 
 def test_waiting_that_nvml_counts_as_work_shows_who_waits_on_the_gpu() -> None:
@@ -124,8 +124,8 @@ def test_a_neighbour_behind_hidden_work_shows_it_by_its_free_time(free_ms: int, 
     gpu, last = HiddenWork(), {}
     for at in range(POLLS + 3):
         free_ns = {"liar": 0, "other": round(at * free_ms * 1e6 * PERIOD)}
-        held = {"liar": 0.3, "other": 0.3}
-        last = gpu.add(Poll(PERIOD, held, {"liar": 0.9, "other": 0.9}, free_ns, 1.8))
+        polled = {id: Second(PERIOD, 0.3, 0.9, 1.8, free_ns[id], False) for id in free_ns}
+        last = gpu.add(polled)
     assert len(last) == found
 
 
@@ -157,7 +157,7 @@ def test_a_container_that_has_ended_is_forgotten() -> None:
     gpu = HiddenWork()
     for _ in range(POLLS + 1):
         gpu.add(poll(0.0, 0.5))
-    gpu.add(Poll(PERIOD, {}, {}, {}, 0.0))
+    gpu.add({})
     assert gpu.add(poll(0.0, 0.5)) == {}
 
 

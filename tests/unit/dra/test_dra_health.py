@@ -63,8 +63,7 @@ def test_withheld_gpu_is_healthy_for_pods_that_have_it(stream: HealthStream) -> 
 
 def test_places_of_instances_have_the_health_of_their_gpu(stream: HealthStream) -> None:
     gpu = Gpu("GPU-9", 1, 1, 80 * GIB, "H100", divided=True)
-    fields = [profile.fields() for profile in profiles()]
-    stream.publish(Inventory([gpu], {}, {"GPU-9": "Xid 79"}, profiles={"GPU-9": fields}))
+    stream.publish(Inventory([gpu], {}, {"GPU-9": "Xid 79"}, profiles={"GPU-9": profiles()}))
     found = told(next(stream._watch(None, Context())))
     assert found["gpu-9-1g-10gb-2"] == (2, "Xid 79")
     assert (len(found), set(found.values())) == (18, {(2, "Xid 79")})

@@ -279,7 +279,7 @@ def test_claim_that_ends_and_an_older_pool_are_not_shown(claimed: Any) -> None:
 
 def test_instances_of_claims_count_as_their_part_of_the_gpu() -> None:
     claims, gpu = Claims(), Gpu("GPU-m", 0, -1, 80 * GIB, "H100", divided=True)
-    seen = Inventory([gpu], profiles={"GPU-m": [each.fields() for each in profiles()]})
+    seen = Inventory([gpu], profiles={"GPU-m": profiles()})
     offered, _ = partitions.partitioned(devices.devices(seen), seen)
     slice = slice_of({"GPU-m": 80})
     slice["spec"]["devices"] = offered

@@ -12,6 +12,7 @@ import sys
 from typing import NamedTuple
 
 from vcuda_oci.guest import page_file
+from vcuda_oci.ledger import liveness
 from vcuda_oci.pages import layout
 from vcuda_oci.system import kernel_tables
 
@@ -32,14 +33,12 @@ def inside(pid: int) -> Inside | None:
     """Return the process as its container sees it; None if it has ended or is ending."""
     try:
         status = kernel_tables.status(f"/proc/{pid}")
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            started = int(file.read().rpartition(b")")[2].split()[19])
         own, its = _time_namespace("self"), _time_namespace(str(pid))
     except (OSError, ValueError):
         return None
-    pids = status.get("NSpid")
+    started, pids = liveness.start_time(pid), status.get("NSpid")
     # A process that is ending has no memory, and so no VmSize, but may still be listed.
-    if not pids or "VmSize" not in status:
+    if not started or not pids or "VmSize" not in status:
         return None
     innermost = int(pids.rpartition("\t")[2])
     return Inside(innermost, started if own == its else _ANY_TIME)

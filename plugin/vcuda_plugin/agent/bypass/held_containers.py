@@ -166,7 +166,7 @@ class HeldContainers:
 
     def _read(self) -> None:
         # Skip broken records: their containers are unknown, and no new share is placed beside them.
-        allocations, _ = self._records.read()
+        allocations = self._records.read()
         if self._records.changes == self._followed:
             return
         self._followed = self._records.changes

@@ -28,7 +28,7 @@ for the turns of others.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import sqrt
 from typing import NamedTuple
@@ -50,23 +50,6 @@ NEARLY_ALL = 0.8
 MOST_CHARGED = 60.0
 
 
-class Poll(NamedTuple):
-    """One second of one GPU.
-
-    seconds: since the poll before. held, used: parts of the second (0 to 1), by allocation; the
-    keeper's and NVML's. free_ns: time in which the container could use the GPU without a turn,
-    counted until before the second. total: what all use together. false: those that gave false
-    signals in the second.
-    """
-
-    seconds: float
-    held: Mapping[str, float]
-    used: Mapping[str, float]
-    free_ns: Mapping[str, int]
-    total: float
-    false: Collection[str] = ()
-
-
 class Hidden(NamedTuple):
     """What a container hides. new_seconds: since the last poll, to be charged.
 
@@ -78,11 +61,14 @@ class Hidden(NamedTuple):
     held_percent: int
 
 
-class _Second(NamedTuple):
-    """What one container held and used of a second, and how much time the second stands for.
+class Second(NamedTuple):
+    """What one container held and used of a second.
 
-    part: of the GPU's time; used, where the figures add up to no more than the GPU has. free: the
-    part in which it could use the GPU without a turn, known one poll later.
+    seconds: since the poll before, which the second stands for. held, used: parts of the second (0
+    to 1); the keeper's and NVML's. total: what all containers use together. free_ns: time in which
+    the container could use the GPU without a turn, counted until before the second. false: whether
+    it gave false signals in the second. free: the part of the second in which it could use the GPU
+    without a turn, known one poll later.
     """
 
     seconds: float
@@ -95,6 +81,7 @@ class _Second(NamedTuple):
 
     @property
     def part(self) -> float:
+        """Of the GPU's time; `used`, where the figures add up to no more than the GPU has."""
         return self.used / max(1.0, self.total)
 
 
@@ -106,18 +93,18 @@ class _Container:
     """
 
     def __init__(self) -> None:
-        self._seconds: deque[_Second] = deque(maxlen=POLLS)
-        self._samples: deque[_Second] = deque(maxlen=POLLS)
-        self._next: _Second | None = None
+        self._seconds: deque[Second] = deque(maxlen=POLLS)
+        self._samples: deque[Second] = deque(maxlen=POLLS)
+        self._next: Second | None = None
         self._hides = False
         self._sum = self._charged = 0.0
 
     @property
-    def samples(self) -> list[_Second]:
+    def samples(self) -> list[Second]:
         """The last polls; none before there are POLLS."""
         return list(self._samples) if len(self._samples) == POLLS else []
 
-    def add(self, new: _Second, is_believed: Callable[[], bool]) -> Hidden | None:
+    def add(self, new: Second, is_believed: Callable[[], bool]) -> Hidden | None:
         """Add a poll; return what is hidden, None: nothing.
 
         Only the poll after a second shows whether the second had time without turns.
@@ -172,16 +159,12 @@ class HiddenWork:
     def __init__(self) -> None:
         self._containers: dict[str, _Container] = {}
 
-    def add(self, poll: Poll) -> dict[str, Hidden]:
-        """Add a poll; return the containers that hide work, by allocation."""
-        self._containers = {id: self._containers.get(id) or _Container() for id in poll.held}
+    def add(self, poll: Mapping[str, Second]) -> dict[str, Hidden]:
+        """Add a poll; return the containers that hide work, by allocation as in `poll`."""
+        self._containers = {id: self._containers.get(id) or _Container() for id in poll}
         found = {}
         for id, container in self._containers.items():
-            used = min(1.0, poll.used.get(id, 0.0))
-            second = _Second(
-                poll.seconds, poll.held[id], used, poll.total, poll.free_ns[id], id in poll.false
-            )
-            hidden = container.add(second, partial(self._is_distinguished, id))
+            hidden = container.add(poll[id], partial(self._is_distinguished, id))
             if hidden:
                 found[id] = hidden
         return found
@@ -199,7 +182,7 @@ class HiddenWork:
         )
 
 
-def _shows_no_others(samples: list[_Second], total: float) -> bool:
+def _shows_no_others(samples: list[Second], total: float) -> bool:
     """Whether NVML shows nothing beside a container's turns and free time; TOTAL: all turns.
 
     If NVML counted the work of others, the excess would be what they held.
@@ -210,7 +193,7 @@ def _shows_no_others(samples: list[_Second], total: float) -> bool:
     return min(might, total - own) > MARGIN and excess <= min(MARGIN, (total - own) / 3)
 
 
-def _differ(one: list[_Second], other: list[_Second]) -> bool:
+def _differ(one: list[Second], other: list[Second]) -> bool:
     """Whether one figure is the larger one by far, in nearly all seconds in which both can work."""
     gaps = [
         mine.used - others.used

@@ -102,13 +102,13 @@ class ProcessProbe:
             return "the driver has no such limits"
         status = self._nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(device))
         if not status:
-            limits = _Limits(_bytes(cgroup), hard_bytes if is_soft else 0, hard_bytes)
+            limits = _Limits(os.fsencode(cgroup), hard_bytes if is_soft else 0, hard_bytes)
             status = function(device, ctypes.byref(limits))
         return self._reason(status) if status else ""
 
     def count(self, uuid: str, cgroup: str) -> int | None:
         """Return what the driver counts for a cgroup with a limit, in bytes; None: unknown."""
-        device, counted = ctypes.c_void_p(), _Counted(_bytes(cgroup))
+        device, counted = ctypes.c_void_p(), _Counted(os.fsencode(cgroup))
         function = self._function("nvmlDeviceGetMemoryLimits_v1")
         if function is None or self._nvml.nvmlDeviceGetHandleByUUID(
             uuid.encode(), ctypes.byref(device)
@@ -144,7 +144,3 @@ class ProcessProbe:
     def _function(self, name: str) -> Callable[..., int] | None:
         function: Callable[..., int] | None = getattr(self._nvml, name, None)
         return function
-
-
-def _bytes(path: str) -> bytes:
-    return path.encode("utf-8", "surrogateescape")

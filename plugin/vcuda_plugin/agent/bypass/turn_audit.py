@@ -16,7 +16,7 @@ from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.pages import layout, page_reader
 from vcuda_oci.pages.limits_in_place import OpenPage, Turn
 
-from .hidden_work import Hidden, HiddenWork, Poll
+from .hidden_work import Hidden, HiddenWork, Second
 
 # NVML's figures are of about this time before they are read.
 SECOND = 1.0
@@ -67,25 +67,24 @@ class TurnAudit:
             return {}
         now = self._read()
         seconds, self._ended_ns = (now.at_ns - self._ended_ns) / 1e9, now.at_ns
-        found: dict[Place, Hidden] = {}
-        places = began.held_ns.keys() & began.free_ns.keys() & now.held_ns.keys()
-        for uuid in {uuid for _, uuid in places}:
-            held = {
-                id: (now.held_ns[id, uuid] - began.held_ns[id, uuid]) / (now.at_ns - began.at_ns)
-                for id, where in places
-                # A new page counts from 0 on.
-                if where == uuid and now.held_ns[id, uuid] >= began.held_ns[id, uuid]
-            }
-            poll = Poll(
-                seconds,
-                held,
-                {id: used.get((id, uuid), 0.0) for id in held},
-                {id: began.free_ns[id, uuid] for id in held},
-                totals.get(uuid, 0.0),
-                {id for id in held if now.false_ns[id, uuid] > began.false_ns[id, uuid]},
-            )
-            for id, hidden in self._gpus[uuid].add(poll).items():
-                found[id, uuid] = hidden
+        polls: defaultdict[str, dict[str, Second]] = defaultdict(dict)
+        for place in _places(began) & _places(now):
+            id, uuid = place
+            poll, held_ns = polls[uuid], now.held_ns[place] - began.held_ns[place]
+            if held_ns >= 0:  # a new page counts from 0 on
+                poll[id] = Second(
+                    seconds,
+                    held_ns / (now.at_ns - began.at_ns),
+                    min(1.0, used.get(place, 0.0)),
+                    totals.get(uuid, 0.0),
+                    began.free_ns[place],
+                    now.false_ns[place] > began.false_ns[place],
+                )
+        found = {
+            (id, uuid): hidden
+            for uuid, poll in polls.items()
+            for id, hidden in self._gpus[uuid].add(poll).items()
+        }
         self._write({one.id: one for one in allocations}, found)
         return found
 
@@ -139,3 +138,8 @@ class TurnAudit:
         finally:
             page.close()
         return True
+
+
+def _places(reading: _Reading) -> set[Place]:
+    """The places of which both the limits page and the keeper's file have figures."""
+    return reading.held_ns.keys() & reading.free_ns.keys()

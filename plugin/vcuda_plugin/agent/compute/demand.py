@@ -56,7 +56,7 @@ class Demand:
 
     __slots__ = (
         "_belief_ns", "_believed_until_ns", "_content_ppm", "_hidden_until_ns",
-        "_looks_at_rest", "_on_trial", "_readings", "_waits_until_ns",
+        "_on_trial", "_readings", "_samples_at_rest", "_waits_until_ns",
         "hides_work", "rests", "used_ppm", "wants",
     )  # fmt: skip
 
@@ -67,7 +67,7 @@ class Demand:
         self._believed_until_ns = 0
         self._belief_ns = SHORTEST_BELIEF_NS
         self._on_trial = False
-        self._looks_at_rest = 0
+        self._samples_at_rest = 0
         self._begin(None)
 
     def see(self, new: Reading | None) -> None:
@@ -106,12 +106,12 @@ class Demand:
             used = (busy - first_busy) * WHOLE_PPM // (now - first or 1)
             self.used_ppm = used if 0 <= used <= WHOLE_PPM else WHOLE_PPM if used > 0 else 0
         moved = busy != last_busy or hides or waited
-        self._looks_at_rest = 0 if moved else self._looks_at_rest + 1
-        self.rests = self._looks_at_rest > WINDOW
+        self._samples_at_rest = 0 if moved else self._samples_at_rest + 1
+        self.rests = self._samples_at_rest > WINDOW
 
     def _begin(self, first: Reading | None) -> None:
         self._readings = [] if first is None else [first]
-        self._looks_at_rest, self.rests, self._waits_until_ns = 0, False, 0
+        self._samples_at_rest, self.rests, self._waits_until_ns = 0, False, 0
         # The first sample cannot show whether a container is still busy; treat it as busy, so that
         # its time is not lent before the next sample.
         self.wants = first is not None and first[1] > 0

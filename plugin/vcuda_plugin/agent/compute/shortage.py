@@ -34,7 +34,7 @@ class Finding(NamedTuple):
     percent: int
 
 
-class _Told:
+class _Paced:
     """Findings of one kind that wait until their pause is over."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Share:
 
     def __init__(self, first: Reading, refusals: int) -> None:
         self._window, self._refusals = first, refusals
-        self._memory, self._time = _Told(), _Told()
+        self._memory, self._time = _Paced(), _Paced()
 
     def begin(self, first: Reading) -> None:
         """Start again after a restart of the container, which has a new page. The pauses of reports

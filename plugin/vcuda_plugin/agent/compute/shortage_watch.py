@@ -37,7 +37,7 @@ class ShortageWatch:
         self._is_first = True
 
     def check(self) -> None:
-        allocations, _ = self._records.read()
+        allocations = self._records.read()
         for allocation in allocations:
             try:
                 file, readings = self._read(allocation)

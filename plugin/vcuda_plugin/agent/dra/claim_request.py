@@ -30,9 +30,8 @@ from vcuda_oci.model.policies import Terms
 from vcuda_oci.model.request import Part, Request
 from vcuda_oci.placement.mig import Place
 
+from ...kube.api import Object
 from . import devices
-
-Object = dict[str, Any]
 
 
 class Result(NamedTuple):
@@ -78,20 +77,20 @@ def of_claim(
     mine = [each for each in allocated.get("results") or () if each.get("driver") == DRIVER]
     if not mine:
         raise VcudaError(f"no device of {DRIVER} is allocated to it", where, "see its status")
-    results: list[Result] = []
-    shares: list[GpuShare] = []
-    for each in mine:
-        results.append(_result(each, node, where))
-        place = places.get(str(each.get("device")))
-        shares.append(place[1] if place else _share(each, gpus, where))
+    results = [_result(each, node, where) for each in mine]
+    shares = [
+        places[one.device][1] if one.device in places else _share(each, gpus, where)
+        for one, each in zip(results, mine)
+    ]
     has = [_isolation_of(each, places) for each in mine]
     terms = []
     for each, share, isolation in zip(mine, shares, has):
         is_whole = share.core_percent == 100 and isolation == policies.TURNS
         # A whole GPU has no policy; one that is named for all requests must be valid, no more.
         core = 1 if is_whole else share.core_percent
-        found_terms = _terms(allocated.get("config") or (), each, core, isolation, where)
-        terms += [] if is_whole else [found_terms]
+        one = _terms(allocated.get("config") or (), each, core, isolation, where)
+        if not is_whole:
+            terms.append(one)
     if any(other != terms[0] for other in terms):
         hint = f"give all requests of a claim the same {CONFIG_KIND}"
         raise VcudaError("its requests have different policies", where, hint)

@@ -12,12 +12,11 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from typing import Any
 from urllib.parse import quote
 
 from vcuda_hook.claims.dra_names import DRIVER
 
-from ...kube.api import ApiError, KubeApi, message_of
+from ...kube.api import ApiError, KubeApi, Object, message_of
 from ...kube.retry import Retry
 from .claim_request import ClaimRequest
 
@@ -25,8 +24,6 @@ _APPLY = "application/apply-patch+yaml"  # merges the devices by name; JSON is Y
 _MOST_WAITING = 1000
 _REST_SECONDS = 1.0
 _REASON = "Prepared"
-
-Object = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

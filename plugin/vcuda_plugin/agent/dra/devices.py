@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from vcuda_hook.claims.dra_names import (
     CORES,
@@ -24,6 +23,7 @@ from vcuda_oci.model import topology
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.sizes import LEAST_SHARE_BYTES
 
+from ...kube.api import Object
 from ..gpus import node_labels
 from ..gpus.inventory import Inventory
 
@@ -33,8 +33,6 @@ UNHEALTHY = f"{DRIVER}/unhealthy"
 _MOST_LETTERS = 64  # of an attribute's text
 _MOST_NAME_LETTERS = 63
 _SUFFIXES = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
-
-Object = dict[str, Any]
 
 
 def name_of(uuid: str, end: str = "") -> str:

@@ -41,8 +41,7 @@ class DraChild:
 
     def publish(self, seen: Inventory) -> None:
         """Send the node's GPUs and their health."""
-        gpus = [gpu.__dict__ for gpu in seen.gpus]
-        self._seen = json.dumps({**seen.__dict__, "gpus": gpus, "own": []}).encode() + b"\n"
+        self._seen = json.dumps(seen.tree()).encode() + b"\n"
         self._write()
 
     async def detach(self) -> None:

@@ -21,11 +21,10 @@ from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system import settings_file
 
 from ...kube import kube_client
-from ...kube.api import ApiError, KubeApi
+from ...kube.api import ApiError, KubeApi, Object
 from ...kube.connect import connect
-from ..gpus.inventory import Inventory
+from ..gpus import inventory
 from . import devices, partitions, sockets
-from .claim_request import Object
 from .claim_status import Reports, path_of
 from .health_stream import HealthStream
 from .plugin import DraPlugin
@@ -47,9 +46,6 @@ def main(
     config: str, node: str, kubeconfig: str, kubelet: str, cdi_folder: str, node_root: str
 ) -> None:
     """Run until SIGTERM. kubelet: its root folder, "/var/lib/kubelet". node_root: of `DraChild`."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
-    )
     signal.signal(signal.SIGTERM, _end)
     prepare()  # import now: two threads would do it at once
     api = connect(kubeconfig, names.AGENT_PROGRAM)
@@ -82,7 +78,7 @@ def main(
             for task in tasks:
                 threading.Thread(target=task, daemon=True).start()
             for line in sys.stdin:
-                seen = inventory_of(line)
+                seen = inventory.of_tree(json.loads(line))
                 health.publish(seen)
                 roots = pcie_roots(seen.gpus)
                 offered = devices.devices(
@@ -97,12 +93,6 @@ def _end(number: int, frame: Any) -> None:
     """End once: the agent's end brings the signal a second time."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(0)
-
-
-def inventory_of(line: str) -> Inventory:
-    """The inventory that `dra_child` wrote."""
-    fields = json.loads(line)
-    return Inventory(**{**fields, "gpus": [Gpu(**gpu) for gpu in fields["gpus"]]})
 
 
 def pcie_roots(gpus: list[Gpu]) -> dict[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from vcuda_hook.claims.dra_names import CORES, MEMORY, TYPE_PLACE
 from vcuda_oci.model.allocation import GpuShare
@@ -18,17 +17,16 @@ from vcuda_oci.model.mig import Layout, Profile
 from vcuda_oci.placement import mig
 from vcuda_oci.placement.mig import Place
 
+from ...kube.api import Object
 from ..gpus.inventory import Inventory
 from . import devices
-
-Object = dict[str, Any]
 
 _COMPUTE = "compute"
 
 
 def devices_of(gpu: Gpu, device: Object, seen: Inventory) -> Iterator[Object]:
     """The devices of one GPU. device: as it would be if it were not in MIG mode."""
-    layout = _layout(gpu.uuid, seen.profiles[gpu.uuid])
+    layout = _layout(gpu, seen)
     for place in mig.all_places(layout):
         profile, share = place.profile, share_of(place, layout.profiles)
         attributes = {
@@ -51,12 +49,14 @@ def devices_of(gpu: Gpu, device: Object, seen: Inventory) -> Iterator[Object]:
                 {"counterSet": devices.name_of(gpu.uuid), "counters": counters},
             ],
         }
-        yield {**found, **{key: device[key] for key in ("taints",) if key in device}}
+        if "taints" in device:
+            found["taints"] = device["taints"]
+        yield found
 
 
 def counters_of(gpu: Gpu, seen: Inventory) -> Object:
     """What all places of a GPU consume together."""
-    layout = _layout(gpu.uuid, seen.profiles[gpu.uuid])
+    layout = _layout(gpu, seen)
     width = max(place.start + place.profile.width for place in mig.all_places(layout))
     slices = {f"slice-{at}": {"value": "1"} for at in range(width)}
     return {_COMPUTE: {"value": str(layout.slices)}, **slices}
@@ -70,8 +70,7 @@ def name_of(place: Place) -> str:
 
 def names_of(gpu: Gpu, seen: Inventory) -> list[str]:
     """The names of a GPU's devices."""
-    layout = _layout(gpu.uuid, seen.profiles.get(gpu.uuid, ()))
-    return [name_of(place) for place in mig.all_places(layout)]
+    return [name_of(place) for place in mig.all_places(_layout(gpu, seen))]
 
 
 def places_of(layouts: Sequence[Layout]) -> dict[str, tuple[Place, GpuShare]]:
@@ -88,5 +87,5 @@ def share_of(place: Place, profiles: Sequence[Profile]) -> GpuShare:
     return GpuShare(place.uuid, profile.memory_bytes, mig.core_percent(profiles, profile))
 
 
-def _layout(uuid: str, profiles: Sequence[Object]) -> Layout:
-    return Layout(uuid, 0, [Profile(**each) for each in profiles], ())
+def _layout(gpu: Gpu, seen: Inventory) -> Layout:
+    return Layout(gpu.uuid, 0, seen.profiles.get(gpu.uuid, ()), ())

@@ -1,4 +1,4 @@
-"""What devices of one GPU exclude, as counters that they consume. Pure: no I/O.
+"""Which devices of one GPU exclude each other, as counters that they consume. Pure: no I/O.
 
 A GPU that can be under MPS is two devices, and its one counter goes to the first of them that a
 claim gets: kube-scheduler never allocates the other meanwhile. A GPU in MIG mode that is vcuda's to
@@ -14,16 +14,13 @@ user guide, "Concepts".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from vcuda_hook.claims.dra_names import MEMORY
-from vcuda_oci.model.gpu import Gpu
 
+from ...kube.api import Object
 from ..gpus.inventory import Inventory
 from . import devices, mig_places
-
-Object = dict[str, Any]
 
 # The counter of a GPU that is in turns or under MPS.
 SHARING = "sharing"
@@ -34,45 +31,33 @@ def partitioned(offered: Sequence[Object], seen: Inventory) -> tuple[list[Object
 
     A MIG device of a GPU that is not known consumes nothing.
     """
-    sets = {devices.name_of(uuid): {MEMORY: _counter(size)} for uuid, size in seen.divided.items()}
-    parts = {
-        devices.name_of(gpu.uuid): (devices.name_of(gpu.parent), {MEMORY: _counter(size)})
-        for gpu, size in _sizes(seen)
-        if gpu.parent in seen.divided
-    }
-
-    def with_counters(device: Object) -> Object:
-        if device["name"] not in parts:
-            return device
-        name, counters = parts[device["name"]]
-        return {**device, "consumesCounters": [{"counterSet": name, "counters": counters}]}
-
-    divided = {devices.name_of(gpu.uuid): gpu for gpu in seen.gpus if gpu.divided}
-    made: list[Object] = []
-    for device in offered:
-        if gpu := divided.get(device["name"]):
-            made += mig_places.devices_of(gpu, device, seen)
-            sets[device["name"]] = mig_places.counters_of(gpu, seen)
-            continue
-        made.append(device)
-        if device["name"].endswith(devices.MPS_END):
-            name = device["name"].removesuffix(devices.MPS_END)
-            sets[name] = {SHARING: {"value": "1"}}
-            parts[name] = parts[device["name"]] = name, sets[name]
-    used = sorted({*divided, *(name for name, _ in parts.values())})
-    return (
-        [with_counters(device) for device in made],
-        [{"name": name, "counters": sets[name]} for name in used],
-    )
-
-
-def _sizes(seen: Inventory) -> Iterator[tuple[Gpu, int]]:
-    """Each MIG device, and its part of its GPU instance's memory in bytes."""
+    gpus = {devices.name_of(gpu.uuid): gpu for gpu in seen.gpus}
     instances = [(gpu.parent, gpu.mig[1]) for gpu in seen.gpus if gpu.mig]
-    for gpu in seen.gpus:
-        if gpu.mig:
-            yield gpu, gpu.memory_bytes // instances.count((gpu.parent, gpu.mig[1]))
+    names = {device["name"] for device in offered}
+    made: list[Object] = []
+    sets: dict[str, Object] = {}
+    for device in offered:
+        name = device["name"].removesuffix(devices.MPS_END)
+        gpu = gpus[name]
+        if gpu.divided:
+            sets[name] = mig_places.counters_of(gpu, seen)
+            made += mig_places.devices_of(gpu, device, seen)
+        elif gpu.mig and gpu.parent in seen.divided:
+            whole = devices.name_of(gpu.parent)
+            sets[whole] = _memory(seen.divided[gpu.parent])
+            part = gpu.memory_bytes // instances.count((gpu.parent, gpu.mig[1]))
+            made.append(_consuming(device, whole, _memory(part)))
+        elif name + devices.MPS_END in names:
+            sets[name] = {SHARING: {"value": "1"}}
+            made.append(_consuming(device, name, sets[name]))
+        else:
+            made.append(device)
+    return made, [{"name": name, "counters": sets[name]} for name in sorted(sets)]
 
 
-def _counter(size: int) -> Object:
-    return {"value": devices.quantity(size)}
+def _consuming(device: Object, counter_set: str, counters: Object) -> Object:
+    return {**device, "consumesCounters": [{"counterSet": counter_set, "counters": counters}]}
+
+
+def _memory(size: int) -> Object:
+    return {MEMORY: {"value": devices.quantity(size)}}

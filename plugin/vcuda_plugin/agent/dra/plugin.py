@@ -17,10 +17,10 @@ import grpc  # type: ignore[import-untyped]
 from vcuda_hook.claims.dra_names import DRIVER
 from vcuda_oci.model.errors import VcudaError
 
-from ...kube.api import ApiError
+from ...kube.api import ApiError, Object
 from ..kubelet.grpc_calls import unary
 from . import dra_api as api
-from .claim_request import ClaimRequest, Object
+from .claim_request import ClaimRequest
 from .prepared import PreparedClaims
 
 # Names of objects and namespaces: they become parts of a path.

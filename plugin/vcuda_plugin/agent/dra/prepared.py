@@ -33,7 +33,8 @@ from vcuda_oci.start import apply_share, left_over
 from vcuda_oci.system import files, settings_file
 from vcuda_oci.system.settings_file import Config
 
-from .claim_request import ClaimRequest, Object, name_of, of_claim
+from ...kube.api import Object
+from .claim_request import ClaimRequest, name_of, of_claim
 from .mig_places import places_of
 
 _log = logging.getLogger(__name__)

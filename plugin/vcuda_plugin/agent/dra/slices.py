@@ -13,9 +13,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from vcuda_hook.claims.dra_names import DRIVER
+
+from ...kube.api import Object
 
 API_VERSION = "resource.k8s.io/v1"
 PATH = "/apis/resource.k8s.io/v1/resourceslices"
@@ -36,8 +38,6 @@ GATED = {
     ),
     "taints": ("DRADeviceTaints", "pods may be placed on unhealthy and drained GPUs"),
 }
-
-Object = dict[str, Any]
 
 
 class Write(NamedTuple):

@@ -25,6 +25,7 @@ import grpc  # type: ignore[import-untyped]
 
 from vcuda_hook.claims.dra_names import DRIVER
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import files
 
 from ..kubelet import socket_file
 
@@ -104,8 +105,7 @@ def served(path: str, *services: Any) -> Iterator[None]:
     beside = f"{folder}/.{name}.new"
     try:
         os.makedirs(folder, 0o750, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(beside)
+        files.remove(beside)
         bound = server.add_insecure_port(f"unix:{beside}")
     except (OSError, RuntimeError):
         bound = 0

@@ -5,7 +5,7 @@ that the others still answer; and if NVML hangs for all GPUs, only this process 
 destroys the GPU instances of released shares: no process with a claim socket may run beside it.
 
 Each line is a JSON object:
-  gpus        list of placement.Gpu's fields
+  gpus        list of the fields of model.gpu.Gpu
   driver      version of host.Host
   cuda        cuda of host.Host
   distances   see vcuda_oci.model.topology

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from vcuda_oci.host.nvml import HANGS
 from vcuda_oci.ledger import events, instance_records, unhealthy
-from vcuda_oci.model import policies
+from vcuda_oci.model import policies, topology
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.model.mig import Profile
 from vcuda_oci.system.settings_file import Config
 
 from ..process import child
@@ -56,9 +58,29 @@ class Inventory:
     driver: str = ""
     cuda: str = ""
     divided: dict[str, int] = field(default_factory=dict)
-    profiles: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    profiles: dict[str, Sequence[Profile]] = field(default_factory=dict)
     own: list[Gpu] = field(default_factory=list)
-    places: dict[str, list[list[int]]] = field(default_factory=dict)
+    places: dict[str, Sequence[Sequence[int]]] = field(default_factory=dict)
+
+    def tree(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        profiles = self.profiles.items()
+        return {
+            **self.__dict__,
+            "gpus": [gpu.__dict__ for gpu in self.gpus],
+            "own": [gpu.__dict__ for gpu in self.own],
+            "profiles": {uuid: [each.fields() for each in listed] for uuid, listed in profiles},
+        }
+
+
+def of_tree(tree: dict[str, Any]) -> Inventory:
+    """Read what Inventory.tree returned."""
+    gpus, own = ([Gpu(**gpu) for gpu in tree[key]] for key in ("gpus", "own"))
+    return Inventory(**{**tree, "gpus": gpus, "own": own, "profiles": _profiles(tree["profiles"])})
+
+
+def _profiles(trees: dict[str, list[dict[str, Any]]]) -> dict[str, Sequence[Profile]]:
+    return {uuid: [Profile(**each) for each in listed] for uuid, listed in trees.items()}
 
 
 async def follow(
@@ -156,9 +178,9 @@ class _Watch:
         seen = Inventory(gpus, sample["numa"], closed, sample["distances"], *versions)
         own = self._instances(gpus)
         if own is not None:  # the record may be gone with its instance since the sample
-            own.update(sample.get("own", ()))
+            own.update(sample["own"])
         if own is not None and self._settings.isolation in (policies.AUTO, policies.MIG):
-            seen.profiles, seen.places = sample.get("profiles", {}), sample.get("places", {})
+            seen.profiles, seen.places = _profiles(sample["profiles"]), sample["places"]
         seen = _shared(seen, {gpu.uuid for gpu in gpus if gpu.mig} if own is None else own)
         # A GPU that is left out for its MIG devices still has its own health reported.
         parts = {one.uuid: sick[one.parent] for one in seen.gpus if one.parent in sick}
@@ -173,7 +195,7 @@ class _Watch:
             if index not in self._silent:
                 _log.warning("GPU %s is left out: %s", index, why)
         self._silent = sample["silent"]
-        if self._reported is None or _facts(seen) != _facts(self._reported):
+        if self._reported is None or seen.tree() != self._reported.tree():
             self._changed(seen)
         self._reported = seen
 
@@ -212,34 +234,21 @@ def _shared(inventory: Inventory, own: Collection[str]) -> Inventory:
     divisible = inventory.profiles.keys() - {
         gpu.parent for gpu in inventory.gpus if gpu.mig and gpu.uuid not in own
     }
-    found = enumerate(inventory.gpus)
-    at = [
-        at
-        for at, gpu in found
+    gpus = [
+        gpu
+        for gpu in inventory.gpus
         if gpu.uuid not in own and (not gpu.divided or gpu.uuid in divisible)
     ]
-    if len(at) == len(inventory.gpus):
+    if len(gpus) == len(inventory.gpus):
         return inventory
-    gpus, far = [inventory.gpus[one] for one in at], inventory.distances
     sick = inventory.unhealthy
     reasons = {gpu.uuid: sick.get(gpu.uuid) or sick.get(gpu.parent, "") for gpu in gpus}
-    return Inventory(
-        gpus,
-        {gpu.uuid: inventory.numa[gpu.uuid] for gpu in gpus if gpu.uuid in inventory.numa},
-        {uuid: reason for uuid, reason in reasons.items() if reason},
-        None if far is None else [[far[a][b] for b in at] for a in at],
-        inventory.driver,
-        inventory.cuda,
-        {gpu.uuid: gpu.memory_bytes for gpu in inventory.gpus if gpu.divided},
-        inventory.profiles,
-        [gpu for gpu in inventory.gpus if gpu.uuid in own],
-        inventory.places,
+    return dataclasses.replace(
+        inventory,
+        gpus=gpus,
+        numa={gpu.uuid: inventory.numa[gpu.uuid] for gpu in gpus if gpu.uuid in inventory.numa},
+        unhealthy={uuid: reason for uuid, reason in reasons.items() if reason},
+        distances=topology.between(gpus, inventory.gpus, inventory.distances),
+        divided={gpu.uuid: gpu.memory_bytes for gpu in inventory.gpus if gpu.divided},
+        own=[gpu for gpu in inventory.gpus if gpu.uuid in own],
     )
-
-
-def _facts(inventory: Inventory) -> tuple[Any, ...]:
-    gpus = [gpu.__dict__ for gpu in inventory.gpus]
-    own = [gpu.uuid for gpu in inventory.own]
-    versions, mig = (inventory.driver, inventory.cuda), (inventory.profiles, inventory.places)
-    rest = (*versions, inventory.divided, *mig, own)
-    return gpus, inventory.numa, inventory.unhealthy, inventory.distances, rest

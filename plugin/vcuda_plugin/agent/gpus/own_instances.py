@@ -12,15 +12,15 @@ from vcuda_oci.model.errors import VcudaError
 
 
 def uuids(state_dir: str, facts: Host) -> list[str]:
-    """The MIG devices of `facts` that they are. []: also beside a broken record, which the agent
-    reports."""
+    """UUIDs of the MIG devices of `facts` on such instances; [] beside a broken record, which the
+    agent reports."""
     with contextlib.suppress(VcudaError):
         return [share.uuid for share in instance_records.taken(state_dir, facts.gpus, [])]
     return []
 
 
 def end_left_over(state_dir: str, library: str) -> None:
-    """Destroy those of released shares; what fails is tried again with the next sample.
+    """Destroy the instances of released shares; what fails is tried again with the next sample.
 
     library: path of NVML here.
     """

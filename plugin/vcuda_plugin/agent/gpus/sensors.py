@@ -1,4 +1,4 @@
-"""Sensors of one GPU by NVML: temperature, power, clocks, traffic. What it cannot tell is absent.
+"""Sensors of one GPU by NVML: temperature, power, clocks, traffic. Unknown figures are absent.
 
 Source: nvml.h, nvmlDeviceGetTemperature and the functions named below; nvmlFieldValue_t.
 """

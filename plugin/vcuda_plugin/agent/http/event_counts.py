@@ -20,8 +20,8 @@ from vcuda_oci.system import files
 # The only folder that the HTTP process may write to.
 FOLDER, NAME = "http", "event-counts.json"
 OTHER = "other"
-_MOST_WORDS = 32
-_WORD = re.compile(r"[a-z][a-z-]{0,31}")
+_MOST_KINDS = 32
+_KIND = re.compile(r"[a-z][a-z-]{0,31}")
 # Text in placement's refusals, and the reason that each is counted under.
 REASONS = (
     ("unhealthy", "unhealthy"),
@@ -40,7 +40,7 @@ KNOWN_KINDS = dict.fromkeys(
         events.BYPASS_FOUND, events.TURN_OVERRUN, events.AGENT_STARTED, events.AGENT_ENDED,
         events.GPU_UNHEALTHY, events.GPU_HEALTHY, events.NO_GPUS, events.UNCLAIMED,
         events.SUSPENDED, events.RESUMED, events.SUSPEND_FAILED, events.LOST,
-        events.GPU_DRAINED, events.GPU_UNDRAINED,
+        events.GPU_DRAINED, events.GPU_UNDRAINED, events.MPS_ENDED,
     ],
     0,
 )  # fmt: skip
@@ -57,7 +57,7 @@ class Start(NamedTuple):
 class Counts:
     """Event counts and the histogram of start times.
 
-    kinds: events by kind. reasons: refusals by reason. bypasses: bypasses found.
+    kinds: events by kind. reasons: refusals by reason.
     starts: starts per bucket of BOUNDS; the last bucket holds those above every bound.
     start_seconds: sum of all start times. last_starts: the newest start in each bucket, or None if
     this process has not seen one.
@@ -68,22 +68,20 @@ class Counts:
     def __init__(self) -> None:
         self.kinds: dict[str, int] = {}
         self.reasons: dict[str, int] = {}
-        self.bypasses = 0
         self.starts = [0] * (len(self.BOUNDS) + 1)
         self.start_seconds = 0.0
         self.last_starts: list[Start | None] = [None for _ in self.starts]
 
     def add(self, event: dict[str, Any]) -> None:
         kind, text, seconds = event.get("kind"), event.get("text"), event.get("seconds")
-        if not (isinstance(kind, str) and _WORD.fullmatch(kind)):
+        if not (isinstance(kind, str) and _KIND.fullmatch(kind)):
             kind = OTHER
-        if kind not in self.kinds and len(self.kinds) >= _MOST_WORDS:
+        if kind not in self.kinds and len(self.kinds) >= _MOST_KINDS:
             kind = OTHER
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         if kind == events.REFUSED:
-            reason = _bounded(reason_of(event.get("reason"), str(text)), self.reasons)
+            reason = reason_of(str(text))
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
-        self.bypasses += kind == events.BYPASS_FOUND
         if isinstance(seconds, (int, float)) and 0 <= seconds < 1e6:
             bucket = bisect_left(self.BOUNDS, seconds)
             self.starts[bucket] += 1
@@ -93,25 +91,17 @@ class Counts:
                 self.last_starts[bucket] = Start(id, seconds, at)
 
 
-def reason_of(word: object, text: str) -> str:
-    """A refusal's reason: `word`, from the event, if it is valid; else the one in `text`."""
-    if isinstance(word, str) and _WORD.fullmatch(word):
-        return word
+def reason_of(text: str) -> str:
+    """A refusal's reason, from its text."""
     return next((reason for words, reason in REASONS if words in text), OTHER)
-
-
-def _bounded(word: str, known: dict[str, int]) -> str:
-    return word if word in known or len(known) < _MOST_WORDS else OTHER
 
 
 class EventCounts:
     """Counts the events of one state folder and saves the counts."""
 
     def __init__(self, state_dir: str) -> None:
-        self._events, self._saved_path = (
-            f"{state_dir}/{events.NAME}",
-            f"{state_dir}/{FOLDER}/{NAME}",
-        )
+        self._events = f"{state_dir}/{events.NAME}"
+        self._saved_path = f"{state_dir}/{FOLDER}/{NAME}"
         with contextlib.suppress(OSError):
             os.mkdir(os.path.dirname(self._saved_path), 0o700)
         self._file, self._at = 0, 0  # inode of the file being read; bytes of it already counted
@@ -162,7 +152,6 @@ class EventCounts:
             saved = jsontree.loads(files.read(self._saved_path, 1 << 20).decode())
             counts.kinds = {str(kind): int(n) for kind, n in saved["kinds"].items()}
             counts.reasons = {str(reason): int(n) for reason, n in saved["reasons"].items()}
-            counts.bypasses = int(saved["bypasses"])
             counts.starts = [int(saved["starts"][i]) for i in range(len(counts.starts))]
             counts.start_seconds = float(saved["start_seconds"])
             self._file, self._at = int(saved["file"]), int(saved["at"])

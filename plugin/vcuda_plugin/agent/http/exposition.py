@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from types import SimpleNamespace
 from typing import Any
 
 from prometheus_client import generate_latest
@@ -23,6 +23,7 @@ from prometheus_client.openmetrics import exposition as open_metrics
 
 from vcuda_hook.advice.recommend import Advice
 from vcuda_hook.advice.workload import Workload
+from vcuda_oci.ledger import events
 from vcuda_oci.model import names
 
 from . import metrics
@@ -44,14 +45,9 @@ if hasattr(open_metrics, "escape_label_name"):
     open_metrics.escape_label_name = functools.lru_cache(64)(open_metrics.escape_label_name)
 
 
-class _Families:
-    """Metric families as a collector, the form that generate_latest takes."""
-
-    def __init__(self, *families: Family) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Family]:
-        return iter(self._families)
+def _collector(families: Iterable[Family]) -> Any:
+    """Metric families in the form that generate_latest takes."""
+    return SimpleNamespace(collect=lambda: families)
 
 
 class Pages:
@@ -69,21 +65,24 @@ class Pages:
     def _text(self, family: Family) -> bytes:
         samples, text = self._rendered.get(family.name, ([], b""))
         if not text or samples != family.samples:
-            text = generate_latest(_Families(family))
+            text = generate_latest(_collector([family]))
             self._rendered[family.name] = family.samples, text
         return text
 
 
 def open_metrics_page(view: View, counts: Counts, advised: Advised = ()) -> bytes:
     """The page in OpenMetrics, the only format with exemplars."""
-    families = _Families(*_families(view, counts, advised))
+    families = _collector(_families(view, counts, advised))
     page: bytes = open_metrics.generate_latest(families)  # type: ignore[no-untyped-call]
     return page
 
 
 def _families(view: View, counts: Counts, advised: Advised) -> Iterator[Family]:
-    its = (_node(view, counts), _gpus(view), _tenants(view), _workloads(advised))
-    return chain(*its, _gpumanager(view))
+    yield from _node(view, counts)
+    yield from _gpus(view)
+    yield from _tenants(view)
+    yield from _workloads(advised)
+    yield from _gpumanager(view)
 
 
 def _node(view: View, counts: Counts) -> Iterator[Family]:
@@ -92,7 +91,7 @@ def _node(view: View, counts: Counts) -> Iterator[Family]:
     kinds, reasons = {**KNOWN_KINDS, **counts.kinds}, {**KNOWN_REASONS, **counts.reasons}
     for metric, by_label in ((metrics.EVENTS, kinds), (metrics.REFUSALS, reasons)):
         yield _family(metric, [((of,), {"": n}) for of, n in sorted(by_label.items())])
-    yield _family(metrics.BYPASSES, [((), {"": counts.bypasses})])
+    yield _family(metrics.BYPASSES, [((), {"": kinds[events.BYPASS_FOUND]})])
     below = 0
     buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
     bounds = (*map(str, counts.BOUNDS), "+Inf")
@@ -137,13 +136,10 @@ def _tenants(view: View) -> Iterator[Family]:
         ((*labels, *_bounded(entry["isolation"], entry["instance_of"] or "")), {"": 1})
         for labels, entry in tenants
     ]
-    families = [_family(metric, tenants) for metric in metrics.TENANT_METRICS]
-    more = (
-        (metrics.WAITED, waited),
-        (metrics.INFO, images),
-        (metrics.ISOLATION, isolations),
-    )
-    return iter([*families, *(_family(*each) for each in more)])
+    yield from (_family(metric, tenants) for metric in metrics.TENANT_METRICS)
+    yield _family(metrics.WAITED, waited)
+    yield _family(metrics.INFO, images)
+    yield _family(metrics.ISOLATION, isolations)
 
 
 def _workloads(advised: Advised) -> Iterator[Family]:

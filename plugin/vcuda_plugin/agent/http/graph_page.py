@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from vcuda_hook.live import views
 from vcuda_hook.text import table
 from vcuda_oci.model import topology
 
 from ...web.page_frame import escape
-from .agent_page import page
 from .node_state import View
-from .usage_page import colours, summary
+from .usage_page import colours, no_gpu, page, summary
 
 _Entry = Mapping[str, Any]
 
 # Sizes in pixels; the limits on text in characters.
 _COLUMN, _GAP, _MARGIN = 224, 16, 24
 _GPU_HEIGHT, _TENANT_HEIGHT, _STEP, _HEAD = 62, 62, 72, 30
-_ABREAST = 4
+_ABREAST = 4  # GPUs in one frame of a NUMA node
 _MOST_LETTERS, _MOST_SMALL_LETTERS = 24, 29
 
 
-class _Group(NamedTuple):
-    """GPUs of one NUMA node, drawn in frames of up to _ABREAST GPUs."""
-
-    title: str
-    gpus: list[_Entry]
-
-
 def render(view: View) -> bytes:
-    if not view.gpus:
-        text = "This node has no GPU."
-        if view.gpus is None:
-            text = "The driver has not answered yet: the GPUs are not known."
-        content = f'<section class="card soft">{text}</section>'
-    else:
+    content = no_gpu(view)
+    if view.gpus:
         content = f'<section class="card wide">{_drawing(view, view.gpus)}</section>'
         content += _links(view.gpus, view.distances)
     return page(view.node, "graph", summary(view), content)
@@ -44,16 +32,16 @@ def render(view: View) -> bytes:
 
 def _drawing(view: View, gpus: Sequence[_Entry]) -> str:
     parts, y, width = [], 4, 0
-    for group in _groups(gpus):
-        for at in range(0, len(group.gpus), _ABREAST):
-            row = group.gpus[at : at + _ABREAST]
+    for title, group in _by_numa_node(gpus):
+        for at in range(0, len(group), _ABREAST):
+            row = group[at : at + _ABREAST]
             tenants = [[e for e in view.tenants if e["gpu_uuid"] == gpu["uuid"]] for gpu in row]
             most = max(len(of_gpu) for of_gpu in tenants)
             wide = len(row) * (_COLUMN + _GAP) - _GAP + 2 * _MARGIN
             high = _HEAD + _GPU_HEIGHT + most * _STEP + _MARGIN
             parts.append(
                 f'<rect class="numa" x="1" y="{y}" width="{wide}" height="{high}" rx="12"/>'
-                f'<text class="small" x="{_MARGIN}" y="{y + 20}">{escape(group.title)}</text>'
+                f'<text class="small" x="{_MARGIN}" y="{y + 20}">{escape(title)}</text>'
             )
             for column, (gpu, of_gpu) in enumerate(zip(row, tenants)):
                 x = 1 + _MARGIN + column * (_COLUMN + _GAP)
@@ -84,15 +72,11 @@ def _links(gpus: Sequence[_Entry], distances: list[list[int]] | None) -> str:
     )
 
 
-def _groups(gpus: Sequence[_Entry]) -> list[_Group]:
-    by_node: dict[int | None, list[_Entry]] = {}
-    for gpu in gpus:
-        by_node.setdefault(gpu["numa"], []).append(gpu)
-    order = sorted(by_node, key=lambda numa: (numa is None, numa))
-    return [
-        _Group("NUMA node unknown" if numa is None else f"NUMA node {numa}", by_node[numa])
-        for numa in order
-    ]
+def _by_numa_node(gpus: Sequence[_Entry]) -> Iterator[tuple[str, list[_Entry]]]:
+    """Yield the title and the GPUs of each NUMA node; those of an unknown one last."""
+    for numa in sorted({gpu["numa"] for gpu in gpus}, key=lambda numa: (numa is None, numa)):
+        title = "NUMA node unknown" if numa is None else f"NUMA node {numa}"
+        yield title, [gpu for gpu in gpus if gpu["numa"] == numa]
 
 
 def _gpu(gpu: _Entry, tenants: Sequence[_Entry], x: int, y: int) -> str:

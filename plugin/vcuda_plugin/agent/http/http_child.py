@@ -7,9 +7,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Sequence
 
-from vcuda_oci.model.mig import Profile
 from vcuda_oci.system import settings_file
 from vcuda_oci.system.settings_file import Config
 
@@ -61,14 +59,14 @@ class HttpChild:
 
     def send_gpus(self, seen: Inventory) -> None:
         """Send the node's GPUs and their health."""
-        overcommit = self._settings.memory_overcommit
-        shown = [*seen.gpus, *seen.own]
-        profiles: dict[str, Sequence[Profile]] = {
-            gpu.uuid: [Profile(**each) for each in seen.profiles.get(gpu.uuid, ())]
-            for gpu in shown
-            if gpu.divided
-        }
-        gpus = NodeGpus(shown, seen.numa, seen.unhealthy, _distances(seen), overcommit, profiles)
+        gpus = NodeGpus(
+            [*seen.gpus, *seen.own],
+            seen.numa,
+            seen.unhealthy,
+            _distances(seen),
+            self._settings.memory_overcommit,
+            seen.profiles,
+        )
         self._gpus = gpus.dump().encode() + b"\n"
         self._send(self._gpus)
 

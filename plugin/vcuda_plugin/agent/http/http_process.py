@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import sys
@@ -31,7 +30,7 @@ _CODE = ("/usr/lib", "/lib", "/lib64", sys.base_prefix + "/lib", "/dev/urandom")
 
 def prepare() -> None:
     """Import the modules before the fork. Raises ModuleNotFoundError, which main() reports."""
-    from . import event_counts, http_server, node_state, routes  # noqa: F401
+    from . import http_server, node_state, routes  # noqa: F401
 
 
 def needed_files(address: str, node: str, state_dir: str, *_: str) -> tuple[list[str], list[str]]:
@@ -48,9 +47,6 @@ def main(address: str, node: str, state_dir: str, exemplars: str = settings_file
     output once the server listens.
     exemplars: the value of the setting, "yes" or "no".
     """
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: http: %(message)s"
-    )
     try:
         asyncio.run(_serve(address, node, state_dir, exemplars == settings_file.YES))
     except ModuleNotFoundError as missing:
@@ -62,7 +58,6 @@ def main(address: str, node: str, state_dir: str, exemplars: str = settings_file
 
 async def _serve(address: str, name: str, state_dir: str, exemplars: bool) -> None:
     # Late: these need packages that may be missing; main reports which.
-    from .event_counts import EventCounts
     from .http_server import Server
     from .node_state import Node
     from .routes import Routes
@@ -70,7 +65,9 @@ async def _serve(address: str, name: str, state_dir: str, exemplars: bool) -> No
     host, port = listen_address.parse(address)
     node = Node(name, state_dir)
     only_here = listen_address.is_loopback(host)
-    routes = Routes(node, EventCounts(state_dir), only_here=only_here, exemplars=exemplars)
+    routes = Routes(
+        node, event_counts.EventCounts(state_dir), only_here=only_here, exemplars=exemplars
+    )
     try:
         server = await Server(routes.answer).listen(host, port)
     except OSError as error:

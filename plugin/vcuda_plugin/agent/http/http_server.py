@@ -164,7 +164,7 @@ class Connection(asyncio.Protocol):
             try:
                 what = await self._server.answer(what)
             except Exception:
-                _log.exception("no answer")
+                _log.exception("http: no answer")
                 what = _plain(500, "an error of the agent: see its log")
         if len(what.body) <= SMALL_BYTES:
             await self._send(what)

@@ -31,7 +31,7 @@ async def run(state_dir: str, send: Callable[[bytes], None]) -> None:
     records, sent = Records(state_dir), b""
     while True:
         try:
-            line = await asyncio.to_thread(lambda: dump(records.read()[0]))
+            line = await asyncio.to_thread(lambda: dump(records.read()))
         except (OSError, VcudaError):
             line = sent
         if line != sent:

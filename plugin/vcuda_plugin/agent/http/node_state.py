@@ -94,12 +94,12 @@ class Node:
 
     def _take_first(self) -> bool:
         """Take a first sample; return whether there are any allocations."""
-        allocations, _ = self._records.read()
+        allocations = self._records.read()
         self._last = self._sample(allocations)
         return bool(allocations)
 
     def _read(self) -> View:
-        allocations, broken = self._records.read()
+        allocations = self._records.read()
         samples, before = self._sample(allocations), self._before()
         self._last = samples
         earlier: Mapping[str, Sample | None] = before.of if before else {}
@@ -119,7 +119,7 @@ class Node:
         turns_before = before.turns if before else {}
         turn_figures.add_to(tenants, gpu_entries or [], turns_before, samples.turns)
         fence_figures.add_to(tenants, gpu_entries or [], fence_figures.read(self.state_dir))
-        paths = [os.path.basename(path) for path, _ in broken]
+        paths = [os.path.basename(path) for path, _ in self._records.broken]
         far = self.known.distances if self.known else None
         processes = {
             (each.id, share.uuid): usage.processes_between(

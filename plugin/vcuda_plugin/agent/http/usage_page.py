@@ -8,9 +8,9 @@ from typing import Any
 from vcuda_hook.live import views
 from vcuda_hook.text import sensor_text, table
 
+from ...web import page_frame
 from ...web.page_frame import COLOURS, escape
 from . import container_cells, history
-from .agent_page import page
 from .marks import Mark
 from .node_state import View
 
@@ -18,6 +18,7 @@ _Entries = Sequence[Mapping[str, Any]]
 _Points = Collection[Any]  # of float or None
 _History = Mapping[str, Mapping[str, _Points]]
 
+_LINKS = (("usage", "Usage"), ("graph", "Graph"), ("metrics", "Metrics"))
 _LEGEND = "Upper part of a bar: used. Lower part: asked for."
 
 
@@ -36,13 +37,24 @@ def render(view: View, past: _History | None = None, marks: Sequence[Mark] = ())
         for uuid in others
         if uuid not in known
     ]
-    if view.gpus is None:
-        parts.insert(0, _note("The driver has not answered yet: the GPUs are not known."))
-    elif not view.gpus:
-        parts.insert(0, _note("This node has no GPU."))
+    if not view.gpus:
+        parts.insert(0, no_gpu(view))
     for name in view.broken:
         parts.append(_note(f"{name} is not a whole record: what it holds is unknown."))
     return page(view.node, "usage", f"{summary(view)}. {_LEGEND}", "".join(parts))
+
+
+def page(node: str, here: str, summary: str, content: str) -> bytes:
+    """A complete page. here: its path. content: HTML in which the caller has escaped all names."""
+    frame = page_frame.Frame(f"{node}: GPUs", f"on {node}", _LINKS, here)
+    return page_frame.page(frame, summary, content)
+
+
+def no_gpu(view: View) -> str:
+    """A note why the page shows no GPU."""
+    if view.gpus is None:
+        return _note("The driver has not answered yet: the GPUs are not known.")
+    return _note("This node has no GPU.")
 
 
 def summary(view: View) -> str:
@@ -139,8 +151,7 @@ def _past(
             f"<title>{escape(_event(age, mark))}</title></line>"
         )
     if marks:
-        count = "1 event" if len(marks) == 1 else f"{len(marks)} events"
-        says += f"; {count} (strokes), the last: {_event(*marks[-1])}"
+        says += f"; {_count(len(marks), 'event')} (strokes), the last: {_event(*marks[-1])}"
     box = f'class="past" viewBox="0 0 {history.STEPS} 40" preserveAspectRatio="none"'
     return _whole("History", drawn, says, box)
 

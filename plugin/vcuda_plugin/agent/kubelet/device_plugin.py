@@ -70,6 +70,7 @@ class DevicePlugin:
         self._changed = asyncio.Event()
 
     def options(self) -> Any:
+        """The plugin's options. A kubelet then never calls PreStartContainer."""
         return api.message("DevicePluginOptions")(
             pre_start_required=False, get_preferred_allocation_available=True
         )
@@ -88,9 +89,6 @@ class DevicePlugin:
                     self._prefer, api.message("PreferredAllocationRequest")
                 ),
                 "Allocate": unary(self._allocate, api.message("AllocateRequest")),
-                "PreStartContainer": unary(
-                    self._pre_start, api.message("PreStartContainerRequest")
-                ),
             },
         )
 
@@ -143,7 +141,3 @@ class DevicePlugin:
             entry = response.container_responses.add(annotations=answer.annotations)
             entry.mounts.add(container_path=destination, host_path=source, read_only=True)
         return response
-
-    async def _pre_start(self, request: Any, context: Any) -> Any:
-        """Do nothing: the runtime wrapper prepares containers; the options disable this call."""
-        return api.message("PreStartContainerResponse")()

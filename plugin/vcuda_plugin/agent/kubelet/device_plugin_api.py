@@ -15,7 +15,7 @@ REGISTER = "/v1beta1.Registration/Register"
 DEVICE_PLUGIN = "v1beta1.DevicePlugin"
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 
-# The fields of each message, numbered from 1 in this order.
+# The fields of each message, numbered from 1 in this order; "": a field that is never set.
 _MESSAGES = {
     "Empty": (),
     "DevicePluginOptions": ("bool pre_start_required", "bool get_preferred_allocation_available"),
@@ -29,8 +29,6 @@ _MESSAGES = {
     "Device": ("string ID", "string health", "TopologyInfo topology"),
     "TopologyInfo": ("repeated NUMANode nodes",),
     "NUMANode": ("int64 ID",),
-    "PreStartContainerRequest": ("repeated string devices_ids",),
-    "PreStartContainerResponse": (),
     "PreferredAllocationRequest": (
         "repeated ContainerPreferredAllocationRequest container_requests",
     ),
@@ -46,16 +44,8 @@ _MESSAGES = {
     "AllocateRequest": ("repeated ContainerAllocateRequest container_requests",),
     "ContainerAllocateRequest": ("repeated string devices_ids",),
     "AllocateResponse": ("repeated ContainerAllocateResponse container_responses",),
-    "ContainerAllocateResponse": (
-        "map envs",
-        "repeated Mount mounts",
-        "repeated DeviceSpec devices",
-        "map annotations",
-        "repeated CDIDevice cdi_devices",
-    ),
+    "ContainerAllocateResponse": ("", "repeated Mount mounts", "", "map annotations"),
     "Mount": ("string container_path", "string host_path", "bool read_only"),
-    "DeviceSpec": ("string container_path", "string host_path", "string permissions"),
-    "CDIDevice": ("string name",),
 }
 _classes = messages.classes(VERSION, _MESSAGES)
 

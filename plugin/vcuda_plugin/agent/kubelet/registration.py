@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import time
@@ -12,6 +11,7 @@ from typing import Any
 import grpc.aio  # type: ignore[import-untyped]
 
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import files
 
 from . import device_plugin_api as api
 from . import socket_file
@@ -144,8 +144,7 @@ class Registration:
             pass  # as intended
         finally:
             await nothing.stop(None)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+            files.remove(path)
 
     @property
     def has_successor(self) -> bool:
@@ -206,7 +205,7 @@ class Registration:
                 response_deserializer=api.message("Empty").FromString,
             )
             call = register(request, timeout=_REGISTER_SECONDS)
-            answered = asyncio.ensure_future(_answer_of(call))
+            answered = asyncio.ensure_future(call)
             try:
                 while not answered.done():
                     await asyncio.wait({answered}, timeout=_SOCKET_CHECK_SECONDS)
@@ -222,8 +221,7 @@ class Registration:
     async def _close(self) -> None:
         if self._server is not None:
             if self._is_ours():
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._path)
+                files.remove(self._path)
             server, self._server = self._server, None
             await server.stop(None)
 
@@ -237,7 +235,3 @@ class Registration:
         if text != self._complaint:
             _log.warning("%s: cannot register: %s; trying again", self._endpoint, text)
         self._complaint = text
-
-
-async def _answer_of(call: Any) -> None:
-    await call

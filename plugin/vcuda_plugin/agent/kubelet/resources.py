@@ -18,7 +18,7 @@ from vcuda_oci.placement.choose import Refused, choose
 from vcuda_oci.system.settings_file import SPREAD, Config
 
 CORE, MEMORY, GPU = "vcuda-core", "vcuda-memory", "gpu"
-# Kind of an Allocate answer where the pod's annotations give the GPU's amount: see `said_of`.
+# Kind of an Allocate answer where the pod's annotations give the GPU's amount: see `allocates_by`.
 VIRTUAL = "vgpu"
 # An ID with its health and NUMA node is 80 bytes at most, and the kubelet reads 4 MiB. Source:
 # grpc-go, defaultClientMaxReceiveMessageSize.
@@ -107,7 +107,10 @@ def devices(
 
 
 def answer(kind: str, ids: Sequence[str], known: Collection[str], state_dir: str) -> Answer:
-    """Answer an Allocate. kind: from `said_of`. Raises VcudaError: no, unknown or repeated IDs."""
+    """Answer an Allocate. kind: as `allocates_by` has it.
+
+    Raises VcudaError: no, unknown or repeated IDs.
+    """
     strange = next((id for id in ids if id not in known), "")
     if strange or not ids or len(set(ids)) < len(ids):
         what = f"no device '{strange}' here" if strange else "not a set of devices"

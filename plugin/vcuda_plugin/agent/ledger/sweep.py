@@ -20,8 +20,6 @@ import os
 import time
 
 from vcuda_oci.ledger import liveness, resize
-from vcuda_oci.ledger.ledger import Ledger
-from vcuda_oci.model import names
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 
@@ -73,12 +71,12 @@ def _return_free_memory() -> None:
 
 def sweep(known: Records) -> list[str]:
     """Release stale records; return their ids. Raises VcudaError, OSError."""
-    ledger = Ledger(known.ledger.state_dir, names.AGENT_PROGRAM)
+    ledger = known.ledger
     if os.path.isdir(ledger.containers):
         for id in ledger.cut_back():
             _log.warning("%s: its usage page was too long; truncated", id)
         ledger.cut_ended()
-    records = known.read()[0]
+    records = known.read()
     suspects = {
         record.id
         for record in records
@@ -113,7 +111,7 @@ class FirstProcesses:
 
         A container without a state file is tried again with the next call.
         """
-        whole = self._records.read()[0]
+        whole = self._records.read()
         if self._records.changes != self._changes:
             self._changes, self._found = self._records.changes, {}
             self._missing = [record for record in whole if not record.is_named_slice]
@@ -127,11 +125,11 @@ class FirstProcesses:
 
     def any_recorded(self, ids: set[str]) -> bool:
         """Whether a record with one of these ids exists."""
-        return any(record.id in ids for record in self._records.read()[0])
+        return any(record.id in ids for record in self._records.read())
 
     def any_unpinned(self) -> bool:
         """Whether a sandbox without a process has ended since the last call."""
-        records = self._records.read()[0]
+        records = self._records.read()
         now = {record.id: liveness.is_sandbox_pinned(record) for record in records}
         before, self._pinned = self._pinned, {id for id, pinned in now.items() if pinned}
         return any(not now.get(id, True) for id in before)

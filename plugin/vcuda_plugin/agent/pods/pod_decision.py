@@ -61,29 +61,30 @@ def of_pod(
     annotations = _tree(metadata.get("annotations"))
     name = f"{metadata.get('namespace')}/{metadata.get('name')}"
     uid = str(annotations.get(_MIRROR, metadata.get("uid")))
-    is_mirror = _MIRROR in annotations
-    if not (_STATIC_UID if is_mirror else _API_UID).fullmatch(uid):
+    if not (_STATIC_UID if _MIRROR in annotations else _API_UID).fullmatch(uid):
         return None
     words = _words(annotations)
     init = [container.name for container in containers if container.ends_first]
     amounts, complaint = _amounts(containers, gpu_resource)
     owner = pod_owner.of(metadata)
-    undecided = Decision(words=words, init=init, amounts=amounts, owner=owner)
+    shares, ignored = _decided(annotations, node)
+    mine = {container: held for container, held in shares.items() if container in asking}
+    decided = Decision(mine, words, init, amounts, owner)
+    return PodDecision(uid, name, asking, decided, ignored or complaint)
+
+
+def _decided(annotations: Mapping[str, Any], node: str) -> tuple[Mapping[str, Any], str]:
+    """The scheduler's shares by container; if it decided nothing valid, {} and the reason."""
     text = annotations.get(names.ANNOTATION_DECISION)
-    if text is None or is_mirror:  # no scheduler decides for a static pod
-        return PodDecision(uid, name, asking, undecided, complaint)
+    if text is None or _MIRROR in annotations:  # no scheduler decides for a static pod
+        return {}, ""
     elsewhere = annotations.get(_PREDICATE_NODE, node)
     if elsewhere != node:
-        complaint = f"decided for node '{elsewhere}'"
-        return PodDecision(uid, name, asking, undecided, complaint)
+        return {}, f"decided for node '{elsewhere}'"
     try:
-        decided = decision.parse(str(text)).containers
+        return decision.parse(str(text)).containers, ""
     except ValueError as error:
-        complaint = f"{names.ANNOTATION_DECISION} is not a decision: {error}"
-        return PodDecision(uid, name, asking, undecided, complaint)
-    mine = {container: shares for container, shares in decided.items() if container in asking}
-    bound = Decision(mine, words, init, amounts, owner)
-    return PodDecision(uid, name, asking, bound, complaint)
+        return {}, f"{names.ANNOTATION_DECISION} is not a decision: {error}"
 
 
 class _Container(NamedTuple):

@@ -68,7 +68,7 @@ class EventSender:
         try:
             for event in self._reader.new():
                 if event["time"] > self._since and event["kind"] in pod_event.REASONS:
-                    held, _ = self._records.read()
+                    held = self._records.read()
                     for happened in pod_event.of_event(event, held):
                         self._series.add(happened)
                 self._heard = max(self._heard, event["time"])

@@ -53,9 +53,6 @@ def main(
 
     Prints "known" after each complete list.
     """
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format=f"{names.AGENT_PROGRAM}: %(message)s"
-    )
     prepare()  # import now: two threads would do it at once
     try:
         asked = (json.loads(resources), gpu_resource)

@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.model.mig import Profile
 from vcuda_oci.system import files, settings_file
 from vcuda_oci.system.settings_file import Config
 
@@ -113,19 +112,14 @@ class Cluster:
 
     def publish(self, seen: Inventory, labels: dict[str, str | None]) -> None:
         """Set the GPUs and labels to write on the node object. A label with None is removed."""
-        distances = getattr(seen, "distances", None)
         self._node_gpus = NodeGpus(
             seen.gpus,
             seen.numa,
             seen.unhealthy,
-            distances,
+            seen.distances,
             self._overcommit,
-            {
-                gpu.uuid: [Profile(**each) for each in seen.profiles.get(gpu.uuid, ())]
-                for gpu in seen.gpus
-                if gpu.divided
-            },
-            {gpu.uuid: seen.places.get(gpu.uuid, []) for gpu in seen.gpus if gpu.divided},
+            seen.profiles,
+            seen.places,
         )
         self._labels = labels
         self._put(self._node_gpus)

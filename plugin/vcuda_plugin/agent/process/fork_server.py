@@ -23,6 +23,8 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
+from vcuda_oci.guest import process as guest_process
+
 from . import confine, rights
 
 _MOST_BYTES = 65536
@@ -31,7 +33,7 @@ _DESCRIPTORS = 3
 _IGNORED = (signal.SIGTERM, signal.SIGINT)
 _BLOCKED = (*_IGNORED, signal.SIGCHLD)
 # Source: prctl(2).
-_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+_PR_SET_PDEATHSIG = 1
 
 
 class ForkServer:
@@ -43,7 +45,7 @@ class ForkServer:
 
     def serve(self) -> None:
         """Answer requests until the agent closes its end or ends."""
-        _set_process_name(__name__)
+        guest_process.set_own_name("fork_server")
         confine.confine(rights.FORK_SERVER)
         for number in _IGNORED:
             signal.signal(number, signal.SIG_IGN)
@@ -115,7 +117,7 @@ def _become(
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _BLOCKED)
-        _set_process_name(module)
+        guest_process.set_own_name(module.rpartition(".")[2])
         _confine(module, arguments)
         # End the child with the fork server, which ends with the agent. Set this after the uid: the
         # kernel clears the signal when a process changes its uid.
@@ -142,8 +144,3 @@ def _confine(module: str, arguments: list[str]) -> None:
     needed_files = getattr(importlib.import_module(module), "needed_files", None)
     if needed_files:
         confine.only_files(*needed_files(*arguments))
-
-
-def _set_process_name(module: str) -> None:
-    """Name the process after the module's last part; the kernel retains 15 bytes."""
-    ctypes.CDLL(None).prctl(_PR_SET_NAME, module.rpartition(".")[2].encode())

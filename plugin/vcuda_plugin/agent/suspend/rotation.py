@@ -87,12 +87,11 @@ def _step_for(
     lacking = _lacking(capacity, residents, first)
     if not lacking:
         return Step((), first.id, now)
-    ends = {one.id: _may_leave(one, now, fixed) for one in residents if one.rotates}
+    rotating = [one for one in residents if one.rotates]
+    ends = {one.id: _may_leave(one, now, fixed) for one in rotating}
     chosen: list[Resident] = []
-    for one in sorted(
-        (one for one in residents if one.rotates), key=lambda one: (ends[one.id], one.since, one.id)
-    ):
-        if lacking.keys() & one.needs.keys():
+    for one in sorted(rotating, key=lambda one: (ends[one.id], one.since, one.id)):
+        if lacking & one.needs.keys():
             chosen.append(one)
             lacking = _lacking(capacity, [each for each in residents if each not in chosen], first)
             if not lacking:
@@ -111,16 +110,17 @@ def _may_leave(one: Resident, now: float, fixed: float) -> float:
 
 def _lacking(
     capacity: Mapping[str, Need], residents: Sequence[Resident], wanted: Waiting
-) -> dict[str, Need]:
-    """What `wanted` lacks, by GPU; a GPU that is not there lacks everything."""
-    found = {}
+) -> set[str]:
+    """The GPUs on which `wanted` has no room beside the residents; a GPU that is not there has
+    none.
+    """
+    found = set()
     for gpu, need in wanted.needs.items():
         whole = capacity.get(gpu, Need(0, 0))
-        here = [one.needs[gpu] for one in residents if gpu in one.needs]
-        core = need.core + sum(each.core for each in here) - whole.core
-        memory = need.memory + sum(each.memory for each in here) - whole.memory
-        if core > 0 or memory > 0:
-            found[gpu] = Need(max(core, 0), max(memory, 0))
+        here = [need, *(one.needs[gpu] for one in residents if gpu in one.needs)]
+        core, memory = sum(each.core for each in here), sum(each.memory for each in here)
+        if core > whole.core or memory > whole.memory:
+            found.add(gpu)
     return found
 
 

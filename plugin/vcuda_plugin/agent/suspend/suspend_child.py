@@ -24,7 +24,7 @@ async def follow(settings: Config) -> None:
     figures = (settings.memory_overcommit, settings.rotation_quantum, settings.suspend_memory)
     arguments = (settings.driver_root, settings.state_dir, *map(str, figures))
     while True:
-        if any(concerns(one) for one in records.read()[0]):
+        if any(concerns(one) for one in records.read()):
             async with child.running(MODULE, *arguments) as (_, output):
                 # A process that is killed may leave half a line.
                 while (line := await output.readline()).endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""The process that suspends and resumes containers by itself: suspender.py, look after look.
+"""The process that suspends and resumes containers by itself: it polls suspender.py.
 
 It prints lines for the agent's log, each as JSON. It ends when no container concerns it any more;
 the agent starts it again for the next one.
@@ -13,14 +13,12 @@ import time
 
 from vcuda_hook.suspend import repairs
 from vcuda_oci.host import host
-from vcuda_oci.ledger.ledger import Ledger
-from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
 from ..ledger.records import Records
 from .suspender import Suspender, concerns, interrupted
 
-# Between two looks for what a killed program left.
+# Between two searches for what a killed program left.
 _REPAIR_SECONDS = 5.0
 # A driver that cannot be asked is asked again after this time.
 _DRIVER_SECONDS = 10.0
@@ -31,7 +29,6 @@ def main(driver_root: str, state_dir: str, overcommit: str, quantum: str, most_k
     Suspender has it.
     """
     records = Records(state_dir)
-    records.ledger = Ledger(state_dir, names.AGENT_PROGRAM)
     try:
         facts = host.load(driver_root, state_dir + "/host.json")
     except VcudaError as error:
@@ -40,8 +37,8 @@ def main(driver_root: str, state_dir: str, overcommit: str, quantum: str, most_k
         return
     suspender = Suspender(records, facts, float(overcommit), _say, float(quantum), int(most_kept))
     threading.Thread(target=_repair, args=(records, facts), daemon=True).start()
-    while any(concerns(one) for one in records.read()[0]):
-        time.sleep(suspender.look(time.monotonic()))
+    while any(concerns(one) for one in records.read()):
+        time.sleep(suspender.poll(time.monotonic()))
     suspender.close()
 
 
@@ -49,9 +46,9 @@ def _repair(records: Records, facts: host.Host) -> None:
     """Complete what killed programs left, for ever."""
     own = Records(records.ledger.state_dir)
     while True:
-        for id in interrupted(own.read()[0]):
+        for id in interrupted(own.read()):
             try:
-                repairs.repair(Ledger(own.ledger.state_dir, names.AGENT_PROGRAM), facts, id)
+                repairs.repair(own.ledger, facts, id)
             except VcudaError as error:
                 _say(f"cannot repair: {error}")
         time.sleep(_REPAIR_SECONDS)

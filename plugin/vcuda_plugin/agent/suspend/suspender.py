@@ -35,7 +35,7 @@ from .idleness import Idleness, Sample
 from .rotation import Need, Resident, Waiting, next_step
 from .usage_watch import UsageWatch
 
-# Between two looks while a container may ask to be resumed, and otherwise.
+# Between two polls while a container may ask to be resumed, and otherwise.
 QUICK_SECONDS, SLOW_SECONDS = 0.02, 1.0
 _WORK_SECONDS = 0.1
 # An operation that failed is tried again after this time.
@@ -43,7 +43,7 @@ _AGAIN_SECONDS = {"suspend": 60.0, "resume": 5.0}
 _WAYS = ("suspend", "resume")
 # For the driver, to suspend a container.
 SUSPEND_SECONDS = 120.0
-# A resume waits for room as long as its container lives; then the next look begins another.
+# A resume waits for room as long as its container lives; then the next poll begins another.
 _ROOM_SECONDS = 3600.0
 
 
@@ -53,7 +53,7 @@ def concerns(allocation: Allocation) -> bool:
 
 
 class Suspender:
-    """One look after another, by `look`. log: called with lines for the agent's log.
+    """Decides anew with each `poll`. log: called with lines for the agent's log.
 
     most_kept: as control.suspend has it.
     """
@@ -82,10 +82,10 @@ class Suspender:
         self._seconds_per_byte = 0.0
         self._work_at = 0.0
 
-    def look(self, now: float) -> float:
-        """Decide once; return the seconds until the next look. now: monotonic seconds."""
+    def poll(self, now: float) -> float:
+        """Decide once; return the seconds until the next poll. now: monotonic seconds."""
         self._busy = {id: thread for id, thread in self._busy.items() if thread.is_alive()}
-        mine = {one.id: one for one in self._records.read()[0] if concerns(one)}
+        mine = {one.id: one for one in self._records.read() if concerns(one)}
         self._usage.follow(mine.values())
         for id in self._there_since.keys() - mine.keys():
             del self._there_since[id]
@@ -93,10 +93,10 @@ class Suspender:
             for key in [key for key in known if key[0] not in mine]:
                 del known[key]
         off = {id for id, one in mine.items() if one.suspension and one.suspension.is_off}
-        self._look_at_calls(mine, off, now)
-        self._look_at_drains(mine, off, now)
+        self._answer_calls(mine, off, now)
+        self._end_drains(mine, off, now)
         self._note_residence(mine, off, now)
-        # On another GPU than its own a container gets only room that nothing is promised.
+        # A container that moves to another GPU gets only room there that is promised to no other.
         waiting = [
             Waiting(id, _needs(one), held.wanted, one.rotates)
             for id, one in mine.items()
@@ -105,14 +105,14 @@ class Suspender:
         # While a container waits for the GPU, an idle one has to be found soon.
         if now - self._work_at >= (_WORK_SECONDS if self._asks_since or waiting else SLOW_SECONDS):
             self._work_at = now
-            self._look_at_work(mine, off, now)
+            self._check_work(mine, off, now)
         self._give_way(waiting, now)
         return QUICK_SECONDS if off or self._busy else SLOW_SECONDS
 
     def close(self) -> None:
         self._usage.close()
 
-    def _look_at_calls(self, mine: Mapping[str, Allocation], off: set[str], now: float) -> None:
+    def _answer_calls(self, mine: Mapping[str, Allocation], off: set[str], now: float) -> None:
         """Resume those of which a call waits."""
         for id in list(self._asked.keys() - off):
             del self._asked[id]
@@ -127,7 +127,7 @@ class Suspender:
             if id in self._asks_since:
                 self._start(id, "resume", functools.partial(self._resume, mine[id]), now)
 
-    def _look_at_drains(self, mine: Mapping[str, Allocation], off: set[str], now: float) -> None:
+    def _end_drains(self, mine: Mapping[str, Allocation], off: set[str], now: float) -> None:
         """Resume those that a drain has suspended, once none of their GPUs is drained any more."""
         by_drain = [id for id in off if (held := mine[id].suspension) and held.by == BY_DRAIN]
         drained = unhealthy.read_drained(self._records.ledger.state_dir) if by_drain else {}
@@ -142,7 +142,7 @@ class Suspender:
             elif one.suspension is None:
                 self._there_since.setdefault(id, now)
 
-    def _look_at_work(self, mine: Mapping[str, Allocation], off: set[str], now: float) -> None:
+    def _check_work(self, mine: Mapping[str, Allocation], off: set[str], now: float) -> None:
         samples = {}
         for id, one in mine.items():
             seen = self._usage.seen(id)
@@ -160,13 +160,13 @@ class Suspender:
     def _give_way(self, waiting: Sequence[Waiting], now: float) -> None:
         """Suspend containers for those that wait for room."""
         drained = unhealthy.read_drained(self._records.ledger.state_dir) if waiting else {}
-        # Nothing gives way to what a drained GPU keeps off.
+        # No container gives way to one that a drained GPU keeps off.
         waiting = [one for one in waiting if not drained.keys() & one.needs.keys()]
         if not waiting:
             return
         residents = [
             self._resident(one, now)
-            for one in self._records.read()[0]
+            for one in self._records.read()
             if one.resident and not self._leaves(one)
         ]
         capacity = {gpu.uuid: Need(100, gpu.memory_bytes) for gpu in self._facts.gpus}
@@ -199,7 +199,7 @@ class Suspender:
         if took:
             return len(_WAYS) * sum(took) / len(took)
         held = sum(share.memory_bytes for share in one.shares)
-        # What little memory takes says nothing of much, and others' pages may be false.
+        # Small copies may take more time per byte than large ones, and others' pages may be false.
         slowest = 1 / UNMEASURED_BYTES_PER_SECOND
         return len(_WAYS) * held * min(self._seconds_per_byte, slowest)
 
@@ -214,9 +214,9 @@ class Suspender:
         def run() -> None:
             try:
                 done = operation()
-                # What holds nothing yet says nothing of its next copy.
+                # A container that holds nothing yet does not show how long its next copy takes.
                 if done.changed and (held := sum(done.bytes.values())):
-                    # Until its last kernels have ended the GPU is not lost to the swap.
+                    # The GPU works until the last kernels have ended: that is no part of the swap.
                     took = self._took[id, verb] = done.seconds - done.locking
                     self._seconds_per_byte = took / held
             except NotIdle:

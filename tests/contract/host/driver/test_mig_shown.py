@@ -89,9 +89,8 @@ def test_people_see_which_device_is_which(divided: Divided) -> None:
 
 def test_gpu_in_mig_mode_is_shown_so_with_nothing_free(divided: Divided) -> None:
     divided_gpu = next(gpu for gpu in divided.gpus if gpu.divided)
-    fields = [profile.fields() for profile in profiles()]
     http = HttpChild(SETTINGS, "node-1")
-    http.send_gpus(Inventory([divided_gpu], profiles={divided_gpu.uuid: fields}))
+    http.send_gpus(Inventory([divided_gpu], profiles={divided_gpu.uuid: profiles()}))
     node = Node("node-1", divided.top.tenants.state_dir)
     node.known = node_gpus.parse(http._gpus.decode())
     (entry,) = asyncio.run(node.view()).gpus or ()
