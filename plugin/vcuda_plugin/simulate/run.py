@@ -13,7 +13,6 @@ from ..extender.quota import quota_limits
 from ..extender.quota.quota_limits import Limit
 from ..kube import json_bytes
 from . import fgd_trace, nodes, report, trace
-from .command import PROGRAM
 from .fragmentation import Mix
 from .policies import policies
 from .replay import Replay
@@ -41,7 +40,7 @@ def simulate(arguments: argparse.Namespace) -> int:
 
         def say(come: int, waiting: int, name: str = name) -> None:
             line = f"{name}: {come} of {len(pods)} pods came, {waiting} wait"
-            print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)
+            print(f"vcuda simulate: {line}", file=sys.stderr, flush=True)
 
         for rebalances in (False, True) if arguments.rebalance else (False,):
             policy = policies(mix, arguments.seed)[name]
