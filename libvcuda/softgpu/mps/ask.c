@@ -23,7 +23,7 @@ dial (const char *pipes, const char *name)
   return -1;
 }
 
-/* The exit status; -1: the daemon has gone.  */
+/* The exit status; -1: the daemon has ended.  */
 static int
 say (int fd, const char *line)
 {

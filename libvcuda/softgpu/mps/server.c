@@ -45,22 +45,26 @@ is_occupied (struct softgpu_state *state, unsigned gpu)
   return false;
 }
 
+bool
+mps_is_visible (const struct attachment *tie, unsigned number)
+{
+  char text[16];
+  const char *visible = getenv ("CUDA_VISIBLE_DEVICES");
+  snprintf (text, sizeof text, "%u", number);
+  return !visible || !*visible || strcmp (visible, text) == 0
+         || strstr (visible, tie->state->gpu[tie->gpu[number]].uuid);
+}
+
 static bool
 take_gpus (struct attachment *tie)
 {
-  const char *visible = getenv ("CUDA_VISIBLE_DEVICES");
   bool any = false;
   softgpu_lock (tie);
   softgpu_reap (tie);
   for (unsigned i = 0; i < tie->gpu_count; i++)
     {
       unsigned gpu = tie->gpu[i];
-      char number[16];
-      snprintf (number, sizeof number, "%u", i);
-      if (visible && *visible && !strstr (visible, tie->state->gpu[gpu].uuid)
-          && strcmp (visible, number) != 0)
-        continue;
-      if (is_occupied (tie->state, gpu))
+      if (!mps_is_visible (tie, i) || is_occupied (tie->state, gpu))
         continue;
       softgpu_own_slot (tie)->gpu[gpu].contexts = 1;
       softgpu_own_slot (tie)->gpu[gpu].held_bytes = tie->state->context_bytes;
