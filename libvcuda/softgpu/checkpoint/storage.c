@@ -34,10 +34,8 @@ static CUcheckpointOperationHandle operations; /* not completed, by next */
 static CUdevice
 retained_on (unsigned gpu)
 {
-  for (CUdevice device = 0; device < driver.device_count; device++)
-    if (gpu_index (device) == gpu && driver.device[device].primary.retained)
-      return device;
-  return -1;
+  CUdevice device = device_of_gpu (gpu);
+  return device >= 0 && driver.device[device].primary.retained ? device : -1;
 }
 
 static CUresult

@@ -153,6 +153,16 @@ gpu_index (CUdevice device)
   return index_of_gpu (&driver.device[device]);
 }
 
+/* The device whose GPU has this index in the state file; -1: there is none.  */
+static inline CUdevice
+device_of_gpu (unsigned gpu)
+{
+  for (CUdevice device = 0; device < driver.device_count; device++)
+    if (gpu_index (device) == gpu)
+      return device;
+  return -1;
+}
+
 static inline struct softgpu_gpu *
 gpu_of (CUdevice device)
 {

@@ -47,6 +47,12 @@ struct CUmemPoolHandle_st
   struct CUmemPoolHandle_st *next;
 };
 
+static inline bool
+valid_pool (CUmemoryPool pool)
+{
+  return pool && pool->kind == MEMORY_POOL;
+}
+
 /* Allocates BYTES in the current context, from POOL if that is not NULL.  */
 CUresult softgpu_allocate (uintptr_t *address, size_t bytes, enum where where, unsigned flags,
                            CUmemoryPool pool);

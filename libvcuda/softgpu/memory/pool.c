@@ -17,12 +17,6 @@ in_granules (size_t bytes)
   return bytes > SIZE_MAX - POOL_GRANULE ? bytes : (bytes + POOL_GRANULE - 1) & ~(POOL_GRANULE - 1);
 }
 
-static bool
-valid (CUmemoryPool pool)
-{
-  return pool && pool->kind == MEMORY_POOL;
-}
-
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 
 bool
@@ -121,7 +115,8 @@ CUresult
 cuDeviceSetMemPool (CUdevice dev, CUmemoryPool pool)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (valid_device (dev) && valid (pool) && pool->device == dev, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (dev) && valid_pool (pool) && pool->device == dev,
+           CUDA_ERROR_INVALID_VALUE);
   current_pool[dev] = pool;
   return CUDA_SUCCESS;
 }
@@ -156,7 +151,7 @@ CUresult
 cuMemPoolDestroy (CUmemoryPool pool)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (valid (pool) && pool != default_of (pool->device), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_pool (pool) && pool != default_of (pool->device), CUDA_ERROR_INVALID_VALUE);
   if (current_pool[pool->device] == pool)
     current_pool[pool->device] = NULL;
   pthread_mutex_lock (&guard);
@@ -176,7 +171,7 @@ CUresult
 cuMemPoolTrimTo (CUmemoryPool pool, size_t keep)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (valid (pool), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_pool (pool), CUDA_ERROR_INVALID_VALUE);
   pthread_mutex_lock (&guard);
   trim (pool, keep);
   pthread_mutex_unlock (&guard);
@@ -187,7 +182,7 @@ CUresult
 cuMemPoolSetAttribute (CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (valid (pool) && value, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_pool (pool) && value, CUDA_ERROR_INVALID_VALUE);
   if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
     pool->release_threshold = *(const cuuint64_t *) value;
   else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
@@ -203,7 +198,7 @@ CUresult
 cuMemPoolGetAttribute (CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (valid (pool) && value, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_pool (pool) && value, CUDA_ERROR_INVALID_VALUE);
   switch (attribute)
     {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
@@ -236,7 +231,7 @@ cuMemAllocFromPoolAsync (CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUs
 {
   REQUIRE_CONTEXT (context);
   REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
-  REQUIRE (valid (pool) && !pool->imported && dptr && bytes, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_pool (pool) && !pool->imported && dptr && bytes, CUDA_ERROR_INVALID_VALUE);
   if (softgpu_capturing (stream))
     return softgpu_capture_alloc (stream, dptr, bytes, pool->device);
   return softgpu_allocate ((uintptr_t *) dptr, bytes, ON_DEVICE, 0, pool);

@@ -16,9 +16,7 @@ struct shared_note
   uint64_t bytes;
   uint64_t gpu;  /* index in the state file */
   uint32_t kind; /* enum handle_kind */
-  uint32_t mappable;
   CUmemAllocationProp properties;
-  CUmemPoolProps pool;
 };
 
 /* This process's own file; -1 when there can't be one.  */

@@ -151,7 +151,7 @@ cuMemCreate (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAlloc
   made.own_fd = prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
   if (made.own_fd)
     {
-      struct shared_note note = { .kind = PHYSICAL, .mappable = 1, .properties = *prop };
+      struct shared_note note = { .kind = PHYSICAL, .properties = *prop };
       note.gpu = made.device < 0 ? SOFTGPU_MAX_ENTRIES : gpu_index (made.device);
       made.fd = softgpu_export (size, &note);
     }
@@ -253,10 +253,9 @@ cuMemImportFromShareableHandle (CUmemGenericAllocationHandle *handle, void *shar
   REQUIRE (softgpu_shared_note (theirs, &note) && note.kind == PHYSICAL, CUDA_ERROR_INVALID_VALUE);
   struct physical made = { .bytes = note.bytes, .device = -1, .own_fd = true };
   made.properties = note.properties;
-  /* Its number is the exporter's; ours may be another.  */
-  for (CUdevice device = 0; device < driver.device_count; device++)
-    if (gpu_index (device) == note.gpu)
-      made.properties.location.id = device;
+  CUdevice device = device_of_gpu (note.gpu);
+  if (device >= 0)
+    made.properties.location.id = device; /* the exporter's number may be another */
   made.fd = fcntl (theirs, F_DUPFD_CLOEXEC, 0);
   struct physical *physical = made.fd >= 0 ? softgpu_new_physical (&made) : NULL;
   if (!physical && made.fd >= 0)
