@@ -6,6 +6,7 @@
 #include "copy/copy.h"
 #include "copy/fill.h"
 #include "launch/graph_exec.h"
+#include "memory/allocations.h"
 #include "memory/graph_memory.h"
 #include "stream/streams.h"
 
@@ -169,7 +170,7 @@ take_memory (CUgraphExec exec)
             {
               REQUIRE (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH,
                        CUDA_ERROR_INVALID_VALUE);
-              softgpu_end_graph_memory (memory->start);
+              softgpu_release (memory->start, GRAPHS);
             }
           now[memory->device] += memory->bytes;
           if (most[memory->device] < now[memory->device])

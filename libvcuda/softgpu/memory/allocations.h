@@ -80,7 +80,8 @@ bool softgpu_charge_locked (CUdevice device, uint64_t bytes);
 /* Makes a copy of BLOCK known; false when it can't be, or lies over another.  */
 bool softgpu_add_block (const struct block *block);
 
-/* Takes the block that begins at ADDRESS out, and says what it was.  */
+/* Takes the block that begins at ADDRESS out, if it is of KINDS. WAS: what it was, whose memory
+   stays; NULL: its memory is freed.  */
 bool softgpu_remove_block (uintptr_t address, enum softgpu_kind_set kinds, struct block *was);
 
 /* With BYTES within the blocks from ADDRESS on: changes their access and maps them so.  */

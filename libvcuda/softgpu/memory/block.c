@@ -78,9 +78,9 @@ softgpu_add_block (const struct block *block)
   return false;
 }
 
-/* Discarded under the guard, so that a mapping made anew at this address can't meet the entry.  */
-static bool
-take_out (uintptr_t address, enum softgpu_kind_set kinds, struct block *was)
+/* Discards under the guard, so that a mapping made anew at this address can't meet the entry.  */
+bool
+softgpu_remove_block (uintptr_t address, enum softgpu_kind_set kinds, struct block *was)
 {
   pthread_mutex_lock (&guard);
   struct block *block = touched (address, 1);
@@ -98,18 +98,6 @@ take_out (uintptr_t address, enum softgpu_kind_set kinds, struct block *was)
     }
   pthread_mutex_unlock (&guard);
   return fits;
-}
-
-bool
-softgpu_remove_block (uintptr_t address, enum softgpu_kind_set kinds, struct block *was)
-{
-  return take_out (address, kinds, was);
-}
-
-bool
-softgpu_discard_block (uintptr_t address, enum softgpu_kind_set kinds)
-{
-  return take_out (address, kinds, NULL);
 }
 
 static struct block *of_context;

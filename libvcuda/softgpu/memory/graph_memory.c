@@ -72,12 +72,6 @@ softgpu_graph_memory_freed (struct graph_memory *memory)
 }
 
 CUresult
-softgpu_end_graph_memory (uintptr_t address)
-{
-  return softgpu_release (address, GRAPHS);
-}
-
-CUresult
 cuDeviceGraphMemTrim (CUdevice device)
 {
   REQUIRE_DRIVER ();

@@ -32,7 +32,6 @@ cuMemAllocManaged (CUdeviceptr *dptr, size_t bytes, unsigned int flags)
 {
   REQUIRE_DRIVER ();
   REQUIRE (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE_DRIVER ();
   REQUIRE (!driver.tie.state->no_managed, CUDA_ERROR_NOT_SUPPORTED);
   REQUIRE_SAFE ();
   return softgpu_allocate ((uintptr_t *) dptr, bytes, MANAGED, flags, NULL);

@@ -58,8 +58,6 @@ trim (CUmemoryPool pool, size_t keep)
 void
 softgpu_pool_return (CUmemoryPool pool, size_t bytes)
 {
-  if (!pool)
-    return;
   pthread_mutex_lock (&guard);
   pool->used_bytes -= bytes;
   if (pool->kind != MEMORY_POOL) /* destroyed */
@@ -199,31 +197,24 @@ cuMemPoolGetAttribute (CUmemoryPool pool, CUmemPool_attribute attribute, void *v
 {
   REQUIRE_DRIVER ();
   REQUIRE (valid_pool (pool) && value, CUDA_ERROR_INVALID_VALUE);
-  switch (attribute)
+  if (attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES
+      && attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
     {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
       *(int *) value = 1;
       return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-      *(cuuint64_t *) value = pool->release_threshold;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-      *(cuuint64_t *) value = pool->reserved_bytes;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-      *(cuuint64_t *) value = pool->used_bytes;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-      *(cuuint64_t *) value = pool->reserved_high;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-      *(cuuint64_t *) value = pool->used_high;
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
     }
+  const cuuint64_t figures[] = {
+    [CU_MEMPOOL_ATTR_RELEASE_THRESHOLD] = pool->release_threshold,
+    [CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT] = pool->reserved_bytes,
+    [CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH] = pool->reserved_high,
+    [CU_MEMPOOL_ATTR_USED_MEM_CURRENT] = pool->used_bytes,
+    [CU_MEMPOOL_ATTR_USED_MEM_HIGH] = pool->used_high,
+  };
+  REQUIRE (attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+               && attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+           CUDA_ERROR_INVALID_VALUE);
+  *(cuuint64_t *) value = figures[attribute];
+  return CUDA_SUCCESS;
 }
 
 CUresult
