@@ -23,7 +23,10 @@ add_step (CUgraphExec exec, CUgraphNode node)
     }
   exec->step[exec->count++] = (struct step){ .of = node, .node = *node };
   if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-    softgpu_hold_graph_memory (node->alloc.memory);
+    {
+      exec->allocates = true;
+      softgpu_hold_graph_memory (node->alloc.memory);
+    }
   return CUDA_SUCCESS;
 }
 
@@ -55,14 +58,6 @@ softgpu_lay_out (CUgraphExec exec, CUgraph graph)
       REQUIRE (left < before, CUDA_ERROR_INVALID_VALUE);
     }
   return CUDA_SUCCESS;
-}
-
-void
-softgpu_sum_up (CUgraphExec exec)
-{
-  exec->allocates = false;
-  for (size_t i = 0; i < exec->count; i++)
-    exec->allocates |= exec->step[i].node.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC;
 }
 
 static void
@@ -101,7 +96,6 @@ cuGraphInstantiateWithFlags (CUgraphExec *pexec, CUgraph graph, unsigned long lo
       dismantle (exec);
       return rc;
     }
-  softgpu_sum_up (exec);
   *pexec = exec;
   return CUDA_SUCCESS;
 }
@@ -117,12 +111,8 @@ cuGraphInstantiate_v2 (CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node
   return cuGraphInstantiateWithFlags (exec, graph, 0);
 }
 
-CUresult
-cuGraphInstantiate (CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log,
-                    size_t log_bytes)
-{
-  return cuGraphInstantiate_v2 (exec, graph, error_node, log, log_bytes);
-}
+CUresult cuGraphInstantiate (CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t)
+    __attribute__ ((alias ("cuGraphInstantiate_v2")));
 
 CUresult
 cuGraphInstantiateWithParams (CUgraphExec *exec, CUgraph graph,

@@ -31,11 +31,8 @@ cuIpcOpenMemHandle_v2 (CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int f
   return softgpu_open_place ((uintptr_t *) pdptr, &place, OPENED_HANDLE);
 }
 
-CUresult
-cuIpcOpenMemHandle (CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int flags)
-{
-  return cuIpcOpenMemHandle_v2 (pdptr, handle, flags);
-}
+CUresult cuIpcOpenMemHandle (CUdeviceptr *, CUipcMemHandle, unsigned)
+    __attribute__ ((alias ("cuIpcOpenMemHandle_v2")));
 
 CUresult
 cuIpcCloseMemHandle (CUdeviceptr dptr)
