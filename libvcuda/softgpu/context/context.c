@@ -166,8 +166,7 @@ cuDevicePrimaryCtxRelease_v2 (CUdevice dev)
   return let_go (dev, false);
 }
 
-CUresult cuDevicePrimaryCtxRelease (CUdevice)
-    __attribute__ ((alias ("cuDevicePrimaryCtxRelease_v2")));
+ALSO_NAMED (cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2);
 
 CUresult
 cuDevicePrimaryCtxReset_v2 (CUdevice dev)
@@ -175,7 +174,7 @@ cuDevicePrimaryCtxReset_v2 (CUdevice dev)
   return let_go (dev, true);
 }
 
-CUresult cuDevicePrimaryCtxReset (CUdevice) __attribute__ ((alias ("cuDevicePrimaryCtxReset_v2")));
+ALSO_NAMED (cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2);
 
 CUresult
 cuDevicePrimaryCtxSetFlags_v2 (CUdevice dev, unsigned int flags)
@@ -187,8 +186,7 @@ cuDevicePrimaryCtxSetFlags_v2 (CUdevice dev, unsigned int flags)
   return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxSetFlags (CUdevice, unsigned)
-    __attribute__ ((alias ("cuDevicePrimaryCtxSetFlags_v2")));
+ALSO_NAMED (cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2);
 
 CUresult
 cuDevicePrimaryCtxGetState (CUdevice dev, unsigned int *flags, int *active)

@@ -50,10 +50,9 @@ softgpu_lay_out (CUgraphExec exec, CUgraph graph)
             continue;
           node->visited = 1;
           left--;
-          CUresult rc = node->type == CU_GRAPH_NODE_TYPE_GRAPH ? softgpu_lay_out (exec, node->child)
-                                                               : add_step (exec, node);
-          if (rc != CUDA_SUCCESS)
-            return rc;
+          REQUIRE_SUCCESS (node->type == CU_GRAPH_NODE_TYPE_GRAPH
+                               ? softgpu_lay_out (exec, node->child)
+                               : add_step (exec, node));
         }
       REQUIRE (left < before, CUDA_ERROR_INVALID_VALUE);
     }
@@ -111,8 +110,7 @@ cuGraphInstantiate_v2 (CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node
   return cuGraphInstantiateWithFlags (exec, graph, 0);
 }
 
-CUresult cuGraphInstantiate (CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t)
-    __attribute__ ((alias ("cuGraphInstantiate_v2")));
+ALSO_NAMED (cuGraphInstantiate, cuGraphInstantiate_v2);
 
 CUresult
 cuGraphInstantiateWithParams (CUgraphExec *exec, CUgraph graph,
@@ -254,12 +252,9 @@ cuGraphLaunch (CUgraphExec exec, CUstream stream)
     {
       if (softgpu_capturing (stream))
         return softgpu_capture_graph (stream, exec);
-      CUresult rc = softgpu_check_implicit (stream);
-      if (rc != CUDA_SUCCESS)
-        return rc;
+      REQUIRE_SUCCESS (softgpu_check_implicit (stream));
     }
-  REQUIRE (softgpu_stream_context (stream),
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE_STREAM (context, stream);
   softgpu_take_submit_time (&driver.tie);
   return run_steps (exec, stream);
 }
@@ -269,7 +264,6 @@ cuGraphUpload (CUgraphExec exec, CUstream stream)
 {
   REQUIRE_DRIVER ();
   REQUIRE (exec_valid (exec), CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (softgpu_stream_context (stream),
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE_STREAM (context, stream);
   return CUDA_SUCCESS;
 }

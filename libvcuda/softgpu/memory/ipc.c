@@ -31,8 +31,7 @@ cuIpcOpenMemHandle_v2 (CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int f
   return softgpu_open_place ((uintptr_t *) pdptr, &place, OPENED_HANDLE);
 }
 
-CUresult cuIpcOpenMemHandle (CUdeviceptr *, CUipcMemHandle, unsigned)
-    __attribute__ ((alias ("cuIpcOpenMemHandle_v2")));
+ALSO_NAMED (cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2);
 
 CUresult
 cuIpcCloseMemHandle (CUdeviceptr dptr)

@@ -21,10 +21,9 @@ cuMemAllocPitch_v2 (CUdeviceptr *dptr, size_t *pitch, size_t width, size_t heigh
   size_t row = (width + 511) & ~(size_t) 511;
   size_t bytes;
   REQUIRE (row >= width && !__builtin_mul_overflow (row, height, &bytes), CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = cuMemAlloc_v2 (dptr, bytes);
-  if (rc == CUDA_SUCCESS)
-    *pitch = row;
-  return rc;
+  REQUIRE_SUCCESS (cuMemAlloc_v2 (dptr, bytes));
+  *pitch = row;
+  return CUDA_SUCCESS;
 }
 
 CUresult
@@ -56,8 +55,7 @@ CUresult
 cuMemFreeAsync (CUdeviceptr dptr, CUstream stream)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (softgpu_stream_context (stream),
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE_STREAM (context, stream);
   if (softgpu_capturing (stream))
     return softgpu_capture_free (stream, dptr);
   return release (dptr);

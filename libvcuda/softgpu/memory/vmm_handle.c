@@ -130,10 +130,9 @@ cuMemGetAllocationGranularity (size_t *granularity, const CUmemAllocationProp *p
   REQUIRE_DRIVER ();
   REQUIRE (granularity && (unsigned) option <= CU_MEM_ALLOC_GRANULARITY_RECOMMENDED,
            CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = check (prop);
-  if (rc == CUDA_SUCCESS)
-    *granularity = VMM_GRANULE;
-  return rc;
+  REQUIRE_SUCCESS (check (prop));
+  *granularity = VMM_GRANULE;
+  return CUDA_SUCCESS;
 }
 
 CUresult
@@ -142,9 +141,7 @@ cuMemCreate (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAlloc
 {
   REQUIRE_DRIVER ();
   REQUIRE (handle && size && size % VMM_GRANULE == 0 && flags == 0, CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = check (prop);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (check (prop));
   struct physical made
       = { .bytes = size, .device = on_host (prop) ? -1 : prop->location.id, .properties = *prop };
   REQUIRE (made.device < 0 || softgpu_charge (made.device, size), CUDA_ERROR_OUT_OF_MEMORY);
