@@ -1,4 +1,4 @@
-/* Locks and unlocks another process, or this one, and says how far its checkpoint is.  */
+/* Locks and unlocks another process, or this one, and reports its state.  */
 
 #include "checkpoint/target.h"
 

@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "clock/raw_call.h"
 #include "clock/slots.h"

@@ -1,7 +1,6 @@
 /* Executable graphs: a graph laid out in an order that its edges allow, and its launches.  */
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "copy/copy.h"
 #include "copy/fill.h"

@@ -2,7 +2,6 @@
 
 #include <search.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "memory/block.h"

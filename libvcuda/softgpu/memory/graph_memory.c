@@ -8,8 +8,8 @@
 
 #include <sys/mman.h>
 
+#include "memory/allocations.h"
 #include "memory/parts.h"
-#include "memory/store.h"
 
 static struct
 {

@@ -1,6 +1,5 @@
 /* Memory between processes: IPC handles, shared pools, external memory.  */
 
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,12 +1,11 @@
 /* Virtual memory management: physical memory and its handles.
 
-   Memory is on the account of the process that created it, from cuMemCreate until both the last
-   handle and the last use are gone: mappings, tiles of arrays, bindings to multicast objects.
-   Another process that imports it pays nothing.  */
+   Memory is on the account of the process that created it, from cuMemCreate until it has neither a
+   handle nor a use: a mapping, a tile of an array, a binding to a multicast object. Another process
+   that imports it pays nothing.  */
 
 #include <fcntl.h>
 #include <search.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "memory/parts.h"

@@ -73,7 +73,7 @@ answer (struct connection *client, int error)
   else if (client->state == MPS_PENDING)
     client->state = MPS_NEW;
   if (send (client->fd, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-    mps_log ("Client %d has gone", (int) client->pid);
+    mps_log ("Client %d has ended", (int) client->pid);
 }
 
 void

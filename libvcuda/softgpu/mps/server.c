@@ -1,7 +1,6 @@
 /* The MPS server: a process of its own that holds a context on each GPU, and the daemon's side of
    its life. It does not end with the daemon: as NVIDIA's, one may be left over.  */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,7 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/device_time.h"
 #include "mps/daemon.h"
 
 enum
@@ -183,8 +181,8 @@ static void
 notice_ready (struct server *server)
 {
   uint32_t place[2];
-  struct pollfd look = { .fd = server->fd, .events = POLLIN };
-  if (poll (&look, 1, 0) != 1 || read (server->fd, place, sizeof place) != sizeof place)
+  struct pollfd pipe = { .fd = server->fd, .events = POLLIN };
+  if (poll (&pipe, 1, 0) != 1 || read (server->fd, place, sizeof place) != sizeof place)
     return;
   server->slot = place[0];
   server->generation = place[1];

@@ -1,7 +1,6 @@
 /* The control daemon's start and end: its sockets, files and log in the pipe and log directories.
  */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "mps/daemon.h"
-#include "state/pid.h"
 
 enum
 {

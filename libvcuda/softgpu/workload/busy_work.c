@@ -6,8 +6,8 @@
 
 #define BLOCK_THREADS 1024
 
-/* Looks at the clock until its time is over. The comment tells the software GPU
-   how long it takes; a real driver compiles the rest.  */
+/* Reads the clock until its time is over. The software GPU reads from the comment how long it
+   takes; a real driver compiles the rest.  */
 static const char spin_ptx[] = ".version 7.0\n"
                                ".target sm_50\n"
                                ".address_size 64\n"

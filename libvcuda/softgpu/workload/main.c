@@ -73,7 +73,7 @@ static const struct command
   const char *name;
   int (*run) (const struct options *options);
 } commands[] = {
-  { "info", say_info },          { "alloc", allocate_all }, { "hold", hold },
+  { "info", print_info },        { "alloc", allocate_all }, { "hold", hold },
   { "notebook", keep_notebook }, { "busy", keep_busy },
 };
 

@@ -1,7 +1,6 @@
 /* The command `notebook`: a program that keeps data on the GPU and works with it now and then.  */
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "workload/busy.h"
 
@@ -40,7 +39,7 @@ is_intact (CUdeviceptr memory, uint64_t bytes)
   return true;
 }
 
-/* One cell: kernels, each waited for, then a look at all pieces. The first call shows how long the
+/* One cell: kernels, each waited for, then a check of all pieces. The first call shows how long the
    GPU took to be there.  */
 static bool
 run_cell (unsigned number, CUfunction spin, const struct options *options, CUdeviceptr memory)

@@ -5,9 +5,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 struct gpu_driver gpu;
 
@@ -93,7 +91,7 @@ sleep_for (double seconds)
 }
 
 int
-say_info (const struct options *options)
+print_info (const struct options *options)
 {
   (void) options;
   int count;

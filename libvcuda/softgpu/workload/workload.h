@@ -104,7 +104,7 @@ void sleep_for (double seconds);
 void *must_allocate (uint64_t count, size_t bytes, const char *option, const char *hint);
 
 /* Each command prints one line of JSON and returns the exit status.  */
-int say_info (const struct options *options);
+int print_info (const struct options *options);
 int allocate_all (const struct options *options);
 int hold (const struct options *options);
 int keep_busy (const struct options *options);
