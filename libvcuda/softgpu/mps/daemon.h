@@ -33,7 +33,6 @@
 struct limits
 {
   double percent;
-  unsigned priority;
   uint64_t pinned_bytes[SOFTGPU_MAX_GPUS]; /* by index in `gpu` of the daemon; 0: no limit */
 };
 

@@ -35,8 +35,7 @@ mps_set_limits (const struct command *command, struct limits *limits)
 {
   const char *pinned = mps_option (command, "pinned-memory-limit");
   const char *percent = mps_option (command, "active-thread-percentage");
-  const char *priority = mps_option (command, "client-priority");
-  if (!pinned && !percent && !priority)
+  if (!pinned && !percent)
     return mps_wrong (command, "no option is given");
   char *end = NULL;
   double value = percent ? strtod (percent, &end) : 1;
@@ -44,12 +43,8 @@ mps_set_limits (const struct command *command, struct limits *limits)
     return mps_wrong (command, "invalid active thread percentage '%s'", percent);
   if (pinned && !size_of (pinned))
     return mps_wrong (command, "invalid pinned memory limit '%s'", pinned);
-  if (priority && strcmp (priority, "0") != 0 && strcmp (priority, "1") != 0)
-    return mps_wrong (command, "invalid client priority '%s'", priority);
   if (percent)
     limits->percent = value;
-  if (priority)
-    limits->priority = *priority == '1';
   for (unsigned i = 0; pinned && i < mps.gpu_count; i++)
     limits->pinned_bytes[i] = size_of (pinned);
   return 0;
@@ -135,8 +130,7 @@ print_space (const struct command *command, const struct server *server, const s
   mps_row (command, false, 7,
            (const char *[]){ space->name, server->name, mps_status (server),
                              size_text (pinned, limits->pinned_bytes[0]),
-                             limits->percent > 0 ? percent : "-", limits->priority ? "1" : "0",
-                             path });
+                             limits->percent > 0 ? percent : "-", "0", path });
 }
 
 static int
