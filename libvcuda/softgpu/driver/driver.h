@@ -170,7 +170,7 @@ gpu_index (CUdevice device)
   return index_of_gpu (&driver.device[device]);
 }
 
-/* The device whose GPU has this index in the state file; -1: there is none.  */
+/* The device of the GPU with this index in the state file; -1: there is none.  */
 static inline CUdevice
 device_of_gpu (unsigned gpu)
 {

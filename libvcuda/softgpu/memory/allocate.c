@@ -51,17 +51,6 @@ softgpu_uncharge (CUdevice device, uint64_t bytes)
   softgpu_own_slot (&driver.tie)->gpu[gpu_index (device)].held_bytes -= bytes;
 }
 
-uint64_t
-softgpu_held (CUdevice device)
-{
-  softgpu_progress ();
-  softgpu_lock (&driver.tie);
-  softgpu_reap (&driver.tie);
-  struct softgpu_account account = softgpu_account (driver.tie.state, gpu_index (device));
-  softgpu_unlock (&driver.tie);
-  return account.physical + account.resident;
-}
-
 /* False when POOL, or where that is NULL DEVICE, has not so much. Of managed memory there is as
    much as the host has.  */
 static bool
@@ -175,9 +164,7 @@ softgpu_register (uintptr_t address, size_t bytes, unsigned flags)
                          .where = REGISTERED,
                          .flags = flags,
                          .fd = -1 };
-  struct block known;
-  REQUIRE (!softgpu_first_block (address, bytes, &known),
-           CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  REQUIRE (!softgpu_any_block (address, bytes), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
   return softgpu_add_block (&block) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -40,17 +40,12 @@ softgpu_find_block (uintptr_t address, struct block *found)
 }
 
 bool
-softgpu_first_block (uintptr_t address, size_t bytes, struct block *found)
+softgpu_any_block (uintptr_t address, size_t bytes)
 {
-  struct block *first = NULL;
   pthread_mutex_lock (&guard);
-  for (struct block *block; bytes && (block = touched (address, bytes)) != NULL;
-       bytes = block->start > address ? block->start - address : 0)
-    first = block;
-  if (first)
-    *found = *first;
+  bool any = touched (address, bytes) != NULL;
   pthread_mutex_unlock (&guard);
-  return first != NULL;
+  return any;
 }
 
 bool

@@ -113,11 +113,15 @@ cuMemGetInfo_v2 (size_t *free_bytes, size_t *total_bytes)
 {
   REQUIRE_CONTEXT (context);
   REQUIRE (free_bytes && total_bytes, CUDA_ERROR_INVALID_VALUE);
+  unsigned gpu = gpu_index (context->device);
   uint64_t total = gpu_of (context->device)->memory_bytes;
-  uint64_t held = softgpu_held (context->device);
+  softgpu_progress ();
   softgpu_lock (&driver.tie);
-  softgpu_show_cgroup (driver.tie.state, gpu_index (context->device),
-                       softgpu_own_slot (&driver.tie)->pid_namespace, &total, &held);
+  softgpu_reap (&driver.tie);
+  struct softgpu_account account = softgpu_account (driver.tie.state, gpu);
+  uint64_t held = account.physical + account.resident;
+  softgpu_show_cgroup (driver.tie.state, gpu, softgpu_own_slot (&driver.tie)->pid_namespace, &total,
+                       &held);
   softgpu_unlock (&driver.tie);
   *free_bytes = held < total ? total - held : 0;
   *total_bytes = total;

@@ -114,11 +114,10 @@ cuMemAddressFree (CUdeviceptr ptr, size_t size)
 {
   REQUIRE_DRIVER ();
   REQUIRE (granular (ptr, size), CUDA_ERROR_INVALID_VALUE);
-  struct block mapped;
   pthread_mutex_lock (&guard);
   struct range *range = around (ptr);
-  bool whole = range && range->start == ptr && range->bytes == size
-               && !softgpu_first_block (ptr, size, &mapped);
+  bool whole
+      = range && range->start == ptr && range->bytes == size && !softgpu_any_block (ptr, size);
   if (whole)
     {
       tdelete (range, &ranges, by_address);
@@ -142,18 +141,18 @@ cuMemMap (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHan
   if (physical->multicast)
     softgpu_await_team (physical->multicast);
   CUresult rc = CUDA_ERROR_INVALID_VALUE;
-  struct block known, block = { .start = ptr,
-                                .bytes = size,
-                                .device = physical->properties.location.id,
-                                .where = WINDOW,
-                                .fd = -1,
-                                .owner = physical,
-                                .for_kernels = physical->multicast != NULL };
+  struct block block = { .start = ptr,
+                         .bytes = size,
+                         .device = physical->properties.location.id,
+                         .where = WINDOW,
+                         .fd = -1,
+                         .owner = physical,
+                         .for_kernels = physical->multicast != NULL };
   pthread_mutex_lock (&guard);
   struct range *range = around (ptr);
   if (range && size <= range->bytes - (ptr - range->start) && !tile_pool (physical)
       && offset <= physical->bytes && size <= physical->bytes - offset
-      && !softgpu_first_block (ptr, size, &known))
+      && !softgpu_any_block (ptr, size))
     {
       rc = CUDA_ERROR_OUT_OF_MEMORY;
       if (softgpu_map (physical->fd, physical->offset + offset, size, (void *) ptr, PROT_NONE)

@@ -151,7 +151,6 @@ softgpu_open_place (uintptr_t *address, const struct place *place, enum window_k
 CUresult
 softgpu_close_window (uintptr_t address, enum window_kind kind)
 {
-  REQUIRE_DRIVER ();
   struct block block;
   CUresult rc = CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock (&guard);
