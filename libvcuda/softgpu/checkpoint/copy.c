@@ -111,11 +111,9 @@ cuCheckpointProcessCheckpoint (int pid, CUcheckpointCheckpointArgs *args)
 {
   REQUIRE_TARGET (target, pid);
   CUcheckpointCustomStorageInfo **storage;
-  CUresult rc = read_checkpoint_args (args, &storage);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (read_checkpoint_args (args, &storage));
   REQUIRE (!storage || !is_self (&target), CUDA_ERROR_NOT_SUPPORTED);
-  rc = CUDA_ERROR_INVALID_VALUE;
+  CUresult rc = CUDA_ERROR_INVALID_VALUE;
   uint64_t end = 0;
   softgpu_lock (&driver.tie);
   struct softgpu_slot *slot = softgpu_target_slot (&target);
@@ -155,11 +153,9 @@ cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
 {
   REQUIRE_TARGET (target, pid);
   CUcheckpointCustomStorageInfo **storage;
-  CUresult rc = read_restore_args (args, &storage);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (read_restore_args (args, &storage));
   REQUIRE (!storage || !is_self (&target), CUDA_ERROR_NOT_SUPPORTED);
-  rc = CUDA_ERROR_INVALID_VALUE;
+  CUresult rc = CUDA_ERROR_INVALID_VALUE;
   uint64_t end = 0;
   unsigned moves[SOFTGPU_MAX_ENTRIES];
   softgpu_lock (&driver.tie);

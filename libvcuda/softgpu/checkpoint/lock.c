@@ -1,4 +1,4 @@
-/* Locks and unlocks another process, or this one, and says how far its checkpoint is.  */
+/* Locks and unlocks another process, or this one, and reports its state.  */
 
 #include "checkpoint/target.h"
 
@@ -81,9 +81,9 @@ cuCheckpointProcessLock (int pid, CUcheckpointLockArgs *args)
   REQUIRE_TARGET (target, pid);
   REQUIRE (!args || (!args->reserved0 && softgpu_zeroed (args->reserved1, sizeof args->reserved1)),
            CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = take_step (&target, SOFTGPU_LOCK, SOFTGPU_PROCESS_RUNNING, SOFTGPU_PROCESS_LOCKED);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (
+      take_step (&target, SOFTGPU_LOCK, SOFTGPU_PROCESS_RUNNING, SOFTGPU_PROCESS_LOCKED));
+  CUresult rc;
   uint64_t begin = softgpu_now (), limit = args ? args->timeoutMs * 1000000ull : 0;
   /* A call that was under way when the lock came has a moment to end.  */
   do

@@ -34,10 +34,8 @@ static CUcheckpointOperationHandle operations; /* not completed, by next */
 static CUdevice
 retained_on (unsigned gpu)
 {
-  for (CUdevice device = 0; device < driver.device_count; device++)
-    if (gpu_index (device) == gpu && driver.device[device].primary.retained)
-      return device;
-  return -1;
+  CUdevice device = device_of_gpu (gpu);
+  return device >= 0 && driver.device[device].primary.retained ? device : -1;
 }
 
 static CUresult
@@ -125,14 +123,12 @@ softgpu_map_target (int pid, const struct target_process *target,
                     enum softgpu_process_state step_state, CUcheckpointCustomStorageInfo **out)
 {
   const struct softgpu_slot *slot = softgpu_target_slot (target);
-  CUresult rc = check_contexts (slot, moves);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (check_contexts (slot, moves));
   int store;
   const struct parts *parts = softgpu_open_parts (pid, slot, &store);
   REQUIRE (parts, CUDA_ERROR_MAP_FAILED);
   CUcheckpointOperationHandle made = calloc (1, sizeof *made);
-  rc = made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult rc = made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   for (unsigned gpu = 0; rc == CUDA_SUCCESS && gpu < driver.tie.state->entries; gpu++)
     {
       if (!softgpu_uses_gpu (slot, gpu))
@@ -194,9 +190,7 @@ wait_for_copies (CUcheckpointOperationHandle operation)
     {
       CUstream stream = operation->data[i].stream;
       REQUIRE (valid_stream (stream) && valid_context (stream->context), CUDA_ERROR_ILLEGAL_STATE);
-      CUresult rc = softgpu_drain_stream (stream);
-      if (rc != CUDA_SUCCESS)
-        return rc;
+      REQUIRE_SUCCESS (softgpu_drain_stream (stream));
     }
   return CUDA_SUCCESS;
 }

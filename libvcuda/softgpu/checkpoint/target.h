@@ -33,12 +33,6 @@ bool softgpu_zeroed (const void *field, size_t bytes);
 #define REQUIRE_TARGET(name, pid)                                                                  \
   REQUIRE_DRIVER ();                                                                               \
   struct target_process name;                                                                      \
-  do                                                                                               \
-    {                                                                                              \
-      CUresult found = softgpu_find_target (pid, &name);                                           \
-      if (found != CUDA_SUCCESS)                                                                   \
-        return found;                                                                              \
-    }                                                                                              \
-  while (0)
+  REQUIRE_SUCCESS (softgpu_find_target (pid, &name))
 
 #endif

@@ -2,19 +2,12 @@
    virtual time, which a participant's wake of the same word ends. A wake ends every wait for its
    word, and wakes the kernel's waiters too.  */
 
-#include <errno.h>
 #include <linux/futex.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #include "clock/owner.h"
 #include "clock/raw_call.h"
-
-#define EXPORT __attribute__ ((visibility ("default")))
-#define SECOND_NS 1000000000ull
 
 bool softclock_lacks_waitv;
 
@@ -24,24 +17,10 @@ struct arguments
 };
 
 static long
-refuse (int error)
-{
-  errno = error;
-  return -1;
-}
-
-static long
 pass_through (long number, const struct arguments *given)
 {
   const long *at = given->at;
-  long answer = softclock_raw_call (number, at[0], at[1], at[2], at[3], at[4], at[5]);
-  return answer < 0 && answer > -4096 ? refuse ((int) -answer) : answer;
-}
-
-static bool
-sound (const struct timespec *span)
-{
-  return span->tv_sec >= 0 && span->tv_nsec >= 0 && (uint64_t) span->tv_nsec < SECOND_NS;
+  return softclock_answer (softclock_raw_call (number, at[0], at[1], at[2], at[3], at[4], at[5]));
 }
 
 /* The virtual moment of the timeout SPAN, which counts from FROM on.  */
@@ -50,7 +29,7 @@ moment (const struct timespec *span, uint64_t from)
 {
   if (!span || (uint64_t) span->tv_sec > UINT64_MAX / SECOND_NS / 2)
     return SOFTCLOCK_NEVER;
-  return from + (uint64_t) span->tv_sec * SECOND_NS + (uint64_t) span->tv_nsec;
+  return from + softclock_nanoseconds (span);
 }
 
 static uint32_t
@@ -65,12 +44,13 @@ wait (const struct arguments *given, bool until)
   uintptr_t word = (uintptr_t) given->at[0];
   const struct timespec *span = (const struct timespec *) given->at[3];
   if (load (word) != (uint32_t) given->at[2])
-    return refuse (EAGAIN);
-  if (span && !sound (span))
-    return refuse (EINVAL);
+    return softclock_answer (-EAGAIN);
+  if (span && !softclock_is_span (span))
+    return softclock_answer (-EINVAL);
   uint64_t from = until ? 0 : softclock_peek ();
   uint64_t known = softclock_word (word);
-  return softclock_wait_for_wake (moment (span, from), &known, 1) ? 0 : refuse (ETIMEDOUT);
+  return softclock_wait_for_wake (moment (span, from), &known, 1) ? 0
+                                                                  : softclock_answer (-ETIMEDOUT);
 }
 
 /* Returns the number of a word that has changed, since which one was woken is not known.  */
@@ -82,14 +62,14 @@ wait_for_several (const struct arguments *given)
   const struct timespec *span = (const struct timespec *) given->at[3];
   for (unsigned i = 0; i < count; i++)
     if (load ((uintptr_t) waiters[i].uaddr) != (uint32_t) waiters[i].val)
-      return refuse (EAGAIN);
-  if (span && !sound (span))
-    return refuse (EINVAL);
+      return softclock_answer (-EAGAIN);
+  if (span && !softclock_is_span (span))
+    return softclock_answer (-EINVAL);
   uint64_t words[FUTEX_WAITV_MAX];
   for (unsigned i = 0; i < count; i++)
     words[i] = softclock_word ((uintptr_t) waiters[i].uaddr);
   if (!softclock_wait_for_wake (moment (span, 0), words, count))
-    return refuse (ETIMEDOUT);
+    return softclock_answer (-ETIMEDOUT);
   for (unsigned i = 0; i < count; i++)
     if (load ((uintptr_t) waiters[i].uaddr) != (uint32_t) waiters[i].val)
       return i;
@@ -116,7 +96,7 @@ syscall (long number, ...)
   if ((number != SYS_futex && number != SYS_futex_waitv) || !softclock_owns ())
     return pass_through (number, &given);
   if (number == SYS_futex_waitv && softclock_lacks_waitv)
-    return refuse (ENOSYS);
+    return softclock_answer (-ENOSYS);
   if (number == SYS_futex_waitv)
     return given.at[4] == CLOCK_MONOTONIC && given.at[1] > 0 && given.at[1] <= FUTEX_WAITV_MAX
                ? wait_for_several (&given)

@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "clock/raw_call.h"
 #include "clock/slots.h"
@@ -114,7 +113,7 @@ softclock_now (void)
 {
   struct softclock *shared = softclock_shared;
   /* A signal handler may read the clock while its thread sleeps.  */
-  if (softclock_slot && atomic_load (&shared->owner) == softclock_number (softclock_slot))
+  if (softclock_owns ())
     return fetch_add (&shared->now_ns, READ_NS) + READ_NS;
   return atomic_load (&shared->now_ns);
 }

@@ -1,9 +1,19 @@
-/* System calls that do not pass the replaced `syscall`, and leave errno alone.  */
+/* What the replaced calls share: system calls that do not pass the replaced `syscall`, their
+   answers, and spans of time.  */
 
 #ifndef SOFTCLOCK_RAW_CALL_H
 #define SOFTCLOCK_RAW_CALL_H
 
-/* The kernel's answer: an error number is negative. For x86-64, as the whole software GPU.  */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#define EXPORT __attribute__ ((visibility ("default")))
+#define SECOND_NS 1000000000ull
+
+/* The kernel's answer: an error number is negative. Leaves errno alone. For x86-64 only, as all of
+   the software GPU.  */
 static inline long
 softclock_raw_call (long number, long a, long b, long c, long d, long e, long f)
 {
@@ -20,5 +30,27 @@ softclock_raw_call (long number, long a, long b, long c, long d, long e, long f)
 
 #define SOFTCLOCK_RAW(number, a, b, c, d)                                                          \
   softclock_raw_call ((number), (long) (a), (long) (b), (long) (c), (long) (d), 0, 0)
+
+/* The kernel's answer as the C library gives it: -1 and errno for an error.  */
+static inline long
+softclock_answer (long answer)
+{
+  if (answer >= 0 || answer <= -4096)
+    return answer;
+  errno = (int) -answer;
+  return -1;
+}
+
+static inline bool
+softclock_is_span (const struct timespec *span)
+{
+  return span->tv_sec >= 0 && span->tv_nsec >= 0 && (uint64_t) span->tv_nsec < SECOND_NS;
+}
+
+static inline uint64_t
+softclock_nanoseconds (const struct timespec *span)
+{
+  return (uint64_t) span->tv_sec * SECOND_NS + (uint64_t) span->tv_nsec;
+}
 
 #endif

@@ -1,15 +1,13 @@
 /* Threads participate too: each gets a slot when it is created, and keeps it to its end.  */
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "clock/owner.h"
+#include "clock/raw_call.h"
 #include "clock/slots.h"
-
-#define EXPORT __attribute__ ((visibility ("default")))
 
 struct new_thread
 {

@@ -4,11 +4,8 @@
    process and address. What a page is, is read from /proc/self/maps once, and again after the
    process has mapped shared memory: `mmap` stands in place of the C library's.  */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -18,7 +15,6 @@
 #include "clock/raw_call.h"
 #include "clock/slots.h"
 
-#define EXPORT __attribute__ ((visibility ("default")))
 #define PAGE 4096ull
 #define KNOWN 64
 
@@ -102,16 +98,11 @@ softclock_word (uintptr_t address)
 EXPORT void *
 mmap (void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
-  long answer
-      = softclock_raw_call (SYS_mmap, (long) address, (long) length, protection, flags, fd, offset);
-  if (answer < 0 && answer > -4096)
-    {
-      errno = (int) -answer;
-      return MAP_FAILED;
-    }
-  if (flags & MAP_SHARED)
+  void *map = (void *) softclock_answer (
+      softclock_raw_call (SYS_mmap, (long) address, (long) length, protection, flags, fd, offset));
+  if (map != MAP_FAILED && flags & MAP_SHARED)
     atomic_store (&shared_was_mapped, true);
-  return (void *) answer;
+  return map;
 }
 
 EXPORT void *mmap64 (void *, size_t, int, int, int, off_t) __attribute__ ((alias ("mmap")));

@@ -63,8 +63,8 @@ known_flags (unsigned flags)
   return (flags & ~(unsigned) CU_CTX_FLAGS_MASK) == 0;
 }
 
-static CUresult
-create (CUcontext *pctx, unsigned flags, CUdevice device)
+CUresult
+cuCtxCreate_v2 (CUcontext *pctx, unsigned int flags, CUdevice device)
 {
   REQUIRE_DRIVER ();
   REQUIRE (pctx && known_flags (flags), CUDA_ERROR_INVALID_VALUE);
@@ -90,25 +90,19 @@ create (CUcontext *pctx, unsigned flags, CUdevice device)
 }
 
 CUresult
-cuCtxCreate_v2 (CUcontext *pctx, unsigned int flags, CUdevice dev)
-{
-  return create (pctx, flags, dev);
-}
-
-CUresult
 cuCtxCreate_v3 (CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
                 unsigned int flags, CUdevice dev)
 {
   (void) paramsArray;
   REQUIRE (numParams == 0, CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY);
-  return create (pctx, flags, dev);
+  return cuCtxCreate_v2 (pctx, flags, dev);
 }
 
 CUresult
 cuCtxCreate_v4 (CUcontext *pctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev)
 {
   REQUIRE (!params || params->numExecAffinityParams == 0, CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY);
-  return create (pctx, flags, dev);
+  return cuCtxCreate_v2 (pctx, flags, dev);
 }
 
 CUresult
@@ -172,11 +166,7 @@ cuDevicePrimaryCtxRelease_v2 (CUdevice dev)
   return let_go (dev, false);
 }
 
-CUresult
-cuDevicePrimaryCtxRelease (CUdevice dev)
-{
-  return let_go (dev, false);
-}
+ALSO_NAMED (cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2);
 
 CUresult
 cuDevicePrimaryCtxReset_v2 (CUdevice dev)
@@ -184,11 +174,7 @@ cuDevicePrimaryCtxReset_v2 (CUdevice dev)
   return let_go (dev, true);
 }
 
-CUresult
-cuDevicePrimaryCtxReset (CUdevice dev)
-{
-  return let_go (dev, true);
-}
+ALSO_NAMED (cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2);
 
 CUresult
 cuDevicePrimaryCtxSetFlags_v2 (CUdevice dev, unsigned int flags)
@@ -200,11 +186,7 @@ cuDevicePrimaryCtxSetFlags_v2 (CUdevice dev, unsigned int flags)
   return CUDA_SUCCESS;
 }
 
-CUresult
-cuDevicePrimaryCtxSetFlags (CUdevice dev, unsigned int flags)
-{
-  return cuDevicePrimaryCtxSetFlags_v2 (dev, flags);
-}
+ALSO_NAMED (cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2);
 
 CUresult
 cuDevicePrimaryCtxGetState (CUdevice dev, unsigned int *flags, int *active)

@@ -4,7 +4,6 @@
 #include "context/context.h"
 #include "memory/allocations.h"
 
-#define THREADS (132ull * 2048)    /* multiprocessors, and threads of each: see attribute.c */
 #define LARGEST_STACK (512u << 10) /* of local memory, each thread */
 
 static const struct
@@ -14,7 +13,7 @@ static const struct
   uint64_t each; /* bytes of the device that one byte of the limit takes */
   size_t granule, most;
 } limits[] = {
-  { CU_LIMIT_STACK_SIZE, 1 << 10, THREADS, 16, LARGEST_STACK },
+  { CU_LIMIT_STACK_SIZE, 1 << 10, SOFTGPU_WHOLE, 16, LARGEST_STACK },
   { CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20, 1, 1, SIZE_MAX },
   { CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20, 1, 1, SIZE_MAX },
 };

@@ -27,11 +27,9 @@ cuCtxSynchronize_v2 (CUcontext context)
   REQUIRE_DRIVER ();
   context = context ? context : softgpu_current_context ();
   REQUIRE (valid_context (context), CUDA_ERROR_INVALID_CONTEXT);
-  CUresult rc = softgpu_captures ? softgpu_refuse_context (context) : CUDA_SUCCESS;
-  if (rc == CUDA_SUCCESS)
-    rc = softgpu_check_unsafe ();
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  if (softgpu_captures)
+    REQUIRE_SUCCESS (softgpu_refuse_context (context));
+  REQUIRE_SUCCESS (softgpu_check_unsafe ());
   softgpu_drain (context->device);
   softgpu_pools_waited (context->device);
   return CUDA_SUCCESS;

@@ -127,12 +127,29 @@ typedef void (*softgpu_notice) (void);
       return (error);                                                                              \
   while (0)
 
+/* Returns what CALL returns, unless that is success.  */
+#define REQUIRE_SUCCESS(call)                                                                      \
+  do                                                                                               \
+    {                                                                                              \
+      CUresult returned = (call);                                                                  \
+      REQUIRE (returned == CUDA_SUCCESS, returned);                                                \
+    }                                                                                              \
+  while (0)
+
+/* Another name of a function that has the same arguments.  */
+#define ALSO_NAMED(name, function) __typeof__ (function) name __attribute__ ((alias (#function)))
+
 /* Returns from the calling function unless the calling thread has a context; names it.  */
 #define REQUIRE_CONTEXT(name)                                                                      \
   REQUIRE_DRIVER ();                                                                               \
   CUcontext name = softgpu_current_context ();                                                     \
   REQUIRE (name, CUDA_ERROR_INVALID_CONTEXT);                                                      \
   REQUIRE (valid_context (name), CUDA_ERROR_CONTEXT_IS_DESTROYED)
+
+/* Returns from the calling function unless STREAM's work has a context to run in; names it.  */
+#define REQUIRE_STREAM(name, stream)                                                               \
+  CUcontext name = softgpu_stream_context (stream);                                                \
+  REQUIRE (name, default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE)
 
 static inline bool
 valid_device (CUdevice device)
@@ -151,6 +168,16 @@ static inline unsigned
 gpu_index (CUdevice device)
 {
   return index_of_gpu (&driver.device[device]);
+}
+
+/* The device of the GPU with this index in the state file; -1: there is none.  */
+static inline CUdevice
+device_of_gpu (unsigned gpu)
+{
+  for (CUdevice device = 0; device < driver.device_count; device++)
+    if (gpu_index (device) == gpu)
+      return device;
+  return -1;
 }
 
 static inline struct softgpu_gpu *

@@ -7,9 +7,8 @@
 static CUresult
 as_graph (CUgraph *made, const struct CUgraphExec_st *exec)
 {
-  CUresult rc = cuGraphCreate (made, 0);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (cuGraphCreate (made, 0));
+  CUresult rc = CUDA_SUCCESS;
   CUgraphNode last = NULL;
   for (size_t i = 0; i < exec->count && rc == CUDA_SUCCESS; i++)
     if (!exec->step[i].disabled)
@@ -35,6 +34,6 @@ softgpu_capture_graph (CUstream stream, const struct CUgraphExec_st *exec)
     }
   REQUIRE_CAPTURE (stream);
   CUgraph graph;
-  CUresult rc = as_graph (&graph, exec);
-  return rc == CUDA_SUCCESS ? softgpu_capture_child (stream, graph) : rc;
+  REQUIRE_SUCCESS (as_graph (&graph, exec));
+  return softgpu_capture_child (stream, graph);
 }

@@ -1,11 +1,11 @@
 /* Executable graphs: a graph laid out in an order that its edges allow, and its launches.  */
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "copy/copy.h"
 #include "copy/fill.h"
 #include "launch/graph_exec.h"
+#include "memory/allocations.h"
 #include "memory/graph_memory.h"
 #include "stream/streams.h"
 
@@ -22,7 +22,10 @@ add_step (CUgraphExec exec, CUgraphNode node)
     }
   exec->step[exec->count++] = (struct step){ .of = node, .node = *node };
   if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-    softgpu_hold_graph_memory (node->alloc.memory);
+    {
+      exec->allocates = true;
+      softgpu_hold_graph_memory (node->alloc.memory);
+    }
   return CUDA_SUCCESS;
 }
 
@@ -46,22 +49,13 @@ softgpu_lay_out (CUgraphExec exec, CUgraph graph)
             continue;
           node->visited = 1;
           left--;
-          CUresult rc = node->type == CU_GRAPH_NODE_TYPE_GRAPH ? softgpu_lay_out (exec, node->child)
-                                                               : add_step (exec, node);
-          if (rc != CUDA_SUCCESS)
-            return rc;
+          REQUIRE_SUCCESS (node->type == CU_GRAPH_NODE_TYPE_GRAPH
+                               ? softgpu_lay_out (exec, node->child)
+                               : add_step (exec, node));
         }
       REQUIRE (left < before, CUDA_ERROR_INVALID_VALUE);
     }
   return CUDA_SUCCESS;
-}
-
-void
-softgpu_sum_up (CUgraphExec exec)
-{
-  exec->allocates = false;
-  for (size_t i = 0; i < exec->count; i++)
-    exec->allocates |= exec->step[i].node.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC;
 }
 
 static void
@@ -100,7 +94,6 @@ cuGraphInstantiateWithFlags (CUgraphExec *pexec, CUgraph graph, unsigned long lo
       dismantle (exec);
       return rc;
     }
-  softgpu_sum_up (exec);
   *pexec = exec;
   return CUDA_SUCCESS;
 }
@@ -116,12 +109,7 @@ cuGraphInstantiate_v2 (CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node
   return cuGraphInstantiateWithFlags (exec, graph, 0);
 }
 
-CUresult
-cuGraphInstantiate (CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log,
-                    size_t log_bytes)
-{
-  return cuGraphInstantiate_v2 (exec, graph, error_node, log, log_bytes);
-}
+ALSO_NAMED (cuGraphInstantiate, cuGraphInstantiate_v2);
 
 CUresult
 cuGraphInstantiateWithParams (CUgraphExec *exec, CUgraph graph,
@@ -169,7 +157,7 @@ take_memory (CUgraphExec exec)
             {
               REQUIRE (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH,
                        CUDA_ERROR_INVALID_VALUE);
-              softgpu_end_graph_memory (memory->start);
+              softgpu_release (memory->start, GRAPHS);
             }
           now[memory->device] += memory->bytes;
           if (most[memory->device] < now[memory->device])
@@ -263,12 +251,9 @@ cuGraphLaunch (CUgraphExec exec, CUstream stream)
     {
       if (softgpu_capturing (stream))
         return softgpu_capture_graph (stream, exec);
-      CUresult rc = softgpu_check_implicit (stream);
-      if (rc != CUDA_SUCCESS)
-        return rc;
+      REQUIRE_SUCCESS (softgpu_check_implicit (stream));
     }
-  REQUIRE (softgpu_stream_context (stream),
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE_STREAM (context, stream);
   softgpu_take_submit_time (&driver.tie);
   return run_steps (exec, stream);
 }
@@ -278,7 +263,6 @@ cuGraphUpload (CUgraphExec exec, CUstream stream)
 {
   REQUIRE_DRIVER ();
   REQUIRE (exec_valid (exec), CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (softgpu_stream_context (stream),
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE_STREAM (context, stream);
   return CUDA_SUCCESS;
 }

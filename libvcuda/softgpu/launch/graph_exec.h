@@ -13,7 +13,7 @@ struct CUgraphExec_st
   cuuint64_t flags;
   struct step *step;
   size_t count, room;
-  bool allocates;
+  bool allocates; /* a step does */
 };
 
 /* A node, as it was when the executable was made.  */
@@ -35,8 +35,5 @@ CUresult softgpu_lay_out (CUgraphExec exec, CUgraph graph);
 
 /* A launch of EXEC into the capture of STREAM.  */
 CUresult softgpu_capture_graph (CUstream stream, const struct CUgraphExec_st *exec);
-
-/* Finds anew whether a launch allocates memory.  */
-void softgpu_sum_up (CUgraphExec exec);
 
 #endif

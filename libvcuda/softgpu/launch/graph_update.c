@@ -21,9 +21,7 @@ cuGraphExecKernelNodeSetParams_v2 (CUgraphExec exec, CUgraphNode node,
   struct step *step = step_of (exec, node);
   REQUIRE (step && step->node.type == CU_GRAPH_NODE_TYPE_KERNEL && params,
            CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = cuGraphKernelNodeSetParams_v2 (&step->node, params);
-  softgpu_sum_up (exec);
-  return rc;
+  return cuGraphKernelNodeSetParams_v2 (&step->node, params);
 }
 
 CUresult
@@ -57,7 +55,6 @@ cuGraphNodeSetEnabled (CUgraphExec exec, CUgraphNode node, unsigned int enabled)
   struct step *step = step_of (exec, node);
   REQUIRE (step && step->node.type <= CU_GRAPH_NODE_TYPE_MEMSET, CUDA_ERROR_INVALID_VALUE);
   step->disabled = !enabled;
-  softgpu_sum_up (exec);
   return CUDA_SUCCESS;
 }
 
@@ -93,7 +90,6 @@ cuGraphExecUpdate_v2 (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultIn
   free (made.step);
   if (!same)
     return rc == CUDA_SUCCESS ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : rc;
-  softgpu_sum_up (exec);
   result->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
   return CUDA_SUCCESS;
 }

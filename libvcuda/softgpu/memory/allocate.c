@@ -51,30 +51,24 @@ softgpu_uncharge (CUdevice device, uint64_t bytes)
   softgpu_own_slot (&driver.tie)->gpu[gpu_index (device)].held_bytes -= bytes;
 }
 
-uint64_t
-softgpu_held (CUdevice device)
-{
-  softgpu_progress ();
-  softgpu_lock (&driver.tie);
-  softgpu_reap (&driver.tie);
-  struct softgpu_account account = softgpu_account (driver.tie.state, gpu_index (device));
-  softgpu_unlock (&driver.tie);
-  return account.physical + account.resident;
-}
-
-/* False when DEVICE has not so much. Of managed memory there is as much as the host has.  */
+/* False when POOL, or where that is NULL DEVICE, has not so much. Of managed memory there is as
+   much as the host has.  */
 static bool
-take (CUdevice device, enum where where, uint64_t bytes)
+take (CUdevice device, enum where where, uint64_t bytes, CUmemoryPool pool)
 {
+  if (pool)
+    return softgpu_pool_take (pool, bytes);
   if (where == MANAGED)
     softgpu_own_slot (&driver.tie)->gpu[gpu_index (device)].managed_bytes += bytes;
   return where != ON_DEVICE || softgpu_charge (device, bytes);
 }
 
 static void
-give_back (CUdevice device, enum where where, uint64_t bytes)
+give_back (CUdevice device, enum where where, uint64_t bytes, CUmemoryPool pool)
 {
-  if (where == MANAGED)
+  if (pool)
+    softgpu_pool_return (pool, bytes);
+  else if (where == MANAGED)
     softgpu_own_slot (&driver.tie)->gpu[gpu_index (device)].managed_bytes -= bytes;
   else if (where == ON_DEVICE)
     softgpu_uncharge (device, bytes);
@@ -102,9 +96,7 @@ take_large (size_t bytes, CUdevice device, enum where where)
 void
 softgpu_discard (struct block *block)
 {
-  if (!block->pool)
-    give_back (block->device, block->where, block->bytes);
-  softgpu_pool_return (block->pool, block->bytes);
+  give_back (block->device, block->where, block->bytes, block->pool);
   if (block->where == OF_GRAPH)
     softgpu_graph_memory_freed (block->owner);
   if (block->where != OF_GRAPH && block->where != WINDOW && block->where != REGISTERED
@@ -129,41 +121,36 @@ softgpu_allocate (uintptr_t *address, size_t bytes, enum where where, unsigned f
 {
   REQUIRE_CONTEXT (context);
   REQUIRE (address && bytes, CUDA_ERROR_INVALID_VALUE);
-  if (pool)
-    REQUIRE (softgpu_pool_take (pool, bytes), CUDA_ERROR_OUT_OF_MEMORY);
-  else
-    REQUIRE (take (context->device, where, bytes), CUDA_ERROR_OUT_OF_MEMORY);
   CUdevice device = pool ? pool->device : context->device;
+  REQUIRE (take (device, where, bytes, pool), CUDA_ERROR_OUT_OF_MEMORY);
   struct block *block = bytes <= LARGEST_SMALL ? softgpu_take_small (bytes, device, where)
                                                : take_large (bytes, device, where);
-  if (block)
+  if (!block)
     {
-      block->bytes = bytes;
-      block->context = context;
-      block->device = device;
-      block->where = where;
-      block->flags = flags;
-      block->pool = pool;
-      block->owner = NULL;
-      if (softgpu_insert (block))
-        {
-          *address = block->start;
-          return CUDA_SUCCESS;
-        }
+      give_back (device, where, bytes, pool);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  block->bytes = bytes;
+  block->context = context;
+  block->device = device;
+  block->where = where;
+  block->flags = flags;
+  block->pool = pool;
+  block->owner = NULL;
+  if (!softgpu_insert (block))
+    {
       softgpu_discard (block);
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
-  if (!pool)
-    give_back (context->device, where, bytes);
-  softgpu_pool_return (pool, bytes);
-  return CUDA_ERROR_OUT_OF_MEMORY;
+  *address = block->start;
+  return CUDA_SUCCESS;
 }
 
 CUresult
 softgpu_release (uintptr_t address, enum softgpu_kind_set kinds)
 {
   REQUIRE_DRIVER ();
-  return softgpu_discard_block (address, kinds) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return softgpu_remove_block (address, kinds, NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult
@@ -177,9 +164,7 @@ softgpu_register (uintptr_t address, size_t bytes, unsigned flags)
                          .where = REGISTERED,
                          .flags = flags,
                          .fd = -1 };
-  struct block known;
-  REQUIRE (!softgpu_first_block (address, bytes, &known),
-           CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  REQUIRE (!softgpu_any_block (address, bytes), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
   return softgpu_add_block (&block) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

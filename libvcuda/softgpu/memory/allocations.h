@@ -47,6 +47,12 @@ struct CUmemPoolHandle_st
   struct CUmemPoolHandle_st *next;
 };
 
+static inline bool
+valid_pool (CUmemoryPool pool)
+{
+  return pool && pool->kind == MEMORY_POOL;
+}
+
 /* Allocates BYTES in the current context, from POOL if that is not NULL.  */
 CUresult softgpu_allocate (uintptr_t *address, size_t bytes, enum where where, unsigned flags,
                            CUmemoryPool pool);
@@ -74,14 +80,15 @@ bool softgpu_charge_locked (CUdevice device, uint64_t bytes);
 /* Makes a copy of BLOCK known; false when it can't be, or lies over another.  */
 bool softgpu_add_block (const struct block *block);
 
-/* Takes the block that begins at ADDRESS out, and says what it was.  */
+/* Takes the block that begins at ADDRESS out, if it is of KINDS. WAS: gets a copy of it, and its
+   memory stays; NULL: its memory is freed.  */
 bool softgpu_remove_block (uintptr_t address, enum softgpu_kind_set kinds, struct block *was);
 
 /* With BYTES within the blocks from ADDRESS on: changes their access and maps them so.  */
 void softgpu_set_access (uintptr_t address, size_t bytes, CUdevice device, unsigned access);
 
-/* The first block that lies within BYTES from ADDRESS on.  */
-bool softgpu_first_block (uintptr_t address, size_t bytes, struct block *found);
+/* Whether a block touches BYTES from ADDRESS on.  */
+bool softgpu_any_block (uintptr_t address, size_t bytes);
 
 /* Lets others map the block at ADDRESS: its bytes move into the store.  */
 bool softgpu_share_block (uintptr_t address, struct block *found);
@@ -98,9 +105,6 @@ void softgpu_free_context_memory (CUcontext context);
 
 /* Makes memory of the host's known.  */
 CUresult softgpu_register (uintptr_t address, size_t bytes, unsigned flags);
-
-/* Bytes that lie on DEVICE, of all live processes.  */
-uint64_t softgpu_held (CUdevice device);
 
 /* Takes BYTES for POOL, from what it keeps and then from the device; false where that is not to
    be had.  */

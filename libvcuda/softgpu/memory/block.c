@@ -2,7 +2,6 @@
 
 #include <search.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "memory/block.h"
@@ -41,17 +40,12 @@ softgpu_find_block (uintptr_t address, struct block *found)
 }
 
 bool
-softgpu_first_block (uintptr_t address, size_t bytes, struct block *found)
+softgpu_any_block (uintptr_t address, size_t bytes)
 {
-  struct block *first = NULL;
   pthread_mutex_lock (&guard);
-  for (struct block *block; bytes && (block = touched (address, bytes)) != NULL;
-       bytes = block->start > address ? block->start - address : 0)
-    first = block;
-  if (first)
-    *found = *first;
+  bool any = touched (address, bytes) != NULL;
   pthread_mutex_unlock (&guard);
-  return first != NULL;
+  return any;
 }
 
 bool
@@ -78,9 +72,9 @@ softgpu_add_block (const struct block *block)
   return false;
 }
 
-/* Discarded under the guard, so that a mapping made anew at this address can't meet the entry.  */
-static bool
-take_out (uintptr_t address, enum softgpu_kind_set kinds, struct block *was)
+/* Discards under the guard, so that a mapping made anew at this address can't meet the entry.  */
+bool
+softgpu_remove_block (uintptr_t address, enum softgpu_kind_set kinds, struct block *was)
 {
   pthread_mutex_lock (&guard);
   struct block *block = touched (address, 1);
@@ -98,18 +92,6 @@ take_out (uintptr_t address, enum softgpu_kind_set kinds, struct block *was)
     }
   pthread_mutex_unlock (&guard);
   return fits;
-}
-
-bool
-softgpu_remove_block (uintptr_t address, enum softgpu_kind_set kinds, struct block *was)
-{
-  return take_out (address, kinds, was);
-}
-
-bool
-softgpu_discard_block (uintptr_t address, enum softgpu_kind_set kinds)
-{
-  return take_out (address, kinds, NULL);
 }
 
 static struct block *of_context;

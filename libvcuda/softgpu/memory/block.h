@@ -8,9 +8,6 @@
 /* Puts BLOCK, which is on the heap, among the known ones; false when it lies over another.  */
 bool softgpu_insert (struct block *block);
 
-/* Takes the block that begins at ADDRESS out and discards it, if it is of KINDS.  */
-bool softgpu_discard_block (uintptr_t address, enum softgpu_kind_set kinds);
-
 /* Gives back the memory of BLOCK and what it counts, and frees it. Called under block.c's guard. */
 void softgpu_discard (struct block *block);
 

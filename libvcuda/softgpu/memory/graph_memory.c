@@ -8,8 +8,8 @@
 
 #include <sys/mman.h>
 
+#include "memory/allocations.h"
 #include "memory/parts.h"
-#include "memory/store.h"
 
 static struct
 {
@@ -69,12 +69,6 @@ softgpu_graph_memory_freed (struct graph_memory *memory)
   pthread_mutex_unlock (&guard);
   madvise ((void *) memory->start, memory->mapped, MADV_DONTNEED);
   softgpu_let_graph_memory (memory);
-}
-
-CUresult
-softgpu_end_graph_memory (uintptr_t address)
-{
-  return softgpu_release (address, GRAPHS);
 }
 
 CUresult

@@ -8,7 +8,6 @@
 /* Takes the memory for BYTES more to the device's graph memory, as far as it has none to spare.  */
 bool softgpu_reserve_graph_memory (CUdevice device, uint64_t bytes);
 CUresult softgpu_begin_graph_memory (struct graph_memory *memory);
-CUresult softgpu_end_graph_memory (uintptr_t address);
 
 /* An allocation that a graph made was freed: its memory is the graphs' again.  */
 void softgpu_graph_memory_freed (struct graph_memory *memory);

@@ -1,6 +1,5 @@
 /* Memory between processes: IPC handles, shared pools, external memory.  */
 
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,11 +30,7 @@ cuIpcOpenMemHandle_v2 (CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int f
   return softgpu_open_place ((uintptr_t *) pdptr, &place, OPENED_HANDLE);
 }
 
-CUresult
-cuIpcOpenMemHandle (CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int flags)
-{
-  return cuIpcOpenMemHandle_v2 (pdptr, handle, flags);
-}
+ALSO_NAMED (cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2);
 
 CUresult
 cuIpcCloseMemHandle (CUdeviceptr dptr)
@@ -44,18 +39,12 @@ cuIpcCloseMemHandle (CUdeviceptr dptr)
   return softgpu_close_window (dptr, OPENED_HANDLE);
 }
 
-static bool
-pool_valid (CUmemoryPool pool)
-{
-  return pool && pool->kind == MEMORY_POOL;
-}
-
 CUresult
 cuMemPoolExportToShareableHandle (void *handle, CUmemoryPool pool, CUmemAllocationHandleType type,
                                   unsigned long long flags)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (handle && pool_valid (pool) && flags == 0, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (handle && valid_pool (pool) && flags == 0, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (pool->shareable && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
            CUDA_ERROR_INVALID_VALUE);
   struct shared_note note = { .kind = MEMORY_POOL, .gpu = gpu_index (pool->device) };
@@ -75,10 +64,8 @@ cuMemPoolImportFromShareableHandle (CUmemoryPool *ppool, void *handle,
            CUDA_ERROR_INVALID_VALUE);
   REQUIRE (softgpu_shared_note ((int) (intptr_t) handle, &note) && note.kind == MEMORY_POOL,
            CUDA_ERROR_INVALID_VALUE);
-  CUdevice device = 0;
-  while (device < driver.device_count && gpu_index (device) != note.gpu)
-    device++;
-  REQUIRE (device < driver.device_count, CUDA_ERROR_INVALID_DEVICE);
+  CUdevice device = device_of_gpu (note.gpu);
+  REQUIRE (device >= 0, CUDA_ERROR_INVALID_DEVICE);
   CUmemoryPool pool = softgpu_new_record (sizeof *pool);
   REQUIRE (pool, CUDA_ERROR_OUT_OF_MEMORY);
   pool->kind = MEMORY_POOL;
@@ -106,7 +93,7 @@ CUresult
 cuMemPoolImportPointer (CUdeviceptr *ptr, CUmemoryPool pool, CUmemPoolPtrExportData *data)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (ptr && data && pool_valid (pool) && pool->imported, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (ptr && data && valid_pool (pool) && pool->imported, CUDA_ERROR_INVALID_VALUE);
   struct place place;
   memcpy (&place, data, sizeof place);
   return softgpu_open_place ((uintptr_t *) ptr, &place, FREED);

@@ -21,10 +21,9 @@ cuMemAllocPitch_v2 (CUdeviceptr *dptr, size_t *pitch, size_t width, size_t heigh
   size_t row = (width + 511) & ~(size_t) 511;
   size_t bytes;
   REQUIRE (row >= width && !__builtin_mul_overflow (row, height, &bytes), CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = cuMemAlloc_v2 (dptr, bytes);
-  if (rc == CUDA_SUCCESS)
-    *pitch = row;
-  return rc;
+  REQUIRE_SUCCESS (cuMemAlloc_v2 (dptr, bytes));
+  *pitch = row;
+  return CUDA_SUCCESS;
 }
 
 CUresult
@@ -32,7 +31,6 @@ cuMemAllocManaged (CUdeviceptr *dptr, size_t bytes, unsigned int flags)
 {
   REQUIRE_DRIVER ();
   REQUIRE (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE_DRIVER ();
   REQUIRE (!driver.tie.state->no_managed, CUDA_ERROR_NOT_SUPPORTED);
   REQUIRE_SAFE ();
   return softgpu_allocate ((uintptr_t *) dptr, bytes, MANAGED, flags, NULL);
@@ -57,8 +55,7 @@ CUresult
 cuMemFreeAsync (CUdeviceptr dptr, CUstream stream)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (softgpu_stream_context (stream),
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE_STREAM (context, stream);
   if (softgpu_capturing (stream))
     return softgpu_capture_free (stream, dptr);
   return release (dptr);
@@ -116,11 +113,15 @@ cuMemGetInfo_v2 (size_t *free_bytes, size_t *total_bytes)
 {
   REQUIRE_CONTEXT (context);
   REQUIRE (free_bytes && total_bytes, CUDA_ERROR_INVALID_VALUE);
+  unsigned gpu = gpu_index (context->device);
   uint64_t total = gpu_of (context->device)->memory_bytes;
-  uint64_t held = softgpu_held (context->device);
+  softgpu_progress ();
   softgpu_lock (&driver.tie);
-  softgpu_show_cgroup (driver.tie.state, gpu_index (context->device),
-                       softgpu_own_slot (&driver.tie)->pid_namespace, &total, &held);
+  softgpu_reap (&driver.tie);
+  struct softgpu_account account = softgpu_account (driver.tie.state, gpu);
+  uint64_t held = account.physical + account.resident;
+  softgpu_show_cgroup (driver.tie.state, gpu, softgpu_own_slot (&driver.tie)->pid_namespace, &total,
+                       &held);
   softgpu_unlock (&driver.tie);
   *free_bytes = held < total ? total - held : 0;
   *total_bytes = total;

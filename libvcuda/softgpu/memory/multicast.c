@@ -36,10 +36,9 @@ cuMulticastGetGranularity (size_t *granularity, const CUmulticastObjectProp *pro
   REQUIRE_DRIVER ();
   REQUIRE (granularity && (unsigned) option <= CU_MULTICAST_GRANULARITY_RECOMMENDED,
            CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = check (properties);
-  if (rc == CUDA_SUCCESS)
-    *granularity = VMM_GRANULE;
-  return rc;
+  REQUIRE_SUCCESS (check (properties));
+  *granularity = VMM_GRANULE;
+  return CUDA_SUCCESS;
 }
 
 CUresult
@@ -47,9 +46,7 @@ cuMulticastCreate (CUmemGenericAllocationHandle *handle, const CUmulticastObject
 {
   REQUIRE_DRIVER ();
   REQUIRE (handle, CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = check (properties);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (check (properties));
   REQUIRE (properties->size % VMM_GRANULE == 0, CUDA_ERROR_INVALID_VALUE);
   struct multicast *multicast = calloc (1, sizeof *multicast);
   REQUIRE (multicast, CUDA_ERROR_OUT_OF_MEMORY);

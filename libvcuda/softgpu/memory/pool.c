@@ -17,12 +17,6 @@ in_granules (size_t bytes)
   return bytes > SIZE_MAX - POOL_GRANULE ? bytes : (bytes + POOL_GRANULE - 1) & ~(POOL_GRANULE - 1);
 }
 
-static bool
-valid (CUmemoryPool pool)
-{
-  return pool && pool->kind == MEMORY_POOL;
-}
-
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 
 bool
@@ -64,8 +58,6 @@ trim (CUmemoryPool pool, size_t keep)
 void
 softgpu_pool_return (CUmemoryPool pool, size_t bytes)
 {
-  if (!pool)
-    return;
   pthread_mutex_lock (&guard);
   pool->used_bytes -= bytes;
   if (pool->kind != MEMORY_POOL) /* destroyed */
@@ -121,7 +113,8 @@ CUresult
 cuDeviceSetMemPool (CUdevice dev, CUmemoryPool pool)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (valid_device (dev) && valid (pool) && pool->device == dev, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_device (dev) && valid_pool (pool) && pool->device == dev,
+           CUDA_ERROR_INVALID_VALUE);
   current_pool[dev] = pool;
   return CUDA_SUCCESS;
 }
@@ -156,7 +149,7 @@ CUresult
 cuMemPoolDestroy (CUmemoryPool pool)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (valid (pool) && pool != default_of (pool->device), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_pool (pool) && pool != default_of (pool->device), CUDA_ERROR_INVALID_VALUE);
   if (current_pool[pool->device] == pool)
     current_pool[pool->device] = NULL;
   pthread_mutex_lock (&guard);
@@ -176,7 +169,7 @@ CUresult
 cuMemPoolTrimTo (CUmemoryPool pool, size_t keep)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (valid (pool), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_pool (pool), CUDA_ERROR_INVALID_VALUE);
   pthread_mutex_lock (&guard);
   trim (pool, keep);
   pthread_mutex_unlock (&guard);
@@ -187,7 +180,7 @@ CUresult
 cuMemPoolSetAttribute (CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (valid (pool) && value, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_pool (pool) && value, CUDA_ERROR_INVALID_VALUE);
   if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
     pool->release_threshold = *(const cuuint64_t *) value;
   else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
@@ -203,32 +196,25 @@ CUresult
 cuMemPoolGetAttribute (CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (valid (pool) && value, CUDA_ERROR_INVALID_VALUE);
-  switch (attribute)
+  REQUIRE (valid_pool (pool) && value, CUDA_ERROR_INVALID_VALUE);
+  if (attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES
+      && attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
     {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
       *(int *) value = 1;
       return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-      *(cuuint64_t *) value = pool->release_threshold;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-      *(cuuint64_t *) value = pool->reserved_bytes;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-      *(cuuint64_t *) value = pool->used_bytes;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-      *(cuuint64_t *) value = pool->reserved_high;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-      *(cuuint64_t *) value = pool->used_high;
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
     }
+  const cuuint64_t figures[] = {
+    [CU_MEMPOOL_ATTR_RELEASE_THRESHOLD] = pool->release_threshold,
+    [CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT] = pool->reserved_bytes,
+    [CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH] = pool->reserved_high,
+    [CU_MEMPOOL_ATTR_USED_MEM_CURRENT] = pool->used_bytes,
+    [CU_MEMPOOL_ATTR_USED_MEM_HIGH] = pool->used_high,
+  };
+  REQUIRE (attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+               && attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+           CUDA_ERROR_INVALID_VALUE);
+  *(cuuint64_t *) value = figures[attribute];
+  return CUDA_SUCCESS;
 }
 
 CUresult
@@ -236,7 +222,7 @@ cuMemAllocFromPoolAsync (CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUs
 {
   REQUIRE_CONTEXT (context);
   REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
-  REQUIRE (valid (pool) && !pool->imported && dptr && bytes, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (valid_pool (pool) && !pool->imported && dptr && bytes, CUDA_ERROR_INVALID_VALUE);
   if (softgpu_capturing (stream))
     return softgpu_capture_alloc (stream, dptr, bytes, pool->device);
   return softgpu_allocate ((uintptr_t *) dptr, bytes, ON_DEVICE, 0, pool);

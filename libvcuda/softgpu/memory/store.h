@@ -16,9 +16,7 @@ struct shared_note
   uint64_t bytes;
   uint64_t gpu;  /* index in the state file */
   uint32_t kind; /* enum handle_kind */
-  uint32_t mappable;
   CUmemAllocationProp properties;
-  CUmemPoolProps pool;
 };
 
 /* This process's own file; -1 when there can't be one.  */
@@ -35,8 +33,8 @@ void *softgpu_map (int fd, uint64_t offset, size_t bytes, void *at, int access);
 int softgpu_export (uint64_t bytes, struct shared_note *note);
 bool softgpu_shared_note (int fd, struct shared_note *note);
 
-/* FD of the process PID, opened anew. It needs what the real driver's IPC needs too: both in one
-   pid namespace, and the right to look at the other.  */
+/* FD of the process PID, opened anew. It needs what the real driver's IPC needs too: one pid
+   namespace, and the right to trace the other process.  */
 int softgpu_open_others (uint32_t pid, int fd);
 
 #endif

@@ -89,19 +89,19 @@ cuMemAddressReserve (CUdeviceptr *ptr, size_t size, size_t alignment, CUdevicept
   REQUIRE (size <= SIZE_MAX / 4 && alignment <= SIZE_MAX / 4, CUDA_ERROR_OUT_OF_MEMORY);
   struct range *range = malloc (sizeof *range);
   void *hole = range ? find_hole (addr % alignment ? 0 : addr, size, alignment) : NULL;
-  if (!hole)
+  bool kept = false;
+  if (hole)
     {
-      free (range);
-      return CUDA_ERROR_OUT_OF_MEMORY;
+      *range = (struct range){ .start = (uintptr_t) hole, .bytes = size };
+      pthread_mutex_lock (&guard);
+      kept = tsearch (range, &ranges, by_address) != NULL;
+      range_count += kept;
+      pthread_mutex_unlock (&guard);
+      if (!kept)
+        munmap (hole, size);
     }
-  *range = (struct range){ .start = (uintptr_t) hole, .bytes = size };
-  pthread_mutex_lock (&guard);
-  bool kept = tsearch (range, &ranges, by_address) != NULL;
-  range_count += kept;
-  pthread_mutex_unlock (&guard);
   if (!kept)
     {
-      munmap (hole, size);
       free (range);
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -114,11 +114,10 @@ cuMemAddressFree (CUdeviceptr ptr, size_t size)
 {
   REQUIRE_DRIVER ();
   REQUIRE (granular (ptr, size), CUDA_ERROR_INVALID_VALUE);
-  struct block mapped;
   pthread_mutex_lock (&guard);
   struct range *range = around (ptr);
-  bool whole = range && range->start == ptr && range->bytes == size
-               && !softgpu_first_block (ptr, size, &mapped);
+  bool whole
+      = range && range->start == ptr && range->bytes == size && !softgpu_any_block (ptr, size);
   if (whole)
     {
       tdelete (range, &ranges, by_address);
@@ -142,18 +141,18 @@ cuMemMap (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHan
   if (physical->multicast)
     softgpu_await_team (physical->multicast);
   CUresult rc = CUDA_ERROR_INVALID_VALUE;
-  struct block known, block = { .start = ptr,
-                                .bytes = size,
-                                .device = physical->properties.location.id,
-                                .where = WINDOW,
-                                .fd = -1,
-                                .owner = physical,
-                                .for_kernels = physical->multicast != NULL };
+  struct block block = { .start = ptr,
+                         .bytes = size,
+                         .device = physical->properties.location.id,
+                         .where = WINDOW,
+                         .fd = -1,
+                         .owner = physical,
+                         .for_kernels = physical->multicast != NULL };
   pthread_mutex_lock (&guard);
   struct range *range = around (ptr);
   if (range && size <= range->bytes - (ptr - range->start) && !tile_pool (physical)
       && offset <= physical->bytes && size <= physical->bytes - offset
-      && !softgpu_first_block (ptr, size, &known))
+      && !softgpu_any_block (ptr, size))
     {
       rc = CUDA_ERROR_OUT_OF_MEMORY;
       if (softgpu_map (physical->fd, physical->offset + offset, size, (void *) ptr, PROT_NONE)
@@ -204,6 +203,13 @@ cuMemUnmap (CUdeviceptr ptr, size_t size)
   return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Where a block's access has LOCATION's bits: the host's are behind the last device's.  */
+static int
+access_place (const CUmemLocation *location)
+{
+  return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? location->id : SOFTGPU_MAX_GPUS;
+}
+
 CUresult
 cuMemSetAccess (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
@@ -219,10 +225,7 @@ cuMemSetAccess (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_
   pthread_mutex_lock (&guard);
   bool mapped = filled (ptr, size, false);
   for (size_t i = 0; mapped && i < count; i++)
-    if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-      softgpu_set_access (ptr, size, desc[i].location.id, (unsigned) desc[i].flags);
-    else /* the host's access has the place behind the last device's */
-      softgpu_set_access (ptr, size, SOFTGPU_MAX_GPUS, (unsigned) desc[i].flags);
+    softgpu_set_access (ptr, size, access_place (&desc[i].location), (unsigned) desc[i].flags);
   pthread_mutex_unlock (&guard);
   return mapped ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -234,12 +237,8 @@ cuMemGetAccess (unsigned long long *flags, const CUmemLocation *location, CUdevi
   struct block block;
   REQUIRE (flags && location && softgpu_find_block (ptr, &block) && block.where == WINDOW,
            CUDA_ERROR_INVALID_VALUE);
-  unsigned place = SOFTGPU_MAX_GPUS;
   if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
-    {
-      REQUIRE (valid_device (location->id), CUDA_ERROR_INVALID_DEVICE);
-      place = (unsigned) location->id;
-    }
-  *flags = block.access >> 2 * place & 3;
+    REQUIRE (valid_device (location->id), CUDA_ERROR_INVALID_DEVICE);
+  *flags = block.access >> 2 * access_place (location) & 3;
   return CUDA_SUCCESS;
 }

@@ -1,12 +1,11 @@
 /* Virtual memory management: physical memory and its handles.
 
-   Memory is on the account of the process that created it, from cuMemCreate until both the last
-   handle and the last use are gone: mappings, tiles of arrays, bindings to multicast objects.
-   Another process that imports it pays nothing.  */
+   Memory is on the account of the process that created it, from cuMemCreate until it has neither a
+   handle nor a use: a mapping, a tile of an array, a binding to a multicast object. Another process
+   that imports it pays nothing.  */
 
 #include <fcntl.h>
 #include <search.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "memory/parts.h"
@@ -130,10 +129,9 @@ cuMemGetAllocationGranularity (size_t *granularity, const CUmemAllocationProp *p
   REQUIRE_DRIVER ();
   REQUIRE (granularity && (unsigned) option <= CU_MEM_ALLOC_GRANULARITY_RECOMMENDED,
            CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = check (prop);
-  if (rc == CUDA_SUCCESS)
-    *granularity = VMM_GRANULE;
-  return rc;
+  REQUIRE_SUCCESS (check (prop));
+  *granularity = VMM_GRANULE;
+  return CUDA_SUCCESS;
 }
 
 CUresult
@@ -142,16 +140,14 @@ cuMemCreate (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAlloc
 {
   REQUIRE_DRIVER ();
   REQUIRE (handle && size && size % VMM_GRANULE == 0 && flags == 0, CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = check (prop);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (check (prop));
   struct physical made
       = { .bytes = size, .device = on_host (prop) ? -1 : prop->location.id, .properties = *prop };
   REQUIRE (made.device < 0 || softgpu_charge (made.device, size), CUDA_ERROR_OUT_OF_MEMORY);
   made.own_fd = prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
   if (made.own_fd)
     {
-      struct shared_note note = { .kind = PHYSICAL, .mappable = 1, .properties = *prop };
+      struct shared_note note = { .kind = PHYSICAL, .properties = *prop };
       note.gpu = made.device < 0 ? SOFTGPU_MAX_ENTRIES : gpu_index (made.device);
       made.fd = softgpu_export (size, &note);
     }
@@ -253,10 +249,9 @@ cuMemImportFromShareableHandle (CUmemGenericAllocationHandle *handle, void *shar
   REQUIRE (softgpu_shared_note (theirs, &note) && note.kind == PHYSICAL, CUDA_ERROR_INVALID_VALUE);
   struct physical made = { .bytes = note.bytes, .device = -1, .own_fd = true };
   made.properties = note.properties;
-  /* Its number is the exporter's; ours may be another.  */
-  for (CUdevice device = 0; device < driver.device_count; device++)
-    if (gpu_index (device) == note.gpu)
-      made.properties.location.id = device;
+  CUdevice device = device_of_gpu (note.gpu);
+  if (device >= 0)
+    made.properties.location.id = device; /* the exporter's number may be another */
   made.fd = fcntl (theirs, F_DUPFD_CLOEXEC, 0);
   struct physical *physical = made.fd >= 0 ? softgpu_new_physical (&made) : NULL;
   if (!physical && made.fd >= 0)

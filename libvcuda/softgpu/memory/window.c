@@ -1,8 +1,7 @@
 /* Memory of other processes, and of files, shown in this one.
 
-   A process finds another's memory as a descriptor of that process in /proc, so nothing is left
-   behind by one that is killed. It takes what the real driver's IPC takes too: one pid namespace,
-   and the right to look at the other process.  */
+   A process finds another's memory as a descriptor of that process in /proc, so a killed process
+   leaves nothing behind.  */
 
 #include <string.h>
 #include <sys/mman.h>
@@ -152,7 +151,6 @@ softgpu_open_place (uintptr_t *address, const struct place *place, enum window_k
 CUresult
 softgpu_close_window (uintptr_t address, enum window_kind kind)
 {
-  REQUIRE_DRIVER ();
   struct block block;
   CUresult rc = CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock (&guard);

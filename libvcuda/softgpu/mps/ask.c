@@ -23,9 +23,9 @@ dial (const char *pipes, const char *name)
   return -1;
 }
 
-/* The exit status; -1: the daemon has gone.  */
+/* The exit status; -1: the daemon has ended.  */
 static int
-say (int fd, const char *line)
+send_line (int fd, const char *line)
 {
   static char answer[65536];
   if (send (fd, line, strlen (line), MSG_NOSIGNAL) < 0)
@@ -50,12 +50,12 @@ mps_ask (const char *pipes, const char *line)
       puts ("Cannot find MPS control daemon process");
       return 1;
     }
-  int status = line ? say (fd, line) : 0;
+  int status = line ? send_line (fd, line) : 0;
   while (!line && status >= 0 && fgets (input, sizeof input, stdin))
     {
       input[strcspn (input, "\n")] = 0;
       if (*input)
-        status = say (fd, input);
+        status = send_line (fd, input);
     }
   close (fd);
   return line ? status != 0 : 0;

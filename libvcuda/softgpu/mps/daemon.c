@@ -31,14 +31,11 @@ mps_clients (const struct server *server, const struct space *space)
 }
 
 const struct connection *
-mps_client_of (const struct server *server, pid_t pid)
+mps_client_of (pid_t pid)
 {
   for (unsigned i = 0; i < mps.count; i++)
-    {
-      const struct connection *one = &mps.connection[i];
-      if (one->state == MPS_CLIENT && one->pid == pid && (!server || one->server == server))
-        return one;
-    }
+    if (mps.connection[i].state == MPS_CLIENT && mps.connection[i].pid == pid)
+      return &mps.connection[i];
   return NULL;
 }
 
@@ -76,7 +73,7 @@ answer (struct connection *client, int error)
   else if (client->state == MPS_PENDING)
     client->state = MPS_NEW;
   if (send (client->fd, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-    mps_log ("Client %d has gone", (int) client->pid);
+    mps_log ("Client %d has ended", (int) client->pid);
 }
 
 void
@@ -198,7 +195,7 @@ accept_one (const struct listener *listener)
   };
 }
 
-/* Once the clients that a fault has ended are gone, the server takes new ones.  */
+/* The server takes new clients once those that a fault has ended have disconnected.  */
 static void
 recover (struct server *server)
 {

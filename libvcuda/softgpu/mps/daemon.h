@@ -33,7 +33,6 @@
 struct limits
 {
   double percent;
-  unsigned priority;
   uint64_t pinned_bytes[SOFTGPU_MAX_GPUS]; /* by index in `gpu` of the daemon; 0: no limit */
 };
 
@@ -127,14 +126,18 @@ void mps_log (const char *format, ...) __attribute__ ((format (printf, 1, 2)));
 int mps_do_v2 (const struct connection *user, char *line, FILE *out);
 int mps_do_v3 (const struct connection *user, char *line, FILE *out);
 
+/* Executes `lspart` and `sm_partition` of version 2. False: WORD is neither, or the driver is too
+   old.  */
+bool mps_do_partitions (char **word, bool privileged, FILE *out);
+
 /* Whether the driver's version is at least FIRST.  */
 bool mps_driver_has (int first);
 
 /* The index in mps.gpu of a GPU, by number or UUID; -1: none.  */
 int mps_device_of (const char *text);
 
-/* The client with this pid of SERVER (NULL: of any); NULL: there is none.  */
-const struct connection *mps_client_of (const struct server *server, pid_t pid);
+/* The client with this pid; NULL: there is none.  */
+const struct connection *mps_client_of (pid_t pid);
 
 /* The client's partition; NULL: it has none. NONE: set if its server has no partitions and needs
    none, so that NULL is no error.  */
@@ -151,6 +154,10 @@ void mps_end_server (struct server *server);
 bool mps_server_recovers (const struct server *server);
 unsigned mps_clients (const struct server *server, const struct space *space);
 unsigned mps_most_clients (void);
+
+/* Whether CUDA_VISIBLE_DEVICES names the GPU with this number among those of TIE, or none at all.
+ */
+bool mps_is_visible (const struct attachment *tie, unsigned number);
 
 /* The server, namespace or partition of this name; NULL: there is none.  */
 struct server *mps_server_of (const char *name);

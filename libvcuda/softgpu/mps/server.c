@@ -1,7 +1,6 @@
 /* The MPS server: a process of its own that holds a context on each GPU, and the daemon's side of
    its life. It does not end with the daemon: as NVIDIA's, one may be left over.  */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,7 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/device_time.h"
 #include "mps/daemon.h"
 
 enum
@@ -45,22 +43,26 @@ is_occupied (struct softgpu_state *state, unsigned gpu)
   return false;
 }
 
+bool
+mps_is_visible (const struct attachment *tie, unsigned number)
+{
+  char text[16];
+  const char *visible = getenv ("CUDA_VISIBLE_DEVICES");
+  snprintf (text, sizeof text, "%u", number);
+  return !visible || !*visible || strcmp (visible, text) == 0
+         || strstr (visible, tie->state->gpu[tie->gpu[number]].uuid);
+}
+
 static bool
 take_gpus (struct attachment *tie)
 {
-  const char *visible = getenv ("CUDA_VISIBLE_DEVICES");
   bool any = false;
   softgpu_lock (tie);
   softgpu_reap (tie);
   for (unsigned i = 0; i < tie->gpu_count; i++)
     {
       unsigned gpu = tie->gpu[i];
-      char number[16];
-      snprintf (number, sizeof number, "%u", i);
-      if (visible && *visible && !strstr (visible, tie->state->gpu[gpu].uuid)
-          && strcmp (visible, number) != 0)
-        continue;
-      if (is_occupied (tie->state, gpu))
+      if (!mps_is_visible (tie, i) || is_occupied (tie->state, gpu))
         continue;
       softgpu_own_slot (tie)->gpu[gpu].contexts = 1;
       softgpu_own_slot (tie)->gpu[gpu].held_bytes = tie->state->context_bytes;
@@ -179,8 +181,8 @@ static void
 notice_ready (struct server *server)
 {
   uint32_t place[2];
-  struct pollfd look = { .fd = server->fd, .events = POLLIN };
-  if (poll (&look, 1, 0) != 1 || read (server->fd, place, sizeof place) != sizeof place)
+  struct pollfd pipe = { .fd = server->fd, .events = POLLIN };
+  if (poll (&pipe, 1, 0) != 1 || read (server->fd, place, sizeof place) != sizeof place)
     return;
   server->slot = place[0];
   server->generation = place[1];

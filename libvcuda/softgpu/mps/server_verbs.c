@@ -72,14 +72,19 @@ mps_status (const struct server *server)
   return mps_server_recovers (server) ? "Fault" : "Ready";
 }
 
-static const char *const server_columns[] = {
+enum
+{
+  COLUMNS = 7,
+  FIELDS = 6, /* of `get` */
+};
+static const char *const columns[COLUMNS] = {
   "name", "uid", "pid", "status", "pipe-directory", "allowed-devices", "context-ids",
 };
 
 struct server_cells
 {
   char uid[16], pid[16], path[4096];
-  const char *cell[7];
+  const char *cell[COLUMNS];
 };
 
 static void
@@ -101,7 +106,7 @@ server_list (const struct command *command)
   struct server_cells row;
   if (command->word[0] && !mps_named_server (command, command->word[0]))
     return 1;
-  mps_row (command, true, 7, server_columns);
+  mps_row (command, true, COLUMNS, columns);
   for (unsigned i = 0; i < MPS_SERVERS; i++)
     {
       const struct server *server = &mps.server[i];
@@ -109,7 +114,7 @@ server_list (const struct command *command)
           || (command->word[0] && strcmp (command->word[0], server->name) != 0))
         continue;
       fill_server (server, &row);
-      mps_row (command, false, 7, row.cell);
+      mps_row (command, false, COLUMNS, row.cell);
     }
   return 0;
 }
@@ -122,7 +127,14 @@ server_get (const struct command *command)
   if (!server)
     return 1;
   fill_server (server, &row);
-  return mps_field (command, command->word[1], 6, server_columns, row.cell);
+  const char *field = command->word[1] ? command->word[1] : "";
+  for (unsigned i = 0; i < FIELDS; i++)
+    if (strcmp (field, columns[i]) == 0)
+      {
+        fprintf (command->out, "%s\n", row.cell[i]);
+        return 0;
+      }
+  return mps_wrong (command, "unknown field '%s'", field);
 }
 
 static int

@@ -35,8 +35,7 @@ mps_set_limits (const struct command *command, struct limits *limits)
 {
   const char *pinned = mps_option (command, "pinned-memory-limit");
   const char *percent = mps_option (command, "active-thread-percentage");
-  const char *priority = mps_option (command, "client-priority");
-  if (!pinned && !percent && !priority)
+  if (!pinned && !percent)
     return mps_wrong (command, "no option is given");
   char *end = NULL;
   double value = percent ? strtod (percent, &end) : 1;
@@ -44,12 +43,8 @@ mps_set_limits (const struct command *command, struct limits *limits)
     return mps_wrong (command, "invalid active thread percentage '%s'", percent);
   if (pinned && !size_of (pinned))
     return mps_wrong (command, "invalid pinned memory limit '%s'", pinned);
-  if (priority && strcmp (priority, "0") != 0 && strcmp (priority, "1") != 0)
-    return mps_wrong (command, "invalid client priority '%s'", priority);
   if (percent)
     limits->percent = value;
-  if (priority)
-    limits->priority = *priority == '1';
   for (unsigned i = 0; pinned && i < mps.gpu_count; i++)
     limits->pinned_bytes[i] = size_of (pinned);
   return 0;
@@ -125,73 +120,48 @@ space_set (const struct command *command)
               : mps_set_limits (command, &space->limits);
 }
 
-static const char *const space_columns[] = {
-  "name",
-  "server",
-  "server-status",
-  "pinned-memory-limit",
-  "active-thread-percentage",
-  "client-priority",
-  "pipe-directory",
-};
-
-struct space_cells
-{
-  char pinned[32], percent[16], path[4096];
-  const char *cell[7];
-};
-
 static void
-fill_space (const struct server *server, const struct space *space, struct space_cells *row)
+print_space (const struct command *command, const struct server *server, const struct space *space)
 {
   const struct limits *limits = &space->limits;
-  snprintf (row->percent, sizeof row->percent, "%g", limits->percent);
-  mps_folder_of (row->path, server, space);
-  const char *cell[] = { space->name,
-                         server->name,
-                         mps_status (server),
-                         size_text (row->pinned, limits->pinned_bytes[0]),
-                         limits->percent > 0 ? row->percent : "-",
-                         limits->priority ? "1" : "0",
-                         row->path };
-  memcpy (row->cell, cell, sizeof cell);
+  char pinned[32], percent[16], path[4096];
+  snprintf (percent, sizeof percent, "%g", limits->percent);
+  mps_folder_of (path, server, space);
+  mps_row (command, false, 7,
+           (const char *[]){ space->name, server->name, mps_status (server),
+                             size_text (pinned, limits->pinned_bytes[0]),
+                             limits->percent > 0 ? percent : "-", "0", path });
 }
 
 static int
 space_list (const struct command *command)
 {
-  struct space_cells row;
+  static const char *const columns[] = { "name",
+                                         "server",
+                                         "server-status",
+                                         "pinned-memory-limit",
+                                         "active-thread-percentage",
+                                         "client-priority",
+                                         "pipe-directory" };
   const char *only = mps_option (command, "server"), *name = command->word[0];
   if (only && !mps_named_server (command, only))
     return 1;
-  mps_row (command, true, 7, space_columns);
+  mps_row (command, true, 7, columns);
   for (unsigned i = 0; i < MPS_SERVERS * MPS_SPACES; i++)
     {
       const struct server *server = &mps.server[i / MPS_SPACES];
       const struct space *space = &server->space[i % MPS_SPACES];
-      if (!*space->name || server->removed || (only && strcmp (only, server->name) != 0)
-          || (name && strcmp (name, space->name) != 0))
-        continue;
-      fill_space (server, space, &row);
-      mps_row (command, false, 7, row.cell);
+      if (*space->name && !server->removed && (!only || strcmp (only, server->name) == 0)
+          && (!name || strcmp (name, space->name) == 0))
+        print_space (command, server, space);
     }
   return 0;
 }
 
-static int
-space_get (const struct command *command)
-{
-  struct space_cells row;
-  struct server *server = mps_named_server (command, command->word[1]);
-  const struct space *space = named_space (command, server);
-  if (!space)
-    return 1;
-  fill_space (server, space, &row);
-  return mps_field (command, command->word[2], 7, space_columns, row.cell);
-}
-
 const struct verb mps_space_verbs[] = {
-  { "namespace", "create", true, space_create }, { "namespace", "delete", true, space_delete },
-  { "namespace", "list", false, space_list },    { "namespace", "get", false, space_get },
-  { "namespace", "set", true, space_set },       { 0 },
+  { "namespace", "create", true, space_create },
+  { "namespace", "delete", true, space_delete },
+  { "namespace", "list", false, space_list },
+  { "namespace", "set", true, space_set },
+  { 0 },
 };

@@ -1,7 +1,6 @@
 /* The control daemon's start and end: its sockets, files and log in the pipe and log directories.
  */
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -85,20 +84,6 @@ write_pid (const char *pipes)
 }
 
 static void
-see_gpus (void)
-{
-  const char *visible = getenv ("CUDA_VISIBLE_DEVICES");
-  for (unsigned i = 0; i < mps.tie.gpu_count; i++)
-    {
-      char number[16];
-      snprintf (number, sizeof number, "%u", i);
-      if (!visible || !*visible || strcmp (visible, number) == 0
-          || strstr (visible, mps.tie.state->gpu[mps.tie.gpu[i]].uuid))
-        mps.gpu[mps.gpu_count++] = mps.tie.gpu[i];
-    }
-}
-
-static void
 open_logs (void)
 {
   char path[4096];
@@ -179,7 +164,9 @@ mps_run (const char *pipes, bool in_background)
       mps_log ("No driver");
       return 1;
     }
-  see_gpus ();
+  for (unsigned i = 0; i < mps.tie.gpu_count; i++)
+    if (mps_is_visible (&mps.tie, i))
+      mps.gpu[mps.gpu_count++] = mps.tie.gpu[i];
   write_pid (pipes);
   signal (SIGTERM, end);
   mps_log ("Start");

@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "mps/daemon.h"
-#include "mps/v2_partitions.h"
-#include "state/pid.h"
 
 enum
 {
@@ -78,29 +76,17 @@ print_pinned (const struct limits *limits, const char *device, FILE *out)
 }
 
 static void
-print_clients (bool whole, FILE *out)
+print_clients (FILE *out)
 {
-  if (whole)
-    fputs ("PID       ID    SERVER    DEVICE             NAMESPACE    COMMAND\n", out);
   for (unsigned i = 0; i < mps.count; i++)
-    {
-      const struct connection *client = &mps.connection[i];
-      if (client->state != MPS_CLIENT)
-        continue;
-      const struct softgpu_slot *slot = &mps.tie.state->slot[client->slot];
-      for (unsigned g = 0; whole && g < mps.gpu_count; g++)
-        fprintf (out, "%-9d %-5d %-9d %-18.18s %-12llu %.15s\n", (int) client->pid, 0,
-                 (int) server->pid, mps.tie.state->gpu[mps.gpu[g]].uuid,
-                 (unsigned long long) slot->pid_namespace, slot->command);
-      if (!whole)
-        fprintf (out, "%d\n", (int) client->pid);
-    }
+    if (mps.connection[i].state == MPS_CLIENT)
+      fprintf (out, "%d\n", (int) mps.connection[i].pid);
 }
 
 static void
 terminate (const char *pid, FILE *out)
 {
-  const struct connection *client = pid ? mps_client_of (server, atoi (pid)) : NULL;
+  const struct connection *client = pid ? mps_client_of (atoi (pid)) : NULL;
   if (client)
     mps_terminate (client);
   else
@@ -130,10 +116,8 @@ read_only (char **word, FILE *out)
   else if (is (word[0], "get_client_list"))
     {
       if (is_server (word[1], out))
-        print_clients (false, out);
+        print_clients (out);
     }
-  else if (is (word[0], "ps"))
-    print_clients (true, out);
   else if (is (word[0], "get_default_active_thread_percentage"))
     fprintf (out, "%.1f\n", mps.limits.percent);
   else if (is (word[0], "get_active_thread_percentage"))

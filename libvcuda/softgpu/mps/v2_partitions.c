@@ -3,10 +3,10 @@
    Source: NVIDIA's guide to MPS, "Legacy MPS v2 Interface"; for what the commands print, the notes
    and tests of public programs.  */
 
-#include "mps/v2_partitions.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "mps/daemon.h"
 
 static struct server *const server = mps.server;
 

@@ -39,19 +39,6 @@ mps_row (const struct command *command, bool is_header, unsigned count, const ch
   fputc ('\n', command->out);
 }
 
-int
-mps_field (const struct command *command, const char *field, unsigned count,
-           const char *const name[], const char *const cell[])
-{
-  for (unsigned i = 0; field && i < count; i++)
-    if (strcmp (field, name[i]) == 0)
-      {
-        fprintf (command->out, "%s\n", cell[i]);
-        return 0;
-      }
-  return mps_wrong (command, "unknown field '%s'", field ? field : "");
-}
-
 struct server *
 mps_named_server (const struct command *command, const char *name)
 {
@@ -71,67 +58,37 @@ mps_named_device (const struct command *command)
   return found;
 }
 
-static const char *const client_columns[] = { "pid", "server", "device", "maws-ns", "cmd" };
-
-static void
-fill_client (const struct connection *client, char pid[16], const char *cell[5])
-{
-  snprintf (pid, 16, "%d", (int) client->pid);
-  cell[0] = pid;
-  cell[1] = client->server->name;
-  cell[2] = "0";
-  cell[3] = client->space->name;
-  cell[4] = mps.tie.state->slot[client->slot].command;
-}
-
 static int
 client_list (const struct command *command)
 {
-  const char *name = mps_option (command, "server"), *cell[5];
+  static const char *const columns[] = { "pid", "server", "device", "maws-ns", "cmd" };
+  const char *name = mps_option (command, "server");
   if (name && !mps_named_server (command, name))
     return 1;
-  mps_row (command, true, 5, client_columns);
+  mps_row (command, true, 5, columns);
   for (unsigned i = 0; i < mps.count; i++)
     {
       char pid[16];
       const struct connection *one = &mps.connection[i];
       if (one->state != MPS_CLIENT || (name && strcmp (name, one->server->name) != 0))
         continue;
-      fill_client (one, pid, cell);
-      mps_row (command, false, 5, cell);
+      snprintf (pid, sizeof pid, "%d", (int) one->pid);
+      mps_row (command, false, 5,
+               (const char *[]){ pid, one->server->name, "0", one->space->name,
+                                 mps.tie.state->slot[one->slot].command });
     }
   return 0;
-}
-
-static const struct connection *
-named_client (const struct command *command)
-{
-  const char *pid = command->word[0];
-  const struct connection *client = pid ? mps_client_of (NULL, atoi (pid)) : NULL;
-  if (!client)
-    mps_wrong (command, "client '%s' not found", pid ? pid : "");
-  return client;
-}
-
-static int
-client_get (const struct command *command)
-{
-  char pid[16];
-  const char *cell[5];
-  const struct connection *client = named_client (command);
-  if (!client)
-    return 1;
-  fill_client (client, pid, cell);
-  return mps_field (command, command->word[1], 5, client_columns, cell);
 }
 
 static int
 client_terminate (const struct command *command)
 {
-  const struct connection *client = named_client (command);
-  if (client)
-    mps_terminate (client);
-  return !client;
+  const char *pid = command->word[0];
+  const struct connection *client = pid ? mps_client_of (atoi (pid)) : NULL;
+  if (!client)
+    return mps_wrong (command, "client '%s' not found", pid ? pid : "");
+  mps_terminate (client);
+  return 0;
 }
 
 static int
@@ -163,7 +120,6 @@ device_list (const struct command *command)
 
 const struct verb mps_client_verbs[] = {
   { "client", "list", false, client_list },
-  { "client", "get", false, client_get },
   { "client", "terminate", true, client_terminate },
   { "device", "list", false, device_list },
   { 0 },

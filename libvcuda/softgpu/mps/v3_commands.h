@@ -1,4 +1,4 @@
-/* A command of version 3: a module, a verb, up to three words, and options.  */
+/* A command of version 3: a module, a verb, up to two words, and options.  */
 
 #ifndef SOFTGPU_MPS_V3_COMMANDS_H
 #define SOFTGPU_MPS_V3_COMMANDS_H
@@ -7,7 +7,7 @@
 
 enum
 {
-  VERB_WORDS = 3,
+  VERB_WORDS = 2,
   VERB_OPTIONS = 8,
 };
 
@@ -43,10 +43,6 @@ int mps_wrong (const struct command *command, const char *format, ...)
 /* Prints one line of a list, as columns or as --format=csv. A header is left out with noheader.  */
 void mps_row (const struct command *command, bool is_header, unsigned count,
               const char *const cell[]);
-
-/* Prints the cell in column FIELD of a list; returns the exit status.  */
-int mps_field (const struct command *command, const char *field, unsigned count,
-               const char *const name[], const char *const cell[]);
 
 /* The server of this name; NULL: there is none, and an error was printed.  */
 struct server *mps_named_server (const struct command *command, const char *name);

@@ -5,7 +5,6 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct nvml nvml;
@@ -47,41 +46,37 @@ start (void)
   return rc;
 }
 
-int
-chosen (nvmlDevice_t device, unsigned index, const char *only)
+static bool
+is_named (nvmlDevice_t device, unsigned index, const char *name)
 {
   char uuid[96], number[16];
-  if (!only)
-    return 1;
   snprintf (number, sizeof number, "%u", index);
-  return strcmp (number, only) == 0
-         || (nvml.uuid (device, uuid, sizeof uuid) == NVML_SUCCESS && strcmp (uuid, only) == 0);
+  return strcmp (number, name) == 0
+         || (nvml.uuid (device, uuid, sizeof uuid) == NVML_SUCCESS && strcmp (uuid, name) == 0);
 }
 
-/* Calls SHOW for each GPU that ONLY chooses; returns how many there were.  */
-static unsigned
-each (const char *only, void (*show) (nvmlDevice_t, unsigned))
+bool
+find_device (unsigned *index, const char *only, nvmlDevice_t *device)
 {
-  unsigned count = 0, shown = 0;
+  unsigned count = 0;
   nvml.count (&count);
-  for (unsigned index = 0; index < count; index++)
-    {
-      nvmlDevice_t device;
-      if (nvml.handle (index, &device) != NVML_SUCCESS || !chosen (device, index, only))
-        continue;
-      show (device, index);
-      shown++;
-    }
-  return shown;
+  for (; *index < count; ++*index)
+    if (nvml.handle (*index, device) == NVML_SUCCESS && (!only || is_named (*device, *index, only)))
+      return true;
+  return false;
 }
 
 static void
-show_name (nvmlDevice_t device, unsigned index)
+list_names (const char *only)
 {
-  char name[96] = "?", uuid[96] = "?";
-  nvml.name (device, name, sizeof name);
-  nvml.uuid (device, uuid, sizeof uuid);
-  printf ("GPU %u: %s (UUID: %s)\n", index, name, uuid);
+  nvmlDevice_t device;
+  for (unsigned index = 0; find_device (&index, only, &device); index++)
+    {
+      char name[96] = "?", uuid[96] = "?";
+      nvml.name (device, name, sizeof name);
+      nvml.uuid (device, uuid, sizeof uuid);
+      printf ("GPU %u: %s (UUID: %s)\n", index, name, uuid);
+    }
 }
 
 static void
@@ -105,30 +100,31 @@ show_device (nvmlDevice_t device, unsigned index)
   printf ("| %77s |\n", load);
 }
 
-static unsigned processes_shown;
-
-static void
+/* Returns how many there were.  */
+static unsigned
 show_processes (nvmlDevice_t device, unsigned index)
 {
   nvmlProcessInfo_t list[512];
   unsigned count = sizeof list / sizeof *list;
   if (nvml.processes (device, &count, list) != NVML_SUCCESS)
-    return;
+    return 0;
   for (unsigned i = 0; i < count; i++)
     {
       char name[256] = "?";
       nvml.processName (list[i].pid, name, sizeof name);
       printf ("| %3u  %10u  %-44.44s %11llu MiB |\n", index, list[i].pid, name,
               list[i].usedGpuMemory >> 20);
-      processes_shown++;
     }
+  return count;
 }
 
-static int
+static void
 table (const char *only)
 {
   char driver[96] = "?", title[128];
   int cuda = 0;
+  unsigned devices = 0, processes = 0;
+  nvmlDevice_t device;
   nvml.driverVersion (driver, sizeof driver);
   nvml.cudaVersion (&cuda);
   snprintf (title, sizeof title, "Driver Version: %s   CUDA Version: %d.%d", driver, cuda / 1000,
@@ -136,27 +132,29 @@ table (const char *only)
   printf ("%s| NVIDIA-SMI  %-65s |\n%s", rule, title, rule);
   printf ("| %3s  %-22s %-16s %-11s %20s |\n| %77s |\n%s", "GPU", "Name", "Bus-Id", "Temp Power",
           "Memory-Usage", "GPU-Util", rule);
-  if (!each (only, show_device))
+  for (unsigned index = 0; find_device (&index, only, &device); index++, devices++)
+    show_device (device, index);
+  if (!devices)
     printf ("| %-77s |\n", "No devices were found");
   printf ("%s\n%s| Processes:%67s |\n", rule, rule, "");
   printf ("| %3s  %10s  %-44s %15s |\n%s", "GPU", "PID", "Process name", "GPU Memory", rule);
-  each (only, show_processes);
-  if (!processes_shown)
+  for (unsigned index = 0; find_device (&index, only, &device); index++)
+    processes += show_processes (device, index);
+  if (!processes)
     printf ("| %-77s |\n", "No running processes found");
   fputs (rule, stdout);
-  return 0;
 }
 
 int
 main (int argc, char **argv)
 {
   const char *fields = NULL, *only = NULL, *formats = "";
-  int list = 0;
+  bool list = false;
   for (int i = 1; i < argc; i++)
     {
       const char *argument = argv[i];
       if (strcmp (argument, "-L") == 0 || strcmp (argument, "--list-gpus") == 0)
-        list = 1;
+        list = true;
       else if (strncmp (argument, "--query-gpu=", 12) == 0)
         fields = argument + 12;
       else if (strncmp (argument, "--format=", 9) == 0)
@@ -167,7 +165,7 @@ main (int argc, char **argv)
         only = argv[++i];
       else
         {
-          int asked = strcmp (argument, "-h") == 0 || strcmp (argument, "--help") == 0;
+          bool asked = strcmp (argument, "-h") == 0 || strcmp (argument, "--help") == 0;
           fputs (help, asked ? stdout : stderr);
           return asked ? 0 : 2;
         }
@@ -176,7 +174,7 @@ main (int argc, char **argv)
       = { .header = !strstr (formats, "noheader"), .units = !strstr (formats, "nounits") };
   if (fields && strncmp (formats, "csv", 3) != 0)
     {
-      fprintf (stderr, "nvidia-smi: --format: missing or not csv; add --format=csv\n");
+      fputs ("nvidia-smi: --format: missing or not csv; add --format=csv\n", stderr);
       return 2;
     }
   int status = start ();
@@ -185,9 +183,9 @@ main (int argc, char **argv)
   if (fields)
     status = query (fields, format, only);
   else if (list)
-    each (only, show_name);
+    list_names (only);
   else
-    status = table (only);
+    table (only);
   nvml.shutdown ();
   return status;
 }

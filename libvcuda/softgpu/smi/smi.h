@@ -3,6 +3,8 @@
 #ifndef SMI_H
 #define SMI_H
 
+#include <stdbool.h>
+
 #include <nvml.h>
 
 /* The functions of libnvidia-ml.so.1 that nvidia-smi calls, loaded at run time so that it starts,
@@ -37,15 +39,16 @@ struct nvml
 
 extern struct nvml nvml;
 
-/* Prints the FIELDS (a comma-separated list) of every GPU, or of the one that ONLY names.  */
 struct format
 {
-  int header;
-  int units;
+  bool header;
+  bool units;
 };
+
+/* Prints the FIELDS (a comma-separated list) of every GPU, or of the one that ONLY names.  */
 int query (const char *fields, struct format format, const char *only);
 
-/* Whether ONLY (an index or a UUID; NULL is every GPU) names this device.  */
-int chosen (nvmlDevice_t device, unsigned index, const char *only);
+/* The first GPU from *INDEX on that ONLY (an index or a UUID; NULL: any) names; false: none.  */
+bool find_device (unsigned *index, const char *only, nvmlDevice_t *device);
 
 #endif

@@ -19,130 +19,43 @@ struct field
 };
 
 #define READER(function)                                                                           \
-  static nvmlReturn_t function (nvmlDevice_t device, unsigned index, char *text)
+  static nvmlReturn_t function (__attribute__ ((unused)) nvmlDevice_t device,                      \
+                                __attribute__ ((unused)) unsigned index, char *text)
+
+/* A reader of what one CALL of NVML puts into `found`.  */
+#define READ_CALL(function, type, call, format, shown)                                             \
+  READER (function)                                                                                \
+  {                                                                                                \
+    type found = { 0 };                                                                            \
+    nvmlReturn_t rc = nvml.call;                                                                   \
+    snprintf (text, TEXT, format, shown);                                                          \
+    return rc;                                                                                     \
+  }
 
 READER (read_index)
 {
-  (void) device;
   snprintf (text, TEXT, "%u", index);
   return NVML_SUCCESS;
 }
 
-READER (read_name)
-{
-  (void) index;
-  return nvml.name (device, text, TEXT);
-}
+READER (read_name) { return nvml.name (device, text, TEXT); }
 
-READER (read_uuid)
-{
-  (void) index;
-  return nvml.uuid (device, text, TEXT);
-}
+READER (read_uuid) { return nvml.uuid (device, text, TEXT); }
 
-READER (read_driver)
-{
-  (void) device, (void) index;
-  return nvml.driverVersion (text, TEXT);
-}
+READER (read_driver) { return nvml.driverVersion (text, TEXT); }
 
-READER (read_count)
-{
-  (void) device, (void) index;
-  unsigned count = 0;
-  nvmlReturn_t rc = nvml.count (&count);
-  snprintf (text, TEXT, "%u", count);
-  return rc;
-}
-
-READER (read_bus)
-{
-  (void) index;
-  nvmlPciInfo_t pci;
-  nvmlReturn_t rc = nvml.pci (device, &pci);
-  if (rc == NVML_SUCCESS)
-    snprintf (text, TEXT, "%s", pci.busId);
-  return rc;
-}
-
-static nvmlReturn_t
-memory (nvmlDevice_t device, char *text, int which)
-{
-  nvmlMemory_t all;
-  nvmlReturn_t rc = nvml.memory (device, &all);
-  if (rc == NVML_SUCCESS)
-    snprintf (text, TEXT, "%llu",
-              (which == 0   ? all.total
-               : which == 1 ? all.used
-                            : all.free)
-                  >> 20);
-  return rc;
-}
-
-READER (read_total)
-{
-  (void) index;
-  return memory (device, text, 0);
-}
-
-READER (read_used)
-{
-  (void) index;
-  return memory (device, text, 1);
-}
-
-READER (read_free)
-{
-  (void) index;
-  return memory (device, text, 2);
-}
-
-READER (read_utilisation)
-{
-  (void) index;
-  nvmlUtilization_t rates;
-  nvmlReturn_t rc = nvml.utilisation (device, &rates);
-  if (rc == NVML_SUCCESS)
-    snprintf (text, TEXT, "%u", rates.gpu);
-  return rc;
-}
-
-READER (read_memory_utilisation)
-{
-  (void) index;
-  nvmlUtilization_t rates;
-  nvmlReturn_t rc = nvml.utilisation (device, &rates);
-  if (rc == NVML_SUCCESS)
-    snprintf (text, TEXT, "%u", rates.memory);
-  return rc;
-}
-
-READER (read_temperature)
-{
-  (void) index;
-  unsigned celsius = 0;
-  nvmlReturn_t rc = nvml.temperature (device, NVML_TEMPERATURE_GPU, &celsius);
-  snprintf (text, TEXT, "%u", celsius);
-  return rc;
-}
-
-READER (read_power)
-{
-  (void) index;
-  unsigned milliwatts = 0;
-  nvmlReturn_t rc = nvml.power (device, &milliwatts);
-  snprintf (text, TEXT, "%.2f", milliwatts / 1000.0);
-  return rc;
-}
-
-READER (read_power_limit)
-{
-  (void) index;
-  unsigned milliwatts = 0;
-  nvmlReturn_t rc = nvml.powerLimit (device, &milliwatts);
-  snprintf (text, TEXT, "%.2f", milliwatts / 1000.0);
-  return rc;
-}
+READ_CALL (read_count, unsigned, count (&found), "%u", found)
+READ_CALL (read_bus, nvmlPciInfo_t, pci (device, &found), "%s", found.busId)
+READ_CALL (read_total, nvmlMemory_t, memory (device, &found), "%llu", found.total >> 20)
+READ_CALL (read_used, nvmlMemory_t, memory (device, &found), "%llu", found.used >> 20)
+READ_CALL (read_free, nvmlMemory_t, memory (device, &found), "%llu", found.free >> 20)
+READ_CALL (read_utilisation, nvmlUtilization_t, utilisation (device, &found), "%u", found.gpu)
+READ_CALL (read_memory_utilisation, nvmlUtilization_t, utilisation (device, &found), "%u",
+           found.memory)
+READ_CALL (read_temperature, unsigned, temperature (device, NVML_TEMPERATURE_GPU, &found), "%u",
+           found)
+READ_CALL (read_power, unsigned, power (device, &found), "%.2f", found / 1000.0)
+READ_CALL (read_power_limit, unsigned, powerLimit (device, &found), "%.2f", found / 1000.0)
 
 static const struct field fields[] = {
   { "index", NULL, read_index },
@@ -207,13 +120,9 @@ query (const char *list, struct format format, const char *only)
     }
   if (format.header)
     putchar ('\n');
-  unsigned devices = 0;
-  nvml.count (&devices);
-  for (unsigned index = 0; index < devices; index++)
+  nvmlDevice_t device;
+  for (unsigned index = 0; find_device (&index, only, &device); index++)
     {
-      nvmlDevice_t device;
-      if (nvml.handle (index, &device) != NVML_SUCCESS || !chosen (device, index, only))
-        continue;
       for (int i = 0; i < count; i++)
         {
           char text[TEXT] = "";

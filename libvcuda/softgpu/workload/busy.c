@@ -9,8 +9,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "workload/workload.h"
-
 struct thread
 {
   pthread_t thread;
@@ -83,7 +81,7 @@ print_requests (const struct thread *threads, unsigned count)
 }
 
 static void
-print_report (const struct busy *options, const struct thread *threads)
+print_report (const struct options *options, const struct thread *threads)
 {
   uint64_t kernels = 0, waits = 0;
   double wall_s = 0, gap_s = 0, longest_s = 0;
@@ -103,29 +101,25 @@ print_report (const struct busy *options, const struct thread *threads)
           (unsigned long long) kernels, (unsigned long long) options->kernel_us, gpu_s, wall_s,
           wall_s > 0 ? gpu_s / wall_s : 0, (unsigned long long) waits, gap_s, longest_s * 1e6);
   if (options->every_ms)
-    print_requests (threads, options->threads);
+    print_requests (threads, (unsigned) options->threads);
   printf ("}\n");
 }
 
 int
-keep_busy (const struct busy *options)
+keep_busy (const struct options *options)
 {
   use_device (options->ordinal);
   CUfunction spin = load_spin ();
   CUdeviceptr memory;
   if (options->bytes)
     must (gpu.memAlloc (&memory, options->bytes), "cuMemAlloc");
-  struct thread *threads = calloc (options->threads, sizeof *threads);
-  if (!threads)
-    {
-      fputs ("vcuda-workload: --threads: out of memory; give fewer\n", stderr);
-      return 1;
-    }
+  struct thread *threads
+      = must_allocate (options->threads, sizeof *threads, "--threads", "threads");
   for (unsigned i = 0; i < options->threads; i++)
     prepare_loop (&threads[i].loop, options, spin);
   while (options->wait_file && access (options->wait_file, F_OK) != 0)
     sleep_for (0.002);
-  run_all (threads, options->threads);
+  run_all (threads, (unsigned) options->threads);
   print_report (options, threads);
   return 0;
 }

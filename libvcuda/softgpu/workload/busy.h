@@ -3,37 +3,9 @@
 #ifndef BUSY_H
 #define BUSY_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
-#include <cuda.h>
-
-enum
-{
-  MOST_IN_FLIGHT = 1024,
-  MOST_STREAMS = 64,
-  MOST_THREADS = 64,
-};
-
-struct busy
-{
-  int ordinal;
-  double seconds;
-  uint64_t kernel_us;
-  uint64_t first_us;     /* of each thread's first kernel; 0: as the others */
-  unsigned depth;        /* submissions in flight; 0: wait for each */
-  unsigned streams;      /* non-blocking ones, in turn; 0: the default stream */
-  unsigned kernels;      /* of the graph that a submission launches; 0: it launches one kernel */
-  unsigned blocks;       /* of a kernel; 0: as many as fill the GPU */
-  unsigned threads;      /* that each do all this */
-  uint64_t gap_us;       /* on the host, after each wait */
-  uint64_t every_ms;     /* a submission is due so often, and waited for; 0: at once */
-  uint64_t copy_bytes;   /* from the host, on another stream, beside each submission */
-  uint64_t bytes;        /* to hold meanwhile */
-  unsigned cell_kernels; /* of a notebook's cell, each waited for */
-  unsigned cells;        /* of a notebook; 0: as many as the seconds allow */
-  const char *wait_file;
-};
+#include "workload/workload.h"
 
 /* What one thread submits, and where.  */
 struct work
@@ -53,7 +25,7 @@ struct work
   uint64_t copy_bytes;
 };
 
-void prepare_work (struct work *work, const struct busy *options, CUfunction spin);
+void prepare_work (struct work *work, const struct options *options, CUfunction spin);
 
 /* Returns the stream of the submission.  */
 CUstream submit_work (struct work *work);
@@ -71,7 +43,7 @@ struct requests
 /* One thread's loop, and what it counted.  */
 struct loop
 {
-  const struct busy *options;
+  const struct options *options;
   struct work work;
   CUevent done[MOST_IN_FLIGHT];
   double start, end;
@@ -83,16 +55,9 @@ struct loop
   struct requests requests;
 };
 
-void prepare_loop (struct loop *loop, const struct busy *options, CUfunction spin);
+void prepare_loop (struct loop *loop, const struct options *options, CUfunction spin);
 
 /* Runs for the loop's seconds from START on.  */
 void run_loop (struct loop *loop, double start);
-
-/* Prints one line of JSON and returns the exit status.  */
-int keep_busy (const struct busy *options);
-
-/* Holds `bytes` for `seconds` or `cells` and works with them every `every_ms`: a line of JSON each
-   time. Returns 1 once they are not what was written there.  */
-int keep_notebook (const struct busy *options);
 
 #endif

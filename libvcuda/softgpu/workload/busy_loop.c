@@ -3,13 +3,8 @@
 
 #include "workload/busy.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "workload/workload.h"
-
 void
-prepare_loop (struct loop *loop, const struct busy *options, CUfunction spin)
+prepare_loop (struct loop *loop, const struct options *options, CUfunction spin)
 {
   *loop = (struct loop){ .options = options };
   prepare_work (&loop->work, options, spin);
@@ -19,11 +14,8 @@ prepare_loop (struct loop *loop, const struct busy *options, CUfunction spin)
   if (!options->every_ms)
     return;
   loop->requests.room = (uint64_t) (options->seconds * 1000 / (double) options->every_ms) + 1;
-  loop->requests.seconds = calloc (loop->requests.room, sizeof *loop->requests.seconds);
-  if (loop->requests.seconds)
-    return;
-  fputs ("vcuda-workload: --every-ms: out of memory; give fewer seconds\n", stderr);
-  exit (1);
+  loop->requests.seconds
+      = must_allocate (loop->requests.room, sizeof (double), "--every-ms", "seconds");
 }
 
 static void
@@ -42,7 +34,7 @@ submit_and_wait (struct loop *loop)
 static void
 submit_ahead (struct loop *loop)
 {
-  unsigned depth = loop->options->depth;
+  uint64_t depth = loop->options->depth;
   CUstream stream = submit_work (&loop->work);
   uint64_t submitted = loop->work.submitted;
   must (gpu.eventRecord (loop->done[(submitted - 1) % depth], stream), "cuEventRecord");

@@ -3,15 +3,11 @@
 #include "workload/busy.h"
 
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "workload/workload.h"
 
 #define BLOCK_THREADS 1024
 
-/* Looks at the clock until its time is over. The comment tells the software GPU
-   how long it takes; a real driver compiles the rest.  */
+/* Reads the clock until its time is over. The software GPU reads from the comment how long it
+   takes; a real driver compiles the rest.  */
 static const char spin_ptx[] = ".version 7.0\n"
                                ".target sm_50\n"
                                ".address_size 64\n"
@@ -42,11 +38,11 @@ load_spin (void)
 
 /* All of them are resident at once, so the kernel takes its time once.  */
 static unsigned
-blocks_that_fill (int ordinal)
+blocks_that_fill (uint64_t ordinal)
 {
   CUdevice device;
   int multiprocessors, threads;
-  must (gpu.deviceGet (&device, ordinal), "cuDeviceGet");
+  must (gpu.deviceGet (&device, (int) ordinal), "cuDeviceGet");
   must (gpu.deviceGetAttribute (&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device),
         "cuDeviceGetAttribute");
   must (
@@ -92,28 +88,24 @@ graph_of (struct work *work, unsigned kernels)
 }
 
 void
-prepare_work (struct work *work, const struct busy *options, CUfunction spin)
+prepare_work (struct work *work, const struct options *options, CUfunction spin)
 {
   work->spin = spin;
   work->kernel_ns = options->kernel_us * 1000;
   work->first_ns = options->first_us * 1000;
-  work->blocks = options->blocks ? options->blocks : blocks_that_fill (options->ordinal);
-  work->stream_count = options->streams ? options->streams : 1;
+  work->blocks = options->blocks ? (unsigned) options->blocks : blocks_that_fill (options->ordinal);
+  work->stream_count = options->streams ? (unsigned) options->streams : 1;
   for (unsigned i = 0; i < options->streams; i++)
     work->stream[i] = new_stream ();
-  work->kernels = options->kernels ? options->kernels : 1;
+  work->kernels = options->kernels ? (unsigned) options->kernels : 1;
   if (options->kernels)
-    work->graph = graph_of (work, options->kernels);
+    work->graph = graph_of (work, work->kernels);
   work->copy_bytes = options->copy_bytes;
   if (!options->copy_bytes)
     return;
   work->copy_stream = new_stream ();
   must (gpu.memAlloc (&work->copy_to, options->copy_bytes), "cuMemAlloc");
-  work->copy_from = calloc (1, options->copy_bytes);
-  if (work->copy_from)
-    return;
-  fputs ("vcuda-workload: --copy: out of memory; give fewer bytes\n", stderr);
-  exit (1);
+  work->copy_from = must_allocate (1, options->copy_bytes, "--copy", "bytes");
 }
 
 CUstream

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "workload/busy.h"
 #include "workload/workload.h"
 
 static const char help[]
@@ -25,6 +24,59 @@ static const char help[]
       "       vcuda-workload checkpoint PID STEP...\n"
       "       vcuda-workload open PATH\n";
 
+static struct options given
+    = { .chunk = 64 << 20, .seconds = 1, .kernel_us = 1000, .threads = 1, .cell_kernels = 1 };
+
+/* An option, and where its value goes: of BYTES and NUMBER a uint64_t from LEAST to MOST, of
+   SECONDS a double, of TEXT a string.  */
+static const struct setting
+{
+  const char *name;
+  enum
+  {
+    BYTES,
+    NUMBER,
+    SECONDS,
+    TEXT,
+  } kind;
+  void *value;
+  uint64_t least, most;
+} settings[] = {
+  { "--chunk", BYTES, &given.chunk, 1, UINT64_MAX },
+  { "--bytes", BYTES, &given.bytes, 0, UINT64_MAX },
+  { "--allocate", BYTES, &given.bytes, 0, UINT64_MAX },
+  { "--copy", BYTES, &given.copy_bytes, 0, UINT64_MAX },
+  { "--kernel-us", NUMBER, &given.kernel_us, 0, 1000000000 },
+  { "--async", NUMBER, &given.depth, 0, MOST_IN_FLIGHT },
+  { "--streams", NUMBER, &given.streams, 0, MOST_STREAMS },
+  { "--graph", NUMBER, &given.kernels, 0, 100000 },
+  { "--blocks", NUMBER, &given.blocks, 0, INT32_MAX },
+  { "--first-us", NUMBER, &given.first_us, 0, 1000000000 },
+  { "--gap-us", NUMBER, &given.gap_us, 0, 1000000000 },
+  { "--every-ms", NUMBER, &given.every_ms, 1, 1000000000 },
+  { "--threads", NUMBER, &given.threads, 1, MOST_THREADS },
+  { "--kernels", NUMBER, &given.cell_kernels, 1, 1000000 },
+  { "--cells", NUMBER, &given.cells, 1, 1000000 },
+  { "--device", NUMBER, &given.ordinal, 0, 1024 },
+  { "--hold", SECONDS, &given.hold_s, 0, 0 },
+  { "--seconds", SECONDS, &given.seconds, 0, 0 },
+  { "--wait-file", TEXT, &given.wait_file, 0, 0 },
+};
+
+enum
+{
+  SETTINGS = sizeof settings / sizeof *settings
+};
+
+static const struct command
+{
+  const char *name;
+  int (*run) (const struct options *options);
+} commands[] = {
+  { "info", print_info },        { "alloc", allocate_all }, { "hold", hold },
+  { "notebook", keep_notebook }, { "busy", keep_busy },
+};
+
 static void __attribute__ ((noreturn))
 refuse (const char *option, const char *value, const char *hint)
 {
@@ -33,38 +85,39 @@ refuse (const char *option, const char *value, const char *hint)
 }
 
 static uint64_t
-size (const char *option, const char *text)
+whole_number (const struct setting *setting, const char *text)
 {
   static const char *const units[] = { "", "KiB", "MiB", "GiB", "TiB" };
   char *end;
   errno = 0;
   unsigned long long value = strtoull (text, &end, 10);
-  for (unsigned i = 0; i < 5; i++)
+  for (unsigned i = 0; i < (setting->kind == BYTES ? 5 : 1); i++)
     if (!errno && end != text && *text != '-' && strcmp (end, units[i]) == 0
-        && value <= UINT64_MAX >> 10 * i)
+        && value <= setting->most >> 10 * i && value << 10 * i >= setting->least)
       return value << 10 * i;
-  refuse (option, text, "give bytes, or a size such as 64MiB");
+  refuse (setting->name, text,
+          setting->kind == BYTES ? "give bytes, or a size such as 64MiB" : "give a whole number");
 }
 
 static double
-seconds (const char *option, const char *text)
+seconds (const struct setting *setting, const char *text)
 {
   char *end;
   double value = strtod (text, &end);
   if (end == text || *end || !(value >= 0 && value < 1e9))
-    refuse (option, text, "give seconds, such as 2.5");
+    refuse (setting->name, text, "give seconds, such as 2.5");
   return value;
 }
 
-static uint64_t
-number (const char *option, const char *text, uint64_t least, uint64_t most)
+static void
+set (const struct setting *setting, const char *text)
 {
-  char *end;
-  errno = 0;
-  unsigned long long value = strtoull (text, &end, 10);
-  if (errno || end == text || *end || *text == '-' || value < least || value > most)
-    refuse (option, text, "give a whole number");
-  return value;
+  if (setting->kind == TEXT)
+    *(const char **) setting->value = text;
+  else if (setting->kind == SECONDS)
+    *(double *) setting->value = seconds (setting, text);
+  else
+    *(uint64_t *) setting->value = whole_number (setting, text);
 }
 
 static int
@@ -78,129 +131,40 @@ try_open (const char *path)
   return 0;
 }
 
+static int
+usage (void)
+{
+  fputs (help, stderr);
+  return 2;
+}
+
 int
 main (int argc, char **argv)
 {
-  static const struct option options[] = {
-    { "chunk", required_argument, NULL, 'c' },
-    { "hold", required_argument, NULL, 'h' },
-    { "bytes", required_argument, NULL, 'b' },
-    { "seconds", required_argument, NULL, 's' },
-    { "kernel-us", required_argument, NULL, 'k' },
-    { "async", required_argument, NULL, 'a' },
-    { "streams", required_argument, NULL, 'S' },
-    { "graph", required_argument, NULL, 'G' },
-    { "blocks", required_argument, NULL, 'B' },
-    { "copy", required_argument, NULL, 'C' },
-    { "first-us", required_argument, NULL, 'f' },
-    { "gap-us", required_argument, NULL, 'g' },
-    { "every-ms", required_argument, NULL, 'e' },
-    { "threads", required_argument, NULL, 't' },
-    { "allocate", required_argument, NULL, 'm' },
-    { "kernels", required_argument, NULL, 'K' },
-    { "cells", required_argument, NULL, 'n' },
-    { "wait-file", required_argument, NULL, 'w' },
-    { "device", required_argument, NULL, 'd' },
-    { "help", no_argument, NULL, '?' },
-    { NULL, 0, NULL, 0 },
-  };
-  struct busy busy = { .seconds = 1, .kernel_us = 1000, .threads = 1, .cell_kernels = 1 };
-  uint64_t chunk = 64 << 20, bytes = 0;
-  double hold_s = 0;
+  struct option options[SETTINGS + 2] = { { 0 } };
+  for (int i = 0; i < SETTINGS; i++)
+    options[i] = (struct option){ settings[i].name + strlen ("--"), required_argument, NULL, i };
+  options[SETTINGS] = (struct option){ "help", no_argument, NULL, SETTINGS };
   for (int option; (option = getopt_long (argc, argv, "", options, NULL)) != -1;)
-    switch (option)
-      {
-      case 'c':
-        chunk = size ("--chunk", optarg);
-        if (!chunk)
-          refuse ("--chunk", optarg, "give a size such as 64MiB");
-        break;
-      case 'h':
-        hold_s = seconds ("--hold", optarg);
-        break;
-      case 'b':
-        bytes = size ("--bytes", optarg);
-        break;
-      case 's':
-        busy.seconds = seconds ("--seconds", optarg);
-        break;
-      case 'k':
-        busy.kernel_us = number ("--kernel-us", optarg, 0, 1000000000);
-        break;
-      case 'a':
-        busy.depth = (unsigned) number ("--async", optarg, 0, MOST_IN_FLIGHT);
-        break;
-      case 'S':
-        busy.streams = (unsigned) number ("--streams", optarg, 0, MOST_STREAMS);
-        break;
-      case 'G':
-        busy.kernels = (unsigned) number ("--graph", optarg, 0, 100000);
-        break;
-      case 'B':
-        busy.blocks = (unsigned) number ("--blocks", optarg, 0, INT32_MAX);
-        break;
-      case 'C':
-        busy.copy_bytes = size ("--copy", optarg);
-        break;
-      case 'f':
-        busy.first_us = number ("--first-us", optarg, 0, 1000000000);
-        break;
-      case 'g':
-        busy.gap_us = number ("--gap-us", optarg, 0, 1000000000);
-        break;
-      case 'e':
-        busy.every_ms = number ("--every-ms", optarg, 1, 1000000000);
-        break;
-      case 't':
-        busy.threads = (unsigned) number ("--threads", optarg, 1, MOST_THREADS);
-        break;
-      case 'm':
-        busy.bytes = size ("--allocate", optarg);
-        break;
-      case 'K':
-        busy.cell_kernels = (unsigned) number ("--kernels", optarg, 1, 1000000);
-        break;
-      case 'n':
-        busy.cells = (unsigned) number ("--cells", optarg, 1, 1000000);
-        break;
-      case 'w':
-        busy.wait_file = optarg;
-        break;
-      case 'd':
-        busy.ordinal = (int) number ("--device", optarg, 0, 1024);
-        break;
-      default:
-        fputs (help, stderr);
-        return 2;
-      }
-  const char *command = optind < argc ? argv[optind] : "";
-  if (strcmp (command, "open") == 0 && optind + 2 == argc)
+    if (option < SETTINGS)
+      set (&settings[option], optarg);
+    else
+      return usage ();
+  const char *name = optind < argc ? argv[optind] : "";
+  if (strcmp (name, "open") == 0 && optind + 2 == argc)
     return try_open (argv[optind + 1]);
-  if (strcmp (command, "checkpoint") == 0 && optind + 2 < argc)
+  if (strcmp (name, "checkpoint") == 0 && optind + 2 < argc)
     {
-      int pid = (int) number ("checkpoint", argv[optind + 1], 1, INT32_MAX);
+      const struct setting pid = { .name = name, .kind = NUMBER, .least = 1, .most = INT32_MAX };
+      int process = (int) whole_number (&pid, argv[optind + 1]);
       start_driver ();
-      return checkpoint (pid, argv + optind + 2);
+      return checkpoint (process, argv + optind + 2);
     }
-  if (optind + 1 != argc
-      || (strcmp (command, "info") != 0 && strcmp (command, "alloc") != 0
-          && strcmp (command, "hold") != 0 && strcmp (command, "busy") != 0
-          && strcmp (command, "notebook") != 0))
-    {
-      fputs (help, stderr);
-      return 2;
-    }
-  start_driver ();
-  if (strcmp (command, "info") == 0)
-    return say_info ();
-  if (strcmp (command, "alloc") == 0)
-    return allocate_all (busy.ordinal, chunk, hold_s);
-  if (strcmp (command, "hold") == 0)
-    return hold (busy.ordinal, bytes, busy.seconds);
-  if (strcmp (command, "notebook") == 0)
-    {
-      busy.bytes = bytes;
-      return keep_notebook (&busy);
-    }
-  return keep_busy (&busy);
+  for (size_t i = 0; optind + 1 == argc && i < sizeof commands / sizeof *commands; i++)
+    if (strcmp (name, commands[i].name) == 0)
+      {
+        start_driver ();
+        return commands[i].run (&given);
+      }
+  return usage ();
 }

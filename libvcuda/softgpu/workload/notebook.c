@@ -1,10 +1,8 @@
 /* The command `notebook`: a program that keeps data on the GPU and works with it now and then.  */
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "workload/busy.h"
-#include "workload/workload.h"
 
 #define PIECE (1ull << 20)
 
@@ -41,10 +39,10 @@ is_intact (CUdeviceptr memory, uint64_t bytes)
   return true;
 }
 
-/* One cell: kernels, each waited for, then a look at all pieces. The first call shows how long the
+/* One cell: kernels, each waited for, then a check of all pieces. The first call shows how long the
    GPU took to be there.  */
 static bool
-run_cell (unsigned number, CUfunction spin, const struct busy *options, CUdeviceptr memory)
+run_cell (unsigned number, CUfunction spin, const struct options *options, CUdeviceptr memory)
 {
   double begin = seconds_now (), launched = 0;
   uint64_t kernel_ns = options->kernel_us * 1000;
@@ -63,7 +61,7 @@ run_cell (unsigned number, CUfunction spin, const struct busy *options, CUdevice
 }
 
 int
-keep_notebook (const struct busy *options)
+keep_notebook (const struct options *options)
 {
   use_device (options->ordinal);
   CUfunction spin = load_spin ();

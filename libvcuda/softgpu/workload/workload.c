@@ -5,9 +5,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 struct gpu_driver gpu;
 
@@ -52,12 +50,22 @@ start_driver (void)
   must (gpu.cuInit (0), "cuInit");
 }
 
+void *
+must_allocate (uint64_t count, size_t bytes, const char *option, const char *hint)
+{
+  void *memory = calloc (count, bytes);
+  if (memory)
+    return memory;
+  fprintf (stderr, "vcuda-workload: %s: out of memory; give fewer %s\n", option, hint);
+  exit (1);
+}
+
 void
-use_device (int ordinal)
+use_device (uint64_t ordinal)
 {
   CUdevice device;
   CUcontext context;
-  must (gpu.deviceGet (&device, ordinal), "cuDeviceGet");
+  must (gpu.deviceGet (&device, (int) ordinal), "cuDeviceGet");
   must (gpu.primaryRetain (&context, device), "cuDevicePrimaryCtxRetain");
   must (gpu.ctxSetCurrent (context), "cuCtxSetCurrent");
 }
@@ -83,8 +91,9 @@ sleep_for (double seconds)
 }
 
 int
-say_info (void)
+print_info (const struct options *options)
 {
+  (void) options;
   int count;
   must (gpu.deviceGetCount (&count), "cuDeviceGetCount");
   printf ("{\"devices\": [");
@@ -94,7 +103,7 @@ say_info (void)
       CUuuid uuid;
       char name[256];
       size_t free_bytes, total_bytes;
-      use_device (i);
+      use_device ((uint64_t) i);
       must (gpu.deviceGet (&device, i), "cuDeviceGet");
       must (gpu.deviceGetName (name, sizeof name, device), "cuDeviceGetName");
       must (gpu.deviceGetUuid (&uuid, device), "cuDeviceGetUuid");
@@ -113,12 +122,12 @@ say_info (void)
 /* Asks for chunks until one is refused, then for ever smaller ones, down to a single byte: the
    sum is the limit to the byte where memory is counted so, to the driver's granule elsewhere.  */
 int
-allocate_all (int ordinal, uint64_t chunk, double hold_s)
+allocate_all (const struct options *options)
 {
-  use_device (ordinal);
+  use_device (options->ordinal);
   uint64_t whole = 0, total = 0;
   CUresult first = CUDA_SUCCESS;
-  for (uint64_t size = chunk; size; size /= 2)
+  for (uint64_t size = options->chunk; size; size /= 2)
     {
       CUdeviceptr memory;
       CUresult rc;
@@ -135,20 +144,21 @@ allocate_all (int ordinal, uint64_t chunk, double hold_s)
   printf ("{\"allocated_bytes\": %llu, \"exact_bytes\": %llu, \"error\": \"%s\"}\n",
           (unsigned long long) whole, (unsigned long long) total, error_name (first));
   fflush (stdout);
-  sleep_for (hold_s);
+  sleep_for (options->hold_s);
   return first == CUDA_ERROR_OUT_OF_MEMORY ? 0 : 1;
 }
 
 int
-hold (int ordinal, uint64_t bytes, double seconds)
+hold (const struct options *options)
 {
-  use_device (ordinal);
+  use_device (options->ordinal);
+  uint64_t bytes = options->bytes;
   CUdeviceptr memory;
   CUresult rc = bytes ? gpu.memAlloc (&memory, bytes) : CUDA_SUCCESS;
   printf ("{\"held_bytes\": %llu, \"error\": \"%s\"}\n",
           rc == CUDA_SUCCESS ? (unsigned long long) bytes : 0, error_name (rc));
   fflush (stdout);
   if (rc == CUDA_SUCCESS)
-    sleep_for (seconds);
+    sleep_for (options->seconds);
   return rc == CUDA_SUCCESS ? 0 : 1;
 }

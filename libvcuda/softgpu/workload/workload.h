@@ -53,11 +53,41 @@ struct gpu_driver
 
 extern struct gpu_driver gpu;
 
+enum
+{
+  MOST_IN_FLIGHT = 1024,
+  MOST_STREAMS = 64,
+  MOST_THREADS = 64,
+};
+
+/* The options of all commands.  */
+struct options
+{
+  uint64_t ordinal;
+  uint64_t chunk; /* that `alloc` asks for */
+  double hold_s;  /* it holds what it got */
+  uint64_t bytes; /* to hold meanwhile */
+  double seconds;
+  uint64_t kernel_us;
+  uint64_t first_us;     /* of each thread's first kernel; 0: as the others */
+  uint64_t depth;        /* submissions in flight; 0: wait for each */
+  uint64_t streams;      /* non-blocking ones, in turn; 0: the default stream */
+  uint64_t kernels;      /* of the graph that a submission launches; 0: it launches one kernel */
+  uint64_t blocks;       /* of a kernel; 0: as many as fill the GPU */
+  uint64_t threads;      /* that each do all this */
+  uint64_t gap_us;       /* on the host, after each wait */
+  uint64_t every_ms;     /* a submission is due so often, and waited for; 0: at once */
+  uint64_t copy_bytes;   /* from the host, on another stream, beside each submission */
+  uint64_t cell_kernels; /* of a notebook's cell, each waited for */
+  uint64_t cells;        /* of a notebook; 0: as many as the seconds allow */
+  const char *wait_file; /* the load begins when it is there */
+};
+
 /* Loads the driver and initialises it; ends the program with one line when that fails.  */
 void start_driver (void);
 
 /* Makes ORDINAL's primary context current.  */
-void use_device (int ordinal);
+void use_device (uint64_t ordinal);
 
 /* Ends the program with one line unless RC is success.  */
 void must (CUresult rc, const char *what);
@@ -69,10 +99,18 @@ double seconds_now (void);
 
 void sleep_for (double seconds);
 
+/* COUNT zeroed entries of BYTES; ends the program with one line where there is no memory for them.
+   OPTION, HINT: what to change then.  */
+void *must_allocate (uint64_t count, size_t bytes, const char *option, const char *hint);
+
 /* Each command prints one line of JSON and returns the exit status.  */
-int say_info (void);
-int allocate_all (int ordinal, uint64_t chunk, double hold_s);
-int hold (int ordinal, uint64_t bytes, double seconds);
+int print_info (const struct options *options);
+int allocate_all (const struct options *options);
+int hold (const struct options *options);
+int keep_busy (const struct options *options);
+/* Prints a line each `every_ms`, when it has worked with its `bytes`. Returns 1 once they are not
+   what was written there.  */
+int keep_notebook (const struct options *options);
 /* WORDS: the steps for the process PID, one after the other, and NULL.  */
 int checkpoint (int pid, char **words);
 
