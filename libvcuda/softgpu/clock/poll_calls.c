@@ -53,3 +53,21 @@ poll (struct pollfd *fds, nfds_t count, int milliseconds)
 {
   return poll_in_virtual_time (fds, count, milliseconds < 0 ? -1 : milliseconds * 1000000ll, NULL);
 }
+
+/* What programs that are compiled with checks call in their place.  */
+EXPORT int
+__poll_chk (struct pollfd *fds, nfds_t count, int milliseconds, size_t bytes)
+{
+  if (bytes / sizeof *fds < count)
+    __builtin_trap ();
+  return poll (fds, count, milliseconds);
+}
+
+EXPORT int
+__ppoll_chk (struct pollfd *fds, nfds_t count, const struct timespec *span, const sigset_t *mask,
+             size_t bytes)
+{
+  if (bytes / sizeof *fds < count)
+    __builtin_trap ();
+  return ppoll (fds, count, span, mask);
+}
