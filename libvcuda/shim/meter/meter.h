@@ -26,7 +26,6 @@ struct entry
 {
   enum state state;
   CUevent start, end;
-  CUstream stream;
   const void *function;
   uint64_t estimate_ns; /* charged for this launch */
   double weight;

@@ -40,9 +40,6 @@ vcuda_was_suspended (uint32_t before)
    Signal handlers run meanwhile. Leaves errno alone.  */
 void vcuda_wait_until_awake (void);
 
-/* Sleeps for a tenth of a second, or until `suspended` changes.  */
-void vcuda_sleep_suspended (void);
-
 /* For calls that need the GPU from the start, in every container.  */
 static inline void
 vcuda_wait_if_suspended (void)
