@@ -54,6 +54,15 @@ vcuda_turn_state (int gpu)
   return vcuda_turn_word (gpu) & VCUDA_TURN_STATE;
 }
 
+/* A lease that ends far from now was made by another clock: in a time namespace of the container's
+   there are no turns. Without the mutex.  */
+static inline bool
+vcuda_keeper_lives (int gpu, uint64_t now)
+{
+  uint64_t lease = __atomic_load_n (&vcuda_turn_share (gpu)->turn_lease_ns, __ATOMIC_RELAXED);
+  return lease - now <= VCUDA_LONGEST_LEASE_NS;
+}
+
 /* Sleeps while GPU's word is WORD, at most NS; without the mutex.  */
 void vcuda_turn_sleep_while (int gpu, uint32_t word, uint64_t ns);
 
