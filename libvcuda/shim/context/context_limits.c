@@ -78,9 +78,7 @@ look_up (struct limit *limit, CUcontext context, int gpu)
   limit->initial = *known - 1;
   limit->threads = threads_with (limit->kind);
   uint64_t key = VCUDA_KEY (limit->kind, context);
-  if (vcuda_map_take (key, &limit->held))
-    vcuda_map_put (&limit->held);
-  else
+  if (!vcuda_map_find (key, &limit->held))
     limit->held = (struct vcuda_allocation){
       .key = key, .context = context, .gpu = (int8_t) gpu, .owner = VCUDA_OF_CONTEXT
     };
