@@ -12,7 +12,9 @@
 
 #include <stdint.h>
 
+#include "pages/pass_on.h"
 #include "real.h"
+#include "thread/in_driver.h"
 
 struct vcuda_block;
 
@@ -27,6 +29,21 @@ struct vcuda_mapping
    (in_driver.h).  */
 void vcuda_blocks_lock (void);
 void vcuda_blocks_unlock (void);
+
+/* The body of a function that makes CALL under the lock, and then NOTE if the driver accepted
+   it.  */
+#define VCUDA_WITH_BLOCKS(call, note)                                                              \
+  do                                                                                               \
+    {                                                                                              \
+      VCUDA_PASS_ON (call);                                                                        \
+      vcuda_blocks_lock ();                                                                        \
+      CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
+      if (rc == CUDA_SUCCESS)                                                                      \
+        note;                                                                                      \
+      vcuda_blocks_unlock ();                                                                      \
+      return rc;                                                                                   \
+    }                                                                                              \
+  while (0)
 
 /* Host memory for one block, for vcuda_block_add or free; NULL when there is none.  */
 struct vcuda_block *vcuda_block_new (void);
