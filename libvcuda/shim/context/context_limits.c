@@ -3,12 +3,11 @@
    initial limit is charged when it is set; the initial limit is part of the charge of a context. A
    driver may allocate heap and buffer only with the first kernel that needs them.  */
 
-#include "context/context_limits.h"
-
 #include <pthread.h>
 
 #include "charge/alloc_map.h"
 #include "charge/charge.h"
+#include "context/forget.h"
 #include "memory/reserve.h"
 #include "pages/device.h"
 #include "pages/pages.h"

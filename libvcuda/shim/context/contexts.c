@@ -1,8 +1,6 @@
 /* Contexts: each one is counted when it begins; when it ends, it gives back what it held, and its
    meter is dropped.  */
 
-#include "context/contexts.h"
-
 #include <pthread.h>
 
 #include "charge/alloc_map.h"
@@ -10,6 +8,7 @@
 #include "charge/pools_held.h"
 #include "compute/waits.h"
 #include "context/context_count.h"
+#include "context/forget.h"
 #include "context/loaded_images.h"
 #include "memory/graph_memory.h"
 #include "memory/settle.h"

@@ -9,7 +9,6 @@
 
 #include "charge/charge.h"
 #include "memory/bindings.h"
-#include "memory/compare.h"
 
 struct vcuda_block
 {

@@ -25,6 +25,13 @@ struct vcuda_mapping
   struct vcuda_block *block;
 };
 
+/* The order of a tree, by a number: below 0, 0 or above 0.  */
+static inline int
+vcuda_compare (uint64_t left, uint64_t right)
+{
+  return (left > right) - (left < right);
+}
+
 /* The lock over blocks, mappings and bindings. A thread that holds it counts as in the driver
    (in_driver.h).  */
 void vcuda_blocks_lock (void);
