@@ -82,13 +82,7 @@ start_thread (struct gpu *gpu)
              gpu->uuid);
 }
 
-/* With the mutex held: its thread reads all containers before it uses what it knows of one.  */
-static void
-note_change (struct gpu *gpu)
-{
-  __atomic_fetch_add (&gpu->changes, 1, __ATOMIC_SEQ_CST);
-}
-
+/* Its thread then reads all containers before it uses what it knows of one.  */
 static void
 notify_thread (struct gpu *gpu)
 {
@@ -172,7 +166,6 @@ gpu_remove (struct gpu *gpu, const struct container *container)
         tenant_leave (gpu->tenants[i]);
         if (gpu->interrupter == gpu->tenants[i])
           gpu->interrupter = NULL;
-        note_change (gpu);
         free (gpu->tenants[i]);
         gpu->tenants[i] = gpu->tenants[--gpu->count];
         break;
@@ -183,8 +176,8 @@ gpu_remove (struct gpu *gpu, const struct container *container)
       tenant_leave (gpu->tenants[0]);
     }
   turns_write_figures (gpu, bells_now ());
-  pthread_mutex_unlock (&gpu->mutex);
   notify_thread (gpu);
+  pthread_mutex_unlock (&gpu->mutex);
 }
 
 void
