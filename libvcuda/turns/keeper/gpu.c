@@ -132,11 +132,12 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
     {
       tenant->container = container;
       tenant->gpu = index;
-      /* It may use the GPU since then.  */
-      tenant->may_hold_work = container_had_turns (container, index);
+      tenant->limits = &container->limits_at->gpu[index];
+      /* An earlier keeper has written its turn: it may use the GPU since then.  */
+      tenant->may_hold_work = tenant->limits->turn != 0;
       tenant->suspensions = container_suspensions (container);
-      container_totals (container, index, &tenant->held_ns, &tenant->waited_ns);
-      tenant->waited_before_ns = tenant->waited_ns;
+      tenant->held_ns = tenant->limits->turn_held_ns;
+      tenant->waited_ns = tenant->waited_before_ns = tenant->limits->turn_waited_ns;
       /* No word of an earlier keeper: each tells the container something new.  */
       tenant->word = (uint32_t) bells_now () << 2;
       gpu->tenants = tenants;

@@ -243,59 +243,6 @@ container_suspensions (const struct container *container)
   return __atomic_load_n (&container->limits_at->suspensions, __ATOMIC_SEQ_CST);
 }
 
-bool
-container_had_turns (const struct container *container, unsigned gpu)
-{
-  return container->limits_at->gpu[gpu].turn != 0;
-}
-
-void
-container_totals (const struct container *container, unsigned gpu, uint64_t *held_ns,
-                  uint64_t *waited_ns)
-{
-  *held_ns = container->limits_at->gpu[gpu].turn_held_ns;
-  *waited_ns = container->limits_at->gpu[gpu].turn_waited_ns;
-}
-
-void
-container_write_until (const struct container *container, unsigned gpu, uint64_t until_ns)
-{
-  __atomic_store_n (&container->limits_at->gpu[gpu].turn_until_ns, until_ns, __ATOMIC_RELAXED);
-}
-
-void
-container_write_word (const struct container *container, unsigned gpu, uint32_t word)
-{
-  __atomic_store_n (&container->limits_at->gpu[gpu].turn, word, __ATOMIC_RELEASE);
-}
-
-void
-container_renew_lease (const struct container *container, unsigned gpu, uint64_t until_ns)
-{
-  __atomic_store_n (&container->limits_at->gpu[gpu].turn_lease_ns, until_ns, __ATOMIC_RELAXED);
-}
-
-void
-container_put_totals (const struct container *container, unsigned gpu, uint64_t held_ns,
-                      uint64_t waited_ns)
-{
-  struct vcuda_limits_gpu *entry = &container->limits_at->gpu[gpu];
-  __atomic_store_n (&entry->turn_held_ns, held_ns, __ATOMIC_RELAXED);
-  __atomic_store_n (&entry->turn_waited_ns, waited_ns, __ATOMIC_RELAXED);
-}
-
-void
-container_ask_trim (const struct container *container, unsigned gpu)
-{
-  __atomic_fetch_add (&container->limits_at->gpu[gpu].trim_asked, 1, __ATOMIC_RELAXED);
-}
-
-const uint32_t *
-container_turn_word (const struct container *container, unsigned gpu)
-{
-  return &container->limits_at->gpu[gpu].turn;
-}
-
 const uint32_t *
 container_bell (const struct container *container, unsigned gpu)
 {

@@ -12,7 +12,8 @@
 struct tenant
 {
   struct container *container;
-  unsigned gpu; /* index in its pages */
+  unsigned gpu;                    /* index in its pages */
+  struct vcuda_limits_gpu *limits; /* its entry of the limits page */
   struct claimant claim;
   struct signals signals;
   bool readable;       /* its usage page could be read */
