@@ -7,7 +7,6 @@
 #ifndef VCUDA_NON_GPU_WORK_H
 #define VCUDA_NON_GPU_WORK_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "real.h"
