@@ -35,7 +35,7 @@ begin (void)
 {
   if (!vcuda_ready ())
     return false;
-  vcuda_wait_if_suspended ();
+  vcuda_wait_until_awake ();
   return true;
 }
 

@@ -46,7 +46,7 @@ give_back_context (CUcontext context, bool with_pools)
   {                                                                                                \
     struct vcuda_charge charge;                                                                    \
     VCUDA_PASS_ON (real.name arguments);                                                           \
-    vcuda_wait_if_suspended ();                                                                    \
+    vcuda_wait_until_awake ();                                                                    \
     CUresult rc = vcuda_context_begin (&charge, device);                                           \
     if (rc != CUDA_SUCCESS)                                                                        \
       return rc;                                                                                   \
@@ -154,7 +154,7 @@ vcuda_cuDevicePrimaryCtxRetain (CUcontext *context, CUdevice device)
     return CUDA_ERROR_SYSTEM_NOT_READY;
   if (vcuda_thread ()->in_driver || !primary)
     return real.cuDevicePrimaryCtxRetain (context, device);
-  vcuda_wait_if_suspended ();
+  vcuda_wait_until_awake ();
   pthread_mutex_lock (&primary->mutex);
   CUresult rc = retain (primary, context, device);
   pthread_mutex_unlock (&primary->mutex);

@@ -75,7 +75,7 @@ vcuda_cuInit (unsigned int flags)
 {
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
-  vcuda_wait_if_suspended ();
+  vcuda_wait_until_awake ();
   CUresult rc = vcuda_mps_join ();
   if (rc != CUDA_SUCCESS)
     return rc;
