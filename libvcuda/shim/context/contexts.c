@@ -46,7 +46,7 @@ give_back_context (CUcontext context, bool with_pools)
   {                                                                                                \
     struct vcuda_charge charge;                                                                    \
     VCUDA_PASS_ON (real.name arguments);                                                           \
-    vcuda_wait_until_awake ();                                                                    \
+    vcuda_wait_until_awake ();                                                                     \
     CUresult rc = vcuda_context_begin (&charge, device);                                           \
     if (rc != CUDA_SUCCESS)                                                                        \
       return rc;                                                                                   \

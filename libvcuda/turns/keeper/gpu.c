@@ -182,7 +182,7 @@ gpu_remove (struct gpu *gpu, const struct container *container)
 }
 
 void
-gpu_look_at (const struct container *container)
+gpu_poll_now (const struct container *container)
 {
   for (unsigned i = 0; i < container->gpu_count; i++)
     {

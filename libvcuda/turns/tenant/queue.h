@@ -50,7 +50,7 @@ struct claimant
 {
   uint32_t rate_ppm;     /* its part of the GPU's time */
   uint32_t reserved_ppm; /* what of the rate no other container takes */
-  bool fixed;            /* and never more of it, also where no other wants the GPU */
+  bool fixed;            /* its policy never gives it more than reserved_ppm */
   int64_t budget_ns;
   int64_t debt_ns;   /* how long it held while others waited, less its part of the whole */
   int64_t turn_ns;   /* how long its turns are */

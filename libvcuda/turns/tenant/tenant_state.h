@@ -34,9 +34,9 @@ struct tenant
   uint32_t ends;        /* those of its processes, as last read */
   uint64_t ended_ns;    /* when the last of them was read */
 
-  /* What it was told.  */
-  uint32_t word;      /* as written to its limits page */
-  uint64_t lease_ns;  /* likewise */
+  /* What the keeper has written to its limits page.  */
+  uint32_t word;
+  uint64_t lease_ns;
   uint32_t open_word; /* the last OPEN word */
 
   /* At its last grant.  */
