@@ -43,36 +43,21 @@ _Static_assert (__builtin_types_compatible_p (__typeof__ (cuLaunchKernel),
                 "as the structs above have it");
 #define REAL(name) ((launch_kernel_type *) (void *) real.name)
 
-launch_kernel_type launch_kernel __asm__ ("vcuda_cuLaunchKernel");
-launch_kernel_type launch_kernel_ptsz __asm__ ("vcuda_cuLaunchKernel_ptsz");
+#define LAUNCH_KERNEL(name, own_stream)                                                            \
+  launch_kernel_type launch_##name __asm__ ("vcuda_" #name);                                       \
+  static __attribute__ ((noinline)) CUresult name##_slow_path (KERNEL_PARAMETERS)                  \
+  {                                                                                                \
+    VCUDA_METER (f, own_stream, REAL (name) (KERNEL_ARGUMENTS));                                   \
+  }                                                                                                \
+  CUresult launch_##name (KERNEL_PARAMETERS)                                                       \
+  {                                                                                                \
+    if (vcuda_launch_at_once (f, own_stream))                                                      \
+      return REAL (name) (KERNEL_ARGUMENTS);                                                       \
+    return name##_slow_path (KERNEL_ARGUMENTS);                                                    \
+  }
 
-static __attribute__ ((noinline)) CUresult
-launch_kernel_slow_path (KERNEL_PARAMETERS)
-{
-  VCUDA_METER (f, STREAM, REAL (cuLaunchKernel) (KERNEL_ARGUMENTS));
-}
-
-CUresult
-launch_kernel (KERNEL_PARAMETERS)
-{
-  if (vcuda_launch_at_once (f, STREAM))
-    return REAL (cuLaunchKernel) (KERNEL_ARGUMENTS);
-  return launch_kernel_slow_path (KERNEL_ARGUMENTS);
-}
-
-static __attribute__ ((noinline)) CUresult
-launch_kernel_ptsz_slow_path (KERNEL_PARAMETERS)
-{
-  VCUDA_METER (f, vcuda_per_thread (STREAM), REAL (cuLaunchKernel_ptsz) (KERNEL_ARGUMENTS));
-}
-
-CUresult
-launch_kernel_ptsz (KERNEL_PARAMETERS)
-{
-  if (vcuda_launch_at_once (f, vcuda_per_thread (STREAM)))
-    return REAL (cuLaunchKernel_ptsz) (KERNEL_ARGUMENTS);
-  return launch_kernel_ptsz_slow_path (KERNEL_ARGUMENTS);
-}
+LAUNCH_KERNEL (cuLaunchKernel, STREAM)
+LAUNCH_KERNEL (cuLaunchKernel_ptsz, vcuda_per_thread (STREAM))
 
 /* F is the function that is launched.  */
 #define METERED(name, parameters, arguments, launch_stream)                                        \
