@@ -209,9 +209,5 @@ void
 vcuda_primaries_forget (void)
 {
   for (int device = 0; device < DEVICES; device++)
-    {
-      pthread_mutex_init (&primaries[device].mutex, NULL);
-      primaries[device].handle = NULL;
-      primaries[device].live = false;
-    }
+    primaries[device] = (struct primary){ .mutex = PTHREAD_MUTEX_INITIALIZER };
 }
