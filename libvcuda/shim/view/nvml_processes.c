@@ -62,25 +62,18 @@ write_v1 (void *entries, unsigned at, struct vcuda_process process)
   *info = (nvmlProcessInfo_v1_t){ .pid = process.pid, .usedGpuMemory = process.bytes };
 }
 
-static void
-write_v2 (void *entries, unsigned at, struct vcuda_process process)
-{
-  nvmlProcessInfo_v2_t *info = (nvmlProcessInfo_v2_t *) entries + at;
-  *info = (nvmlProcessInfo_v2_t){ .pid = process.pid,
-                                  .usedGpuMemory = process.bytes,
-                                  .gpuInstanceId = NO_INSTANCE,
-                                  .computeInstanceId = NO_INSTANCE };
-}
+#define WRITER(name, type)                                                                         \
+  static void name (void *entries, unsigned at, struct vcuda_process process)                      \
+  {                                                                                                \
+    type *info = (type *) entries + at;                                                            \
+    *info = (type){ .pid = process.pid,                                                            \
+                    .usedGpuMemory = process.bytes,                                                \
+                    .gpuInstanceId = NO_INSTANCE,                                                  \
+                    .computeInstanceId = NO_INSTANCE };                                            \
+  }
 
-static void
-write_detail (void *entries, unsigned at, struct vcuda_process process)
-{
-  nvmlProcessDetail_v1_t *detail = (nvmlProcessDetail_v1_t *) entries + at;
-  *detail = (nvmlProcessDetail_v1_t){ .pid = process.pid,
-                                      .usedGpuMemory = process.bytes,
-                                      .gpuInstanceId = NO_INSTANCE,
-                                      .computeInstanceId = NO_INSTANCE };
-}
+WRITER (write_v2, nvmlProcessInfo_v2_t)
+WRITER (write_detail, nvmlProcessDetail_v1_t)
 
 #define LIST(kind, type, write)                                                                    \
   nvmlReturn_t vcuda_nvmlDeviceGet##kind (nvmlDevice_t device, unsigned int *count, type *infos)   \
