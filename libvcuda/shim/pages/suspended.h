@@ -8,7 +8,7 @@
 
 #include "pages/pages.h"
 
-/* Whether each call has to look at `suspended`.  */
+/* Whether each call has to read `suspended`.  */
 static inline bool
 vcuda_calls_ask (void)
 {

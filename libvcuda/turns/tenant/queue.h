@@ -110,7 +110,7 @@ bool queue_is_ready (const struct claimant *claimant);
 bool queue_may_be_alone (const struct claimant *claimant);
 
 /* Whether its budget is half of what a turn begins with: with less it soon waits for its budget, so
-   it need not be looked at for time alone.  */
+   the keeper need not poll to give it time alone.  */
 bool queue_has_half (const struct claimant *claimant);
 
 /* The index of the one that has the next turn; -1: none is ready.  */
