@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "small_file.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>

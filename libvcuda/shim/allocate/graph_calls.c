@@ -4,67 +4,38 @@
 #include "pages/pages.h"
 #include "pages/pass_on.h"
 
-#define INSTANTIATE(call)                                                                          \
-  do                                                                                               \
-    {                                                                                              \
-      if (!vcuda_ready ())                                                                         \
-        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
-      CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
-      if (rc == CUDA_SUCCESS && !vcuda_thread ()->in_driver)                                       \
-        vcuda_graph_memory_instantiated (*exec, graph);                                            \
-      return rc;                                                                                   \
-    }                                                                                              \
-  while (0)
+#define INSTANTIATE(name, parameters, arguments)                                                   \
+  CUresult vcuda_##name parameters                                                                 \
+  {                                                                                                \
+    if (!vcuda_ready ())                                                                           \
+      return CUDA_ERROR_SYSTEM_NOT_READY;                                                          \
+    CUresult rc = VCUDA_CALL_DRIVER (real.name arguments);                                         \
+    if (rc == CUDA_SUCCESS && !vcuda_thread ()->in_driver)                                         \
+      vcuda_graph_memory_instantiated (*exec, graph);                                              \
+    return rc;                                                                                     \
+  }
 
-CUresult
-vcuda_cuGraphInstantiate (CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log,
-                          size_t log_size)
-{
-  INSTANTIATE (real.cuGraphInstantiate (exec, graph, error_node, log, log_size));
-}
+#define WITH_LOG                                                                                   \
+  (CUgraphExec * exec, CUgraph graph, CUgraphNode * error_node, char *log, size_t log_size)
+#define WITH_PARAMS (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS * params)
 
-CUresult
-vcuda_cuGraphInstantiate_v2 (CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log,
-                             size_t log_size)
-{
-  INSTANTIATE (real.cuGraphInstantiate_v2 (exec, graph, error_node, log, log_size));
-}
+INSTANTIATE (cuGraphInstantiate, WITH_LOG, (exec, graph, error_node, log, log_size))
+INSTANTIATE (cuGraphInstantiate_v2, WITH_LOG, (exec, graph, error_node, log, log_size))
+INSTANTIATE (cuGraphInstantiateWithFlags,
+             (CUgraphExec * exec, CUgraph graph, unsigned long long flags), (exec, graph, flags))
+INSTANTIATE (cuGraphInstantiateWithParams, WITH_PARAMS, (exec, graph, params))
+INSTANTIATE (cuGraphInstantiateWithParams_ptsz, WITH_PARAMS, (exec, graph, params))
 
-CUresult
-vcuda_cuGraphInstantiateWithFlags (CUgraphExec *exec, CUgraph graph, unsigned long long flags)
-{
-  INSTANTIATE (real.cuGraphInstantiateWithFlags (exec, graph, flags));
-}
+#define UPLOAD(name)                                                                               \
+  CUresult vcuda_##name (CUgraphExec exec, CUstream stream)                                        \
+  {                                                                                                \
+    if (!vcuda_ready ())                                                                           \
+      return CUDA_ERROR_SYSTEM_NOT_READY;                                                          \
+    return VCUDA_WITH_GRAPH_MEMORY (exec, real.name (exec, stream));                               \
+  }
 
-CUresult
-vcuda_cuGraphInstantiateWithParams (CUgraphExec *exec, CUgraph graph,
-                                    CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-  INSTANTIATE (real.cuGraphInstantiateWithParams (exec, graph, params));
-}
-
-CUresult
-vcuda_cuGraphInstantiateWithParams_ptsz (CUgraphExec *exec, CUgraph graph,
-                                         CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-  INSTANTIATE (real.cuGraphInstantiateWithParams_ptsz (exec, graph, params));
-}
-
-CUresult
-vcuda_cuGraphUpload (CUgraphExec exec, CUstream stream)
-{
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
-  return VCUDA_WITH_GRAPH_MEMORY (exec, real.cuGraphUpload (exec, stream));
-}
-
-CUresult
-vcuda_cuGraphUpload_ptsz (CUgraphExec exec, CUstream stream)
-{
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
-  return VCUDA_WITH_GRAPH_MEMORY (exec, real.cuGraphUpload_ptsz (exec, stream));
-}
+UPLOAD (cuGraphUpload)
+UPLOAD (cuGraphUpload_ptsz)
 
 CUresult
 vcuda_cuGraphExecDestroy (CUgraphExec exec)

@@ -5,34 +5,20 @@
 #include "real.h"
 #include "thread/in_driver.h"
 
-static CUresult
-noted (CUresult rc)
-{
-  if (rc == CUDA_SUCCESS)
-    vcuda_note_ipc ();
-  return rc;
-}
+#define OPENS(name, parameters, arguments)                                                         \
+  CUresult vcuda_##name parameters                                                                 \
+  {                                                                                                \
+    if (!vcuda_ready ())                                                                           \
+      return CUDA_ERROR_SYSTEM_NOT_READY;                                                          \
+    CUresult rc = VCUDA_CALL_DRIVER (real.name arguments);                                         \
+    if (rc == CUDA_SUCCESS)                                                                        \
+      vcuda_note_ipc ();                                                                           \
+    return rc;                                                                                     \
+  }
 
-CUresult
-vcuda_cuIpcOpenMemHandle (CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags)
-{
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
-  return noted (VCUDA_CALL_DRIVER (real.cuIpcOpenMemHandle (dptr, handle, flags)));
-}
-
-CUresult
-vcuda_cuIpcOpenMemHandle_v2 (CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags)
-{
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
-  return noted (VCUDA_CALL_DRIVER (real.cuIpcOpenMemHandle_v2 (dptr, handle, flags)));
-}
-
-CUresult
-vcuda_cuMemPoolImportPointer (CUdeviceptr *dptr, CUmemoryPool pool, CUmemPoolPtrExportData *data)
-{
-  if (!vcuda_ready ())
-    return CUDA_ERROR_SYSTEM_NOT_READY;
-  return noted (VCUDA_CALL_DRIVER (real.cuMemPoolImportPointer (dptr, pool, data)));
-}
+OPENS (cuIpcOpenMemHandle, (CUdeviceptr * dptr, CUipcMemHandle handle, unsigned int flags),
+       (dptr, handle, flags))
+OPENS (cuIpcOpenMemHandle_v2, (CUdeviceptr * dptr, CUipcMemHandle handle, unsigned int flags),
+       (dptr, handle, flags))
+OPENS (cuMemPoolImportPointer,
+       (CUdeviceptr * dptr, CUmemoryPool pool, CUmemPoolPtrExportData *data), (dptr, pool, data))

@@ -3,29 +3,12 @@
 #include "memory/bindings.h"
 #include "memory/blocks.h"
 #include "pages/device.h"
-#include "pages/pass_on.h"
-#include "thread/in_driver.h"
-
-/* The body of a function that makes CALL under the lock, and then NOTE if the driver accepted
-   it.  */
-#define WITH_LOCK(call, note)                                                                      \
-  do                                                                                               \
-    {                                                                                              \
-      VCUDA_PASS_ON (call);                                                                        \
-      vcuda_blocks_lock ();                                                                        \
-      CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
-      if (rc == CUDA_SUCCESS)                                                                      \
-        note;                                                                                      \
-      vcuda_blocks_unlock ();                                                                      \
-      return rc;                                                                                   \
-    }                                                                                              \
-  while (0)
 
 CUresult
 vcuda_cuMulticastCreate (CUmemGenericAllocationHandle *object,
                          const CUmulticastObjectProp *properties)
 {
-  WITH_LOCK (real.cuMulticastCreate (object, properties), vcuda_block_enter (*object));
+  VCUDA_WITH_BLOCKS (real.cuMulticastCreate (object, properties), vcuda_block_enter (*object));
 }
 
 /* Adds a binding of BLOCK, which counts a use for it, to LIST.  */
@@ -158,6 +141,6 @@ CUresult
 vcuda_cuMulticastUnbind (CUmemGenericAllocationHandle object, CUdevice device, size_t offset,
                          size_t bytes)
 {
-  WITH_LOCK (real.cuMulticastUnbind (object, device, offset, bytes),
-             unbind (object, device, offset, bytes));
+  VCUDA_WITH_BLOCKS (real.cuMulticastUnbind (object, device, offset, bytes),
+                     unbind (object, device, offset, bytes));
 }

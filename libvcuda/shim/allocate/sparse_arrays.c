@@ -1,7 +1,5 @@
 /* Sparse arrays: a stream maps memory of cuMemCreate into them and unmaps it.  */
 
-#include <stdlib.h>
-
 #include "charge/alloc_map.h"
 #include "memory/bindings.h"
 #include "memory/blocks.h"

@@ -44,61 +44,43 @@ makes_room (const struct vcuda_pool_charge *charge, struct vcuda_room *room, boo
   return (!trimmed && vcuda_pools_trim (gpu)) || (!charge->refused && vcuda_make_room (room, gpu));
 }
 
-#define ALLOCATE(handle, named, stream, call)                                                      \
-  do                                                                                               \
-    {                                                                                              \
-      struct vcuda_pool_charge charge;                                                             \
-      if (vcuda_thread ()->in_driver || is_captured (stream))                                      \
-        return VCUDA_CALL_DRIVER (call);                                                           \
-      CUresult rc = find_pool (&charge, handle, named, stream, bytes);                             \
-      if (rc != CUDA_SUCCESS)                                                                      \
-        return rc;                                                                                 \
-      if (charge.pool->on_host)                                                                    \
-        return VCUDA_CALL_DRIVER (call);                                                           \
-      struct vcuda_room room = { 0 };                                                              \
-      for (bool trimmed = false;; trimmed = true)                                                  \
-        {                                                                                          \
-          rc = vcuda_pool_begin (&charge);                                                         \
-          if (rc == CUDA_SUCCESS)                                                                  \
-            {                                                                                      \
-              rc = VCUDA_CALL_DRIVER (call);                                                       \
-              rc = vcuda_pool_end (&charge, rc, rc == CUDA_SUCCESS ? *dptr : 0);                   \
-            }                                                                                      \
-          if (rc != CUDA_ERROR_OUT_OF_MEMORY || !makes_room (&charge, &room, trimmed))             \
-            break;                                                                                 \
-        }                                                                                          \
-      if (charge.refused)                                                                          \
-        vcuda_count_refusal (charge.pool->gpu);                                                    \
+#define ALLOCATE(name, parameters, arguments, pool_handle, named, own_stream)                      \
+  CUresult vcuda_##name parameters                                                                 \
+  {                                                                                                \
+    struct vcuda_pool_charge charge;                                                               \
+    if (vcuda_thread ()->in_driver || is_captured (own_stream))                                    \
+      return VCUDA_CALL_DRIVER (real.name arguments);                                              \
+    CUresult rc = find_pool (&charge, pool_handle, named, own_stream, bytes);                      \
+    if (rc != CUDA_SUCCESS)                                                                        \
       return rc;                                                                                   \
-    }                                                                                              \
-  while (0)
+    if (charge.pool->on_host)                                                                      \
+      return VCUDA_CALL_DRIVER (real.name arguments);                                              \
+    struct vcuda_room room = { 0 };                                                                \
+    for (bool trimmed = false;; trimmed = true)                                                    \
+      {                                                                                            \
+        rc = vcuda_pool_begin (&charge);                                                           \
+        if (rc == CUDA_SUCCESS)                                                                    \
+          {                                                                                        \
+            rc = VCUDA_CALL_DRIVER (real.name arguments);                                          \
+            rc = vcuda_pool_end (&charge, rc, rc == CUDA_SUCCESS ? *dptr : 0);                     \
+          }                                                                                        \
+        if (rc != CUDA_ERROR_OUT_OF_MEMORY || !makes_room (&charge, &room, trimmed))               \
+          break;                                                                                   \
+      }                                                                                            \
+    if (charge.refused)                                                                            \
+      vcuda_count_refusal (charge.pool->gpu);                                                      \
+    return rc;                                                                                     \
+  }
 
-CUresult
-vcuda_cuMemAllocAsync (CUdeviceptr *dptr, size_t bytes, CUstream stream)
-{
-  ALLOCATE (NULL, false, stream, real.cuMemAllocAsync (dptr, bytes, stream));
-}
+#define FROM_CURRENT (CUdeviceptr * dptr, size_t bytes, CUstream stream)
+#define FROM_POOL (CUdeviceptr * dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
 
-CUresult
-vcuda_cuMemAllocAsync_ptsz (CUdeviceptr *dptr, size_t bytes, CUstream stream)
-{
-  ALLOCATE (NULL, false, vcuda_per_thread (stream),
-            real.cuMemAllocAsync_ptsz (dptr, bytes, stream));
-}
-
-CUresult
-vcuda_cuMemAllocFromPoolAsync (CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
-{
-  ALLOCATE (pool, true, stream, real.cuMemAllocFromPoolAsync (dptr, bytes, pool, stream));
-}
-
-CUresult
-vcuda_cuMemAllocFromPoolAsync_ptsz (CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
-                                    CUstream stream)
-{
-  ALLOCATE (pool, true, vcuda_per_thread (stream),
-            real.cuMemAllocFromPoolAsync_ptsz (dptr, bytes, pool, stream));
-}
+ALLOCATE (cuMemAllocAsync, FROM_CURRENT, (dptr, bytes, stream), NULL, false, stream)
+ALLOCATE (cuMemAllocAsync_ptsz, FROM_CURRENT, (dptr, bytes, stream), NULL, false,
+          vcuda_per_thread (stream))
+ALLOCATE (cuMemAllocFromPoolAsync, FROM_POOL, (dptr, bytes, pool, stream), pool, true, stream)
+ALLOCATE (cuMemAllocFromPoolAsync_ptsz, FROM_POOL, (dptr, bytes, pool, stream), pool, true,
+          vcuda_per_thread (stream))
 
 /* The pool keeps freed memory at least until the next wait; later work of the stream may use it
    again.  */

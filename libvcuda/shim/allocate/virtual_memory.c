@@ -7,8 +7,6 @@
 #include "memory/reserve.h"
 #include "memory/room.h"
 #include "pages/device.h"
-#include "pages/pass_on.h"
-#include "thread/in_driver.h"
 
 CUresult
 vcuda_cuMemCreate (CUmemGenericAllocationHandle *handle, size_t bytes,
@@ -50,38 +48,22 @@ vcuda_cuMemCreate (CUmemGenericAllocationHandle *handle, size_t bytes,
 CUresult
 vcuda_cuMemRelease (CUmemGenericAllocationHandle handle)
 {
-  VCUDA_PASS_ON (real.cuMemRelease (handle));
-  vcuda_blocks_lock ();
-  CUresult rc = VCUDA_CALL_DRIVER (real.cuMemRelease (handle));
-  if (rc == CUDA_SUCCESS)
-    vcuda_block_release (handle);
-  vcuda_blocks_unlock ();
-  return rc;
+  VCUDA_WITH_BLOCKS (real.cuMemRelease (handle), vcuda_block_release (handle));
 }
 
 CUresult
 vcuda_cuMemImportFromShareableHandle (CUmemGenericAllocationHandle *handle, void *shareable,
                                       CUmemAllocationHandleType type)
 {
-  VCUDA_PASS_ON (real.cuMemImportFromShareableHandle (handle, shareable, type));
-  vcuda_blocks_lock ();
-  CUresult rc = VCUDA_CALL_DRIVER (real.cuMemImportFromShareableHandle (handle, shareable, type));
-  if (rc == CUDA_SUCCESS)
-    vcuda_block_enter (*handle);
-  vcuda_blocks_unlock ();
-  return rc;
+  VCUDA_WITH_BLOCKS (real.cuMemImportFromShareableHandle (handle, shareable, type),
+                     vcuda_block_enter (*handle));
 }
 
 CUresult
 vcuda_cuMemRetainAllocationHandle (CUmemGenericAllocationHandle *handle, void *address)
 {
-  VCUDA_PASS_ON (real.cuMemRetainAllocationHandle (handle, address));
-  vcuda_blocks_lock ();
-  CUresult rc = VCUDA_CALL_DRIVER (real.cuMemRetainAllocationHandle (handle, address));
-  if (rc == CUDA_SUCCESS)
-    vcuda_block_retain (*handle);
-  vcuda_blocks_unlock ();
-  return rc;
+  VCUDA_WITH_BLOCKS (real.cuMemRetainAllocationHandle (handle, address),
+                     vcuda_block_retain (*handle));
 }
 
 CUresult
@@ -116,11 +98,5 @@ vcuda_cuMemMap (CUdeviceptr start, size_t bytes, size_t offset, CUmemGenericAllo
 CUresult
 vcuda_cuMemUnmap (CUdeviceptr start, size_t bytes)
 {
-  VCUDA_PASS_ON (real.cuMemUnmap (start, bytes));
-  vcuda_blocks_lock ();
-  CUresult rc = VCUDA_CALL_DRIVER (real.cuMemUnmap (start, bytes));
-  if (rc == CUDA_SUCCESS)
-    vcuda_mappings_remove (start, bytes);
-  vcuda_blocks_unlock ();
-  return rc;
+  VCUDA_WITH_BLOCKS (real.cuMemUnmap (start, bytes), vcuda_mappings_remove (start, bytes));
 }

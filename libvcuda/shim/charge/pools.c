@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include "charge/alloc_map.h"
-#include "charge/trim_asked.h"
 #include "pages/device.h"
 #include "pages/pages.h"
 #include "thread/current_context.h"
@@ -39,6 +38,14 @@ vcuda_pool_count (void)
   return __atomic_load_n (&count, __ATOMIC_ACQUIRE);
 }
 
+bool
+vcuda_trim_is_asked (int gpu)
+{
+  static uint8_t answered[VCUDA_MAX_GPUS];
+  uint8_t asked = __atomic_load_n (&vcuda_pages.limits->gpu[gpu].trim_asked, __ATOMIC_RELAXED);
+  return __atomic_exchange_n (&answered[gpu], asked, __ATOMIC_RELAXED) != asked;
+}
+
 static bool
 unused (const struct vcuda_pool *pool)
 {
@@ -59,8 +66,9 @@ free_record (void)
   if (!pool)
     return NULL;
   pthread_mutex_init (&pool->mutex, NULL);
-  if (!count)
-    vcuda_trims_follow ();
+  /* What was asked before concerns no pool.  */
+  for (int gpu = 0; !count && gpu < (int) vcuda_gpu_count (); gpu++)
+    vcuda_trim_is_asked (gpu);
   pool->index = (uint16_t) count;
   pools[count] = pool;
   __atomic_store_n (&count, count + 1, __ATOMIC_RELEASE);
@@ -162,21 +170,18 @@ forget_current (void)
     __atomic_store_n (&current[gpu], NULL, __ATOMIC_RELEASE);
 }
 
-CUresult
-vcuda_cuDeviceSetMemPool (CUdevice device, CUmemoryPool pool)
-{
-  CUresult rc = real.cuDeviceSetMemPool (device, pool);
-  forget_current ();
-  return rc;
-}
+#define CHANGES_CURRENT(name, parameters, arguments)                                               \
+  CUresult vcuda_##name parameters                                                                 \
+  {                                                                                                \
+    CUresult rc = real.name arguments;                                                             \
+    forget_current ();                                                                             \
+    return rc;                                                                                     \
+  }
 
-CUresult
-vcuda_cuMemSetMemPool (CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
-{
-  CUresult rc = real.cuMemSetMemPool (location, type, pool);
-  forget_current ();
-  return rc;
-}
+CHANGES_CURRENT (cuDeviceSetMemPool, (CUdevice device, CUmemoryPool pool), (device, pool))
+CHANGES_CURRENT (cuMemSetMemPool,
+                 (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool pool),
+                 (location, type, pool))
 
 CUresult
 vcuda_cuMemPoolCreate (CUmemoryPool *pool, const CUmemPoolProps *props)

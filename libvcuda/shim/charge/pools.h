@@ -17,6 +17,10 @@ struct vcuda_pool *vcuda_current_pool (int gpu, CUcontext context);
 struct vcuda_pool *vcuda_pool_at (unsigned index);
 unsigned vcuda_pool_count (void);
 
+/* Whether the turn keeper has asked for what pools of GPU keep (room.h), since the last call or
+   since the first pool was made.  */
+bool vcuda_trim_is_asked (int gpu);
+
 /* In the child after a fork.  */
 void vcuda_pools_forget (void);
 

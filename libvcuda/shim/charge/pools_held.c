@@ -3,7 +3,6 @@
 #include "charge/pools_held.h"
 
 #include "charge/pools.h"
-#include "charge/trim_asked.h"
 #include "pages/pages.h"
 #include "thread/in_driver.h"
 #include "thread/own_calls.h"

@@ -43,90 +43,41 @@ _Static_assert (__builtin_types_compatible_p (__typeof__ (cuLaunchKernel),
                 "as the structs above have it");
 #define REAL(name) ((launch_kernel_type *) (void *) real.name)
 
-launch_kernel_type launch_kernel __asm__ ("vcuda_cuLaunchKernel");
-launch_kernel_type launch_kernel_ptsz __asm__ ("vcuda_cuLaunchKernel_ptsz");
+#define LAUNCH_KERNEL(name, own_stream)                                                            \
+  launch_kernel_type launch_##name __asm__ ("vcuda_" #name);                                       \
+  static __attribute__ ((noinline)) CUresult name##_slow_path (KERNEL_PARAMETERS)                  \
+  {                                                                                                \
+    VCUDA_METER (f, own_stream, REAL (name) (KERNEL_ARGUMENTS));                                   \
+  }                                                                                                \
+  CUresult launch_##name (KERNEL_PARAMETERS)                                                       \
+  {                                                                                                \
+    if (vcuda_launch_at_once (f, own_stream))                                                      \
+      return REAL (name) (KERNEL_ARGUMENTS);                                                       \
+    return name##_slow_path (KERNEL_ARGUMENTS);                                                    \
+  }
 
-static __attribute__ ((noinline)) CUresult
-launch_kernel_slow_path (KERNEL_PARAMETERS)
-{
-  VCUDA_METER (f, STREAM, REAL (cuLaunchKernel) (KERNEL_ARGUMENTS));
-}
+LAUNCH_KERNEL (cuLaunchKernel, STREAM)
+LAUNCH_KERNEL (cuLaunchKernel_ptsz, vcuda_per_thread (STREAM))
 
-CUresult
-launch_kernel (KERNEL_PARAMETERS)
-{
-  if (vcuda_launch_at_once (f, STREAM))
-    return REAL (cuLaunchKernel) (KERNEL_ARGUMENTS);
-  return launch_kernel_slow_path (KERNEL_ARGUMENTS);
-}
+/* F is the function that is launched.  */
+#define METERED(name, parameters, arguments, launch_stream)                                        \
+  CUresult vcuda_##name parameters { VCUDA_METER (f, launch_stream, real.name arguments); }
 
-static __attribute__ ((noinline)) CUresult
-launch_kernel_ptsz_slow_path (KERNEL_PARAMETERS)
-{
-  VCUDA_METER (f, vcuda_per_thread (STREAM), REAL (cuLaunchKernel_ptsz) (KERNEL_ARGUMENTS));
-}
+#define EX (const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra)
+#define EX_STREAM (config ? config->hStream : NULL)
+#define COOPERATIVE                                                                                \
+  (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,               \
+   unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters)
+#define COOPERATIVE_AS (f, gx, gy, gz, bx, by, bz, shared, stream, parameters)
 
-CUresult
-launch_kernel_ptsz (KERNEL_PARAMETERS)
-{
-  if (vcuda_launch_at_once (f, vcuda_per_thread (STREAM)))
-    return REAL (cuLaunchKernel_ptsz) (KERNEL_ARGUMENTS);
-  return launch_kernel_ptsz_slow_path (KERNEL_ARGUMENTS);
-}
-
-CUresult
-vcuda_cuLaunchKernelEx (const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra)
-{
-  VCUDA_METER (f, config ? config->hStream : NULL,
-               real.cuLaunchKernelEx (config, f, parameters, extra));
-}
-
-CUresult
-vcuda_cuLaunchKernelEx_ptsz (const CUlaunchConfig *config, CUfunction f, void **parameters,
-                             void **extra)
-{
-  VCUDA_METER (f, vcuda_per_thread (config ? config->hStream : NULL),
-               real.cuLaunchKernelEx_ptsz (config, f, parameters, extra));
-}
-
-CUresult
-vcuda_cuLaunchCooperativeKernel (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
-                                 unsigned int bx, unsigned int by, unsigned int bz,
-                                 unsigned int shared, CUstream stream, void **parameters)
-{
-  VCUDA_METER (
-      f, stream,
-      real.cuLaunchCooperativeKernel (f, gx, gy, gz, bx, by, bz, shared, stream, parameters));
-}
-
-CUresult
-vcuda_cuLaunchCooperativeKernel_ptsz (CUfunction f, unsigned int gx, unsigned int gy,
-                                      unsigned int gz, unsigned int bx, unsigned int by,
-                                      unsigned int bz, unsigned int shared, CUstream stream,
-                                      void **parameters)
-{
-  VCUDA_METER (
-      f, vcuda_per_thread (stream),
-      real.cuLaunchCooperativeKernel_ptsz (f, gx, gy, gz, bx, by, bz, shared, stream, parameters));
-}
-
-CUresult
-vcuda_cuLaunch (CUfunction f)
-{
-  VCUDA_METER (f, NULL, real.cuLaunch (f));
-}
-
-CUresult
-vcuda_cuLaunchGrid (CUfunction f, int width, int height)
-{
-  VCUDA_METER (f, NULL, real.cuLaunchGrid (f, width, height));
-}
-
-CUresult
-vcuda_cuLaunchGridAsync (CUfunction f, int width, int height, CUstream stream)
-{
-  VCUDA_METER (f, stream, real.cuLaunchGridAsync (f, width, height, stream));
-}
+METERED (cuLaunchKernelEx, EX, (config, f, parameters, extra), EX_STREAM)
+METERED (cuLaunchKernelEx_ptsz, EX, (config, f, parameters, extra), vcuda_per_thread (EX_STREAM))
+METERED (cuLaunchCooperativeKernel, COOPERATIVE, COOPERATIVE_AS, stream)
+METERED (cuLaunchCooperativeKernel_ptsz, COOPERATIVE, COOPERATIVE_AS, vcuda_per_thread (stream))
+METERED (cuLaunch, (CUfunction f), (f), NULL)
+METERED (cuLaunchGrid, (CUfunction f, int width, int height), (f, width, height), NULL)
+METERED (cuLaunchGridAsync, (CUfunction f, int width, int height, CUstream stream),
+         (f, width, height, stream), stream)
 
 static inline bool
 graph_at_once (CUgraphExec graph, CUstream stream)
@@ -135,39 +86,23 @@ graph_at_once (CUgraphExec graph, CUstream stream)
          && vcuda_launch_at_once (graph, stream);
 }
 
-static __attribute__ ((noinline)) CUresult
-launch_graph_slow_path (CUgraphExec graph, CUstream stream)
-{
-  /* This thread may hold the lock on the books of memory.  */
-  if (vcuda_thread ()->in_driver)
-    return real.cuGraphLaunch (graph, stream);
-  VCUDA_METER (graph, stream, VCUDA_WITH_GRAPH_MEMORY (graph, real.cuGraphLaunch (graph, stream)));
-}
+/* While a thread is in the driver, it may hold the lock on the books of memory.  */
+#define LAUNCH_GRAPH(name, own_stream)                                                             \
+  static __attribute__ ((noinline)) CUresult name##_slow_path (CUgraphExec graph, CUstream stream) \
+  {                                                                                                \
+    if (vcuda_thread ()->in_driver)                                                                \
+      return real.name (graph, stream);                                                            \
+    VCUDA_METER (graph, own_stream, VCUDA_WITH_GRAPH_MEMORY (graph, real.name (graph, stream)));   \
+  }                                                                                                \
+  CUresult vcuda_##name (CUgraphExec graph, CUstream stream)                                       \
+  {                                                                                                \
+    if (graph_at_once (graph, own_stream))                                                         \
+      return real.name (graph, stream);                                                            \
+    return name##_slow_path (graph, stream);                                                       \
+  }
 
-CUresult
-vcuda_cuGraphLaunch (CUgraphExec graph, CUstream stream)
-{
-  if (graph_at_once (graph, stream))
-    return real.cuGraphLaunch (graph, stream);
-  return launch_graph_slow_path (graph, stream);
-}
-
-static __attribute__ ((noinline)) CUresult
-launch_graph_ptsz_slow_path (CUgraphExec graph, CUstream stream)
-{
-  if (vcuda_thread ()->in_driver)
-    return real.cuGraphLaunch_ptsz (graph, stream);
-  VCUDA_METER (graph, vcuda_per_thread (stream),
-               VCUDA_WITH_GRAPH_MEMORY (graph, real.cuGraphLaunch_ptsz (graph, stream)));
-}
-
-CUresult
-vcuda_cuGraphLaunch_ptsz (CUgraphExec graph, CUstream stream)
-{
-  if (graph_at_once (graph, vcuda_per_thread (stream)))
-    return real.cuGraphLaunch_ptsz (graph, stream);
-  return launch_graph_ptsz_slow_path (graph, stream);
-}
+LAUNCH_GRAPH (cuGraphLaunch, stream)
+LAUNCH_GRAPH (cuGraphLaunch_ptsz, vcuda_per_thread (stream))
 
 #define WAIT(waited, stream, call)                                                                 \
   do                                                                                               \

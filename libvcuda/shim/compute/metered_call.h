@@ -7,7 +7,6 @@
 #include "gpu_time/credit.h"
 #include "pages/pages.h"
 #include "thread/in_driver.h"
-#include "thread/stream.h"
 
 /* Makes CALL. KEY identifies its cost: a function, a graph, a kind of copy.  */
 #define VCUDA_METER(key, launch_stream, call)                                                      \

@@ -8,13 +8,15 @@
 
 /* A bus moves at least a byte in a nanosecond: a wait beyond that time is charged.  */
 #define COPY(bytes) (uint64_t) (bytes)
-#define UNKNOWN VCUDA_OFF_GPU_UNKNOWN_NS
+/* For work of unknown length: a host function, a wait for another process.  */
+#define UNKNOWN 1000000000ull
 
 static uint64_t busy_until;
 static bool foreign_events; /* whether an event of another process was opened */
 
-void
-vcuda_off_gpu_queued (uint64_t ns)
+/* Such work was queued, of at most NS.  */
+static void
+queued (uint64_t ns)
 {
   uint64_t now = vcuda_now ();
   uint64_t until = __atomic_load_n (&busy_until, __ATOMIC_RELAXED);
@@ -38,7 +40,7 @@ vcuda_off_gpu_within (uint64_t began, uint64_t now)
   {                                                                                                \
     CUresult rc = real.name arguments;                                                             \
     if (rc == CUDA_SUCCESS)                                                                        \
-      vcuda_off_gpu_queued (ns);                                                                   \
+      queued (ns);                                                                                 \
     return rc;                                                                                     \
   }
 
@@ -117,7 +119,7 @@ vcuda_off_gpu_event (CUevent event)
   struct vcuda_allocation entry;
   if (__atomic_load_n (&foreign_events, __ATOMIC_RELAXED)
       && vcuda_map_find (VCUDA_KEY (VCUDA_FOREIGN_EVENT, event), &entry))
-    vcuda_off_gpu_queued (UNKNOWN);
+    queued (UNKNOWN);
 }
 
 #define DESTROYS(name)                                                                             \

@@ -7,16 +7,9 @@
 #ifndef VCUDA_NON_GPU_WORK_H
 #define VCUDA_NON_GPU_WORK_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "real.h"
-
-/* For work of unknown length: a host function, a wait for another process.  */
-#define VCUDA_OFF_GPU_UNKNOWN_NS 1000000000ull
-
-/* Such work was queued, of at most NS.  */
-void vcuda_off_gpu_queued (uint64_t ns);
 
 /* The nanoseconds between BEGAN and NOW in which such work may have gone on.  */
 uint64_t vcuda_off_gpu_within (uint64_t began, uint64_t now);

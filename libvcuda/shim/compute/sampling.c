@@ -145,7 +145,7 @@ mark_start (struct vcuda_launch *launch)
 }
 
 /* The interval of a short launch into an empty queue is mostly the time that the launch itself
-   takes of this thread. Not looked for where it matters little, or is not known to be this
+   takes of this thread. Left out where it matters little, or where the interval may be another
    launch's.  */
 static void
 note_idle (struct vcuda_launch *launch)

@@ -117,7 +117,7 @@ vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate)
           enough = enough > (int64_t) VCUDA_PORTION_NS ? enough : (int64_t) VCUDA_PORTION_NS;
           pause = vcuda_time_to_earn (gpu, (uint64_t) enough - (uint64_t) balance);
           __atomic_store_n (&meter->unbroken, false, __ATOMIC_RELAXED);
-          /* What is in flight may cost less than was charged for it: look soon, and soon again
+          /* What is in flight may cost less than was charged for it: poll soon, and soon again
              while launches end.  */
           if (meter->count && pause > soon)
             pause = soon;

@@ -96,15 +96,6 @@ vcuda_turn_allows (int gpu, uint64_t in_flight_ns, uint64_t now)
   return allowed;
 }
 
-/* A lease that ends far from now was made by another clock: in a time namespace of the container's
-   there are no turns.  */
-static bool
-keeper_lives (int gpu, uint64_t now)
-{
-  uint64_t lease = __atomic_load_n (&vcuda_turn_share (gpu)->turn_lease_ns, __ATOMIC_RELAXED);
-  return lease - now <= VCUDA_LONGEST_LEASE_NS;
-}
-
 static void
 go_without_keeper (int gpu, uint64_t now)
 {
@@ -166,7 +157,7 @@ sleep_until_allowed (int gpu, bool queued)
       if (now - since >= PATIENCE_NS)
         repeat_marks (gpu);
       since = now;
-      if (now - rang >= PATIENCE_NS && !keeper_lives (gpu, now))
+      if (now - rang >= PATIENCE_NS && !vcuda_keeper_lives (gpu, now))
         {
           go_without_keeper (gpu, now);
           return;
@@ -261,8 +252,9 @@ vcuda_turn_is_held (int gpu, uint64_t now)
          && now >= __atomic_load_n (&vcuda_own_turn[gpu].alone_until_ns, __ATOMIC_RELAXED);
 }
 
-void
-vcuda_turn_take_budget (int gpu)
+/* After turns: the bucket of GPU time takes over what the keeper's queue has for the container.  */
+static void
+take_budget (int gpu)
 {
   uint32_t *taken = &vcuda_pages.usage->gpu[gpu].turn_taken, word = vcuda_turn_word (gpu);
   int64_t budget
@@ -287,7 +279,7 @@ vcuda_credit_in_turn (int gpu, bool in_turn)
   credit->in_turn = in_turn;
   if (!in_turn)
     {
-      vcuda_turn_take_budget (gpu);
+      take_budget (gpu);
       vcuda_charge_time (gpu, credit->ns);
     }
 }

@@ -48,9 +48,6 @@ uint64_t vcuda_turn_most_in_flight (int gpu);
 /* Whether the keeper, not the bucket of GPU time, decides now when GPU is used.  */
 bool vcuda_turn_is_held (int gpu, uint64_t now);
 
-/* After turns: the bucket of GPU time takes over what the keeper's queue has for the container.  */
-void vcuda_turn_take_budget (int gpu);
-
 /* Sleeps for NS, or until the keeper changes GPU's word.  */
 void vcuda_turn_sleep (int gpu, uint64_t ns);
 

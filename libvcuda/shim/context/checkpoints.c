@@ -10,14 +10,13 @@
    While the host has suspended the container, or is about to, these calls wait: the host brings
    each process back to the state in which it found it.  */
 
-#include "context/checkpoints.h"
-
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "charge/charge.h"
 #include "charge/pools_held.h"
+#include "context/forget.h"
 #include "pages/slot.h"
 #include "pages/suspended.h"
 #include "thread/in_driver.h"
@@ -36,7 +35,7 @@ begin (void)
 {
   if (!vcuda_ready ())
     return false;
-  vcuda_wait_if_suspended ();
+  vcuda_wait_until_awake ();
   return true;
 }
 

@@ -5,7 +5,6 @@
 
 #include "charge/alloc_map.h"
 #include "memory/settle.h"
-#include "vcuda_abi.h"
 
 /* Reserves the charge of a context on DEVICE, before the driver makes it. On failure nothing is
    held.  */

@@ -3,12 +3,11 @@
    initial limit is charged when it is set; the initial limit is part of the charge of a context. A
    driver may allocate heap and buffer only with the first kernel that needs them.  */
 
-#include "context/context_limits.h"
-
 #include <pthread.h>
 
 #include "charge/alloc_map.h"
 #include "charge/charge.h"
+#include "context/forget.h"
 #include "memory/reserve.h"
 #include "pages/device.h"
 #include "pages/pages.h"
@@ -78,9 +77,7 @@ look_up (struct limit *limit, CUcontext context, int gpu)
   limit->initial = *known - 1;
   limit->threads = threads_with (limit->kind);
   uint64_t key = VCUDA_KEY (limit->kind, context);
-  if (vcuda_map_take (key, &limit->held))
-    vcuda_map_put (&limit->held);
-  else
+  if (!vcuda_map_find (key, &limit->held))
     limit->held = (struct vcuda_allocation){
       .key = key, .context = context, .gpu = (int8_t) gpu, .owner = VCUDA_OF_CONTEXT
     };

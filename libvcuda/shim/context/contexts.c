@@ -1,8 +1,6 @@
 /* Contexts: each one is counted when it begins; when it ends, it gives back what it held, and its
    meter is dropped.  */
 
-#include "context/contexts.h"
-
 #include <pthread.h>
 
 #include "charge/alloc_map.h"
@@ -10,6 +8,7 @@
 #include "charge/pools_held.h"
 #include "compute/waits.h"
 #include "context/context_count.h"
+#include "context/forget.h"
 #include "context/loaded_images.h"
 #include "memory/graph_memory.h"
 #include "memory/settle.h"
@@ -47,7 +46,7 @@ give_back_context (CUcontext context, bool with_pools)
   {                                                                                                \
     struct vcuda_charge charge;                                                                    \
     VCUDA_PASS_ON (real.name arguments);                                                           \
-    vcuda_wait_if_suspended ();                                                                    \
+    vcuda_wait_until_awake ();                                                                     \
     CUresult rc = vcuda_context_begin (&charge, device);                                           \
     if (rc != CUDA_SUCCESS)                                                                        \
       return rc;                                                                                   \
@@ -71,33 +70,23 @@ CREATE (cuCtxCreate_v4,
 
 /* The entry is taken out of the map first: after the call the driver may give the same handle to
    another thread.  */
-#define DESTROY(context, call)                                                                     \
-  do                                                                                               \
-    {                                                                                              \
-      struct vcuda_allocation entry;                                                               \
-      VCUDA_PASS_ON (call);                                                                        \
-      vcuda_meter_settle (context);                                                                \
-      bool known = vcuda_map_take (VCUDA_KEY (VCUDA_CONTEXT, context), &entry);                    \
-      CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
-      if (known)                                                                                   \
-        vcuda_context_ended (&entry, rc);                                                          \
-      if (rc == CUDA_SUCCESS)                                                                      \
-        give_back_context (context, false);                                                        \
-      return rc;                                                                                   \
-    }                                                                                              \
-  while (0)
+#define DESTROY(name)                                                                              \
+  CUresult vcuda_##name (CUcontext context)                                                        \
+  {                                                                                                \
+    struct vcuda_allocation entry;                                                                 \
+    VCUDA_PASS_ON (real.name (context));                                                           \
+    vcuda_meter_settle (context);                                                                  \
+    bool known = vcuda_map_take (VCUDA_KEY (VCUDA_CONTEXT, context), &entry);                      \
+    CUresult rc = VCUDA_CALL_DRIVER (real.name (context));                                         \
+    if (known)                                                                                     \
+      vcuda_context_ended (&entry, rc);                                                            \
+    if (rc == CUDA_SUCCESS)                                                                        \
+      give_back_context (context, false);                                                          \
+    return rc;                                                                                     \
+  }
 
-CUresult
-vcuda_cuCtxDestroy (CUcontext context)
-{
-  DESTROY (context, real.cuCtxDestroy (context));
-}
-
-CUresult
-vcuda_cuCtxDestroy_v2 (CUcontext context)
-{
-  DESTROY (context, real.cuCtxDestroy_v2 (context));
-}
+DESTROY (cuCtxDestroy)
+DESTROY (cuCtxDestroy_v2)
 
 /* Deprecated; the last detach destroys the context.  */
 CUresult
@@ -165,7 +154,7 @@ vcuda_cuDevicePrimaryCtxRetain (CUcontext *context, CUdevice device)
     return CUDA_ERROR_SYSTEM_NOT_READY;
   if (vcuda_thread ()->in_driver || !primary)
     return real.cuDevicePrimaryCtxRetain (context, device);
-  vcuda_wait_if_suspended ();
+  vcuda_wait_until_awake ();
   pthread_mutex_lock (&primary->mutex);
   CUresult rc = retain (primary, context, device);
   pthread_mutex_unlock (&primary->mutex);
@@ -192,57 +181,33 @@ after_primary (struct primary *primary, CUdevice device, bool reset)
     vcuda_context_ended (&entry, CUDA_SUCCESS);
 }
 
-#define RELEASE_PRIMARY(reset, call)                                                               \
-  do                                                                                               \
-    {                                                                                              \
-      struct primary *primary = primary_of (device);                                               \
-      if (!vcuda_ready ())                                                                         \
-        return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
-      if (vcuda_thread ()->in_driver || !primary)                                                  \
-        return call;                                                                               \
-      pthread_mutex_lock (&primary->mutex);                                                        \
-      /* Before its end, which waits for its work anyway.  */                                      \
-      if (reset && primary->handle)                                                                \
-        vcuda_meter_settle (primary->handle);                                                      \
-      CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
-      if (rc == CUDA_SUCCESS)                                                                      \
-        after_primary (primary, device, reset);                                                    \
-      pthread_mutex_unlock (&primary->mutex);                                                      \
-      return rc;                                                                                   \
-    }                                                                                              \
-  while (0)
+#define END_PRIMARY(name, reset)                                                                   \
+  CUresult vcuda_##name (CUdevice device)                                                          \
+  {                                                                                                \
+    struct primary *primary = primary_of (device);                                                 \
+    if (!vcuda_ready ())                                                                           \
+      return CUDA_ERROR_SYSTEM_NOT_READY;                                                          \
+    if (vcuda_thread ()->in_driver || !primary)                                                    \
+      return real.name (device);                                                                   \
+    pthread_mutex_lock (&primary->mutex);                                                          \
+    /* Before its end, which waits for its work anyway.  */                                        \
+    if (reset && primary->handle)                                                                  \
+      vcuda_meter_settle (primary->handle);                                                        \
+    CUresult rc = VCUDA_CALL_DRIVER (real.name (device));                                          \
+    if (rc == CUDA_SUCCESS)                                                                        \
+      after_primary (primary, device, reset);                                                      \
+    pthread_mutex_unlock (&primary->mutex);                                                        \
+    return rc;                                                                                     \
+  }
 
-CUresult
-vcuda_cuDevicePrimaryCtxRelease (CUdevice device)
-{
-  RELEASE_PRIMARY (false, real.cuDevicePrimaryCtxRelease (device));
-}
-
-CUresult
-vcuda_cuDevicePrimaryCtxRelease_v2 (CUdevice device)
-{
-  RELEASE_PRIMARY (false, real.cuDevicePrimaryCtxRelease_v2 (device));
-}
-
-CUresult
-vcuda_cuDevicePrimaryCtxReset (CUdevice device)
-{
-  RELEASE_PRIMARY (true, real.cuDevicePrimaryCtxReset (device));
-}
-
-CUresult
-vcuda_cuDevicePrimaryCtxReset_v2 (CUdevice device)
-{
-  RELEASE_PRIMARY (true, real.cuDevicePrimaryCtxReset_v2 (device));
-}
+END_PRIMARY (cuDevicePrimaryCtxRelease, false)
+END_PRIMARY (cuDevicePrimaryCtxRelease_v2, false)
+END_PRIMARY (cuDevicePrimaryCtxReset, true)
+END_PRIMARY (cuDevicePrimaryCtxReset_v2, true)
 
 void
 vcuda_primaries_forget (void)
 {
   for (int device = 0; device < DEVICES; device++)
-    {
-      pthread_mutex_init (&primaries[device].mutex, NULL);
-      primaries[device].handle = NULL;
-      primaries[device].live = false;
-    }
+    primaries[device] = (struct primary){ .mutex = PTHREAD_MUTEX_INITIALIZER };
 }

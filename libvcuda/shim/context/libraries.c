@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "charge/charge.h"
+#include "context/forget.h"
 #include "context/loaded_images.h"
 #include "context/modules.h"
 #include "memory/settle.h"

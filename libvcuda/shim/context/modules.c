@@ -104,57 +104,35 @@ LOAD (cuLibraryLoadFromFile,
 
 /* The entry is taken out first: after the call the driver may give the same handle to another
    thread.  */
-#define UNLOAD(handle, call)                                                                       \
-  do                                                                                               \
-    {                                                                                              \
-      VCUDA_PASS_ON (call);                                                                        \
-      struct vcuda_image *image = vcuda_image_take (handle);                                       \
-      CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
-      if (image && rc == CUDA_SUCCESS)                                                             \
-        forget (image);                                                                            \
-      else if (image)                                                                              \
-        vcuda_image_put (image);                                                                   \
-      return rc;                                                                                   \
-    }                                                                                              \
-  while (0)
+#define UNLOAD(name, type)                                                                         \
+  CUresult vcuda_##name (type handle)                                                              \
+  {                                                                                                \
+    VCUDA_PASS_ON (real.name (handle));                                                            \
+    struct vcuda_image *image = vcuda_image_take (handle);                                         \
+    CUresult rc = VCUDA_CALL_DRIVER (real.name (handle));                                          \
+    if (image && rc == CUDA_SUCCESS)                                                               \
+      forget (image);                                                                              \
+    else if (image)                                                                                \
+      vcuda_image_put (image);                                                                     \
+    return rc;                                                                                     \
+  }
 
-CUresult
-vcuda_cuModuleUnload (CUmodule module)
-{
-  UNLOAD (module, real.cuModuleUnload (module));
-}
+UNLOAD (cuModuleUnload, CUmodule)
+UNLOAD (cuLibraryUnload, CUlibrary)
 
-CUresult
-vcuda_cuLibraryUnload (CUlibrary library)
-{
-  UNLOAD (library, real.cuLibraryUnload (library));
-}
+#define GET_GLOBAL(name, pointer, number)                                                          \
+  CUresult vcuda_##name (pointer *start, number *bytes, CUmodule module, const char *variable)     \
+  {                                                                                                \
+    VCUDA_PASS_ON (real.name (start, bytes, module, variable));                                    \
+    CUresult rc = VCUDA_CALL_DRIVER (real.name (start, bytes, module, variable));                  \
+    pointer where;                                                                                 \
+    number size;                                                                                   \
+    if (rc == CUDA_SUCCESS && vcuda_image_size_unknown (module)                                    \
+        && VCUDA_CALL_DRIVER (real.name (&where, &size, module, variable)) == CUDA_SUCCESS)        \
+      vcuda_variable_named (module, where, size);                                                  \
+    return rc;                                                                                     \
+  }
 
-/* 32-bit pointers, of CUDA before 3.2.  */
-CUresult
-vcuda_cuModuleGetGlobal (CUdeviceptr_v1 *start, unsigned int *bytes, CUmodule module,
-                         const char *name)
-{
-  VCUDA_PASS_ON (real.cuModuleGetGlobal (start, bytes, module, name));
-  CUresult rc = VCUDA_CALL_DRIVER (real.cuModuleGetGlobal (start, bytes, module, name));
-  CUdeviceptr_v1 where;
-  unsigned int size;
-  if (rc == CUDA_SUCCESS && vcuda_image_size_unknown (module)
-      && VCUDA_CALL_DRIVER (real.cuModuleGetGlobal (&where, &size, module, name)) == CUDA_SUCCESS)
-    vcuda_variable_named (module, where, size);
-  return rc;
-}
-
-CUresult
-vcuda_cuModuleGetGlobal_v2 (CUdeviceptr *start, size_t *bytes, CUmodule module, const char *name)
-{
-  VCUDA_PASS_ON (real.cuModuleGetGlobal_v2 (start, bytes, module, name));
-  CUresult rc = VCUDA_CALL_DRIVER (real.cuModuleGetGlobal_v2 (start, bytes, module, name));
-  CUdeviceptr where;
-  size_t size;
-  if (rc == CUDA_SUCCESS && vcuda_image_size_unknown (module)
-      && VCUDA_CALL_DRIVER (real.cuModuleGetGlobal_v2 (&where, &size, module, name))
-             == CUDA_SUCCESS)
-    vcuda_variable_named (module, where, size);
-  return rc;
-}
+/* The first version has 32-bit pointers, of CUDA before 3.2.  */
+GET_GLOBAL (cuModuleGetGlobal, CUdeviceptr_v1, unsigned int)
+GET_GLOBAL (cuModuleGetGlobal_v2, CUdeviceptr, size_t)

@@ -13,7 +13,4 @@ CUresult vcuda_image_reserve (struct vcuda_charge *charge, uint64_t bytes);
    so it is counted whether or not it fits.  */
 void vcuda_variable_named (const void *handle, CUdeviceptr start, uint64_t bytes);
 
-/* In the child after a fork.  */
-void vcuda_libraries_forget (void);
-
 #endif

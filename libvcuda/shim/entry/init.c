@@ -7,12 +7,9 @@
 #include "charge/pools.h"
 #include "charge/pools_held.h"
 #include "compute/turn.h"
-#include "context/checkpoints.h"
 #include "context/context_count.h"
-#include "context/context_limits.h"
-#include "context/contexts.h"
+#include "context/forget.h"
 #include "context/loaded_images.h"
-#include "context/modules.h"
 #include "entry/mps.h"
 #include "memory/bindings.h"
 #include "memory/blocks.h"
@@ -78,7 +75,7 @@ vcuda_cuInit (unsigned int flags)
 {
   if (!vcuda_ready ())
     return CUDA_ERROR_SYSTEM_NOT_READY;
-  vcuda_wait_if_suspended ();
+  vcuda_wait_until_awake ();
   CUresult rc = vcuda_mps_join ();
   if (rc != CUDA_SUCCESS)
     return rc;

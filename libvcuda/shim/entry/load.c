@@ -17,15 +17,15 @@ VCUDA_OLD_GLIBC (dlopen);
 VCUDA_OLD_GLIBC (dlsym);
 VCUDA_OLD_GLIBC (dlclose);
 
-static const char *const file_names[] = {
-  [VCUDA_LIBCUDA] = "libcuda.so.1",
-  [VCUDA_LIBNVML] = "libnvidia-ml.so.1",
+enum library
+{
+  LIBCUDA,
+  LIBNVML,
 };
-static const char *const private_names[] = {
-  [VCUDA_LIBCUDA] = VCUDA_DRIVER_CUDA,
-  [VCUDA_LIBNVML] = VCUDA_DRIVER_NVML,
-};
-static const char *const probes[] = { [VCUDA_LIBCUDA] = "cuInit", [VCUDA_LIBNVML] = "nvmlInit_v2" };
+
+static const char *const file_names[] = { "libcuda.so.1", "libnvidia-ml.so.1" };
+static const char *const private_names[] = { VCUDA_DRIVER_CUDA, VCUDA_DRIVER_NVML };
+static const char *const probes[] = { "cuInit", "nvmlInit_v2" };
 
 const char *
 vcuda_entry_name (unsigned index)
@@ -33,35 +33,19 @@ vcuda_entry_name (unsigned index)
   return vcuda_entry_names + vcuda_entry_name_offsets[index];
 }
 
-static CUresult
-cuda_not_ready (void)
-{
-  return CUDA_ERROR_SYSTEM_NOT_READY;
-}
+#define REFUSES(name, type, error)                                                                 \
+  static type name (void) { return error; }
 
-static CUresult
-cuda_not_found (void)
-{
-  return CUDA_ERROR_NOT_FOUND;
-}
+REFUSES (cuda_not_ready, CUresult, CUDA_ERROR_SYSTEM_NOT_READY)
+REFUSES (cuda_not_found, CUresult, CUDA_ERROR_NOT_FOUND)
+REFUSES (nvml_not_ready, nvmlReturn_t, NVML_ERROR_UNKNOWN)
+REFUSES (nvml_not_found, nvmlReturn_t, NVML_ERROR_FUNCTION_NOT_FOUND)
 
 static CUresult
 cuda_error_text (CUresult code, const char **text)
 {
   *text = code == CUDA_ERROR_SYSTEM_NOT_READY ? "CUDA_ERROR_SYSTEM_NOT_READY" : NULL;
   return *text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-static nvmlReturn_t
-nvml_not_ready (void)
-{
-  return NVML_ERROR_UNKNOWN;
-}
-
-static nvmlReturn_t
-nvml_not_found (void)
-{
-  return NVML_ERROR_FUNCTION_NOT_FOUND;
 }
 
 static const char *
@@ -87,9 +71,11 @@ claim_public_names (void)
     }
 }
 
-void *
-vcuda_library (enum vcuda_library which)
+/* The dlopen handle of the library that has entry INDEX, or NULL.  */
+static void *
+library_of (unsigned index)
 {
+  enum library which = index < VCUDA_FIRST_NVML ? LIBCUDA : LIBNVML;
   static void *handles[2];
   static void *const failed = (void *) -1;
   void *handle = __atomic_load_n (&handles[which], __ATOMIC_ACQUIRE);
@@ -101,7 +87,7 @@ vcuda_library (enum vcuda_library which)
   snprintf (path, sizeof path, "%s/%s", vcuda_pages.limits->driver_dir, private_names[which]);
   claim_public_names ();
   handle = dlopen (path, RTLD_LAZY | RTLD_LOCAL);
-  void *own = which == VCUDA_LIBCUDA ? (void *) cuInit : (void *) nvmlInit_v2;
+  void *own = which == LIBCUDA ? (void *) cuInit : (void *) nvmlInit_v2;
   /* The shim mounted over its own driver would call itself endlessly.  */
   if (!handle || dlsym (handle, probes[which]) == own)
     handle = failed;
@@ -112,7 +98,7 @@ vcuda_library (enum vcuda_library which)
 void *
 vcuda_driver_symbol (unsigned index)
 {
-  void *handle = vcuda_library (index < VCUDA_FIRST_NVML ? VCUDA_LIBCUDA : VCUDA_LIBNVML);
+  void *handle = library_of (index);
   return handle ? dlsym (handle, vcuda_entry_name (index)) : NULL;
 }
 
@@ -136,8 +122,8 @@ vcuda_resolve (unsigned index)
   bool loaded = false;
   if (vcuda_ready ())
     {
-      loaded = vcuda_library (index < VCUDA_FIRST_NVML ? VCUDA_LIBCUDA : VCUDA_LIBNVML) != NULL;
-      function = loaded ? vcuda_driver_symbol (index) : NULL;
+      loaded = library_of (index) != NULL;
+      function = vcuda_driver_symbol (index);
     }
   if (!function)
     function = refusal (index, loaded);

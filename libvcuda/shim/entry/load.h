@@ -10,15 +10,6 @@
 extern const char vcuda_entry_names[];
 extern const uint32_t vcuda_entry_name_offsets[];
 
-enum vcuda_library
-{
-  VCUDA_LIBCUDA,
-  VCUDA_LIBNVML,
-};
-
-/* The library's dlopen handle, or NULL.  */
-void *vcuda_library (enum vcuda_library which);
-
 /* The name of entry INDEX of the table.  */
 const char *vcuda_entry_name (unsigned index);
 

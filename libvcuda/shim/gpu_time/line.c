@@ -11,8 +11,8 @@
 #include "pages/slot_file.h"
 #include "thread/in_driver.h"
 
-/* One that waits looks more often than this, unless it has been ended or stopped.  */
-#define LOOKS_NS 20000000ull
+/* A process that waits polls more often than this, unless it has ended or is stopped.  */
+#define POLLS_NS 20000000ull
 #define BURST_NS (4 * VCUDA_PORTION_NS)
 #define LONGEST_BURST_NS 50000000ull
 /* For so long a burst keeps others from the GPU, however much the bucket holds: bursts at one time
@@ -34,7 +34,7 @@ static struct line
   pthread_mutex_t mutex;
   uint64_t first_ns, first_seen_ns; /* of the thread that waits longest */
   uint64_t held_us[RANGES];         /* the locked bytes; 0: none */
-  uint64_t passed_us; /* places before it are of processes that do not look any more */
+  uint64_t passed_us; /* places before it are of processes that have stopped polling */
   uint64_t left_ns;   /* GPU time that the process takes yet before others that wait */
   uint64_t kept_ns;   /* since when the bucket had enough, and another process was first; 0: not */
 } lines[VCUDA_MAX_GPUS];
@@ -112,7 +112,7 @@ vcuda_line_is_first (int gpu, uint64_t began, uint64_t now)
   struct line *line = &lines[gpu];
   vcuda_lock (&line->mutex);
   bool first = !line->first_ns || (began && began <= line->first_ns)
-               || now - line->first_seen_ns > LOOKS_NS;
+               || now - line->first_seen_ns > POLLS_NS;
   vcuda_unlock (&line->mutex);
   return first;
 }
@@ -122,7 +122,7 @@ vcuda_line_enough (int gpu, uint64_t now)
 {
   bool shares = has_processes ()
                 && (others_hold (WAITS, gpu, 0, LAST_US)
-                    || others_hold (USES, gpu, microseconds (now - LOOKS_NS), LAST_US));
+                    || others_hold (USES, gpu, microseconds (now - POLLS_NS), LAST_US));
   return shares ? BURST_NS : VCUDA_PORTION_NS;
 }
 
@@ -152,7 +152,7 @@ passes (struct line *line, int gpu, bool has_enough, uint64_t began, uint64_t no
     {
       if (!line->kept_ns)
         line->kept_ns = now;
-      if (now - line->kept_ns <= LOOKS_NS)
+      if (now - line->kept_ns <= POLLS_NS)
         return false;
       line->passed_us = own;
     }

@@ -22,7 +22,7 @@ bool vcuda_line_is_first (int gpu, uint64_t began, uint64_t now);
 uint64_t vcuda_line_enough (int gpu, uint64_t now);
 
 /* For the thread that is first: whether the bucket HAS_ENOUGH for it, and its process is first too,
-   goes on with its portions, or finds that the one before it does not look. COST: of its launch. */
+   goes on with its portions, or finds that the one before it does not poll. COST: of its launch. */
 bool vcuda_line_passes (int gpu, bool has_enough, uint64_t began, uint64_t now, uint64_t cost);
 
 /* The thread that is first waits, for a launch that takes COST.  */

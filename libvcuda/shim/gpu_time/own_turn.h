@@ -21,14 +21,14 @@ struct vcuda_own_turn
   uint32_t waits, wants;   /* threads that wait for the queue, and for a turn */
   uint32_t launches;       /* on the slow path */
   CUstream stream;         /* of the first launch since the queue was empty */
-  bool several;            /* launches went to other streams too */
-  bool overlaps;           /* so it was at any time */
+  bool several;            /* launches since then went to other streams too */
+  bool overlaps;           /* launches went to several streams at some time */
   uint64_t rested_ns;      /* when the queue was last found empty */
   uint64_t gap_ns;         /* how long it usually stays empty */
   uint64_t began_ns;       /* when it was last found filled */
   uint32_t began_word;     /* the turn's word then */
   bool begins_turn;        /* the first time in this turn */
-  uint64_t span_ns;        /* how long it usually stays filled, but for that time */
+  uint64_t span_ns;        /* how long it usually stays filled, but for that first time */
   uint64_t alone_until_ns; /* the keeper counts as dead until then */
   uint64_t alone_ns;       /* how long it counted as dead last */
 };
@@ -52,6 +52,15 @@ static inline uint32_t
 vcuda_turn_state (int gpu)
 {
   return vcuda_turn_word (gpu) & VCUDA_TURN_STATE;
+}
+
+/* A lease that ends far from now was made by another clock: in a time namespace of the container's
+   there are no turns. Without the mutex.  */
+static inline bool
+vcuda_keeper_lives (int gpu, uint64_t now)
+{
+  uint64_t lease = __atomic_load_n (&vcuda_turn_share (gpu)->turn_lease_ns, __ATOMIC_RELAXED);
+  return lease - now <= VCUDA_LONGEST_LEASE_NS;
 }
 
 /* Sleeps while GPU's word is WORD, at most NS; without the mutex.  */

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "memory/blocks.h"
-#include "memory/compare.h"
 
 struct vcuda_holder
 {

@@ -5,8 +5,6 @@
 #ifndef VCUDA_BINDINGS_H
 #define VCUDA_BINDINGS_H
 
-#include <stdbool.h>
-
 #include "real.h"
 
 struct vcuda_block;

@@ -9,9 +9,6 @@
 
 #include "charge/charge.h"
 #include "memory/bindings.h"
-#include "memory/compare.h"
-#include "pages/pages.h"
-#include "thread/in_driver.h"
 
 struct vcuda_block
 {
@@ -188,8 +185,7 @@ vcuda_mapping_add (struct vcuda_mapping *mapping)
     return;
   struct vcuda_mapping *ended = *node;
   *node = mapping;
-  ended->block->uses--;
-  end_if_unused (ended->block);
+  vcuda_block_unuse (ended->block);
   free (ended);
 }
 
@@ -202,8 +198,7 @@ vcuda_mappings_remove (CUdeviceptr start, size_t bytes)
     {
       struct vcuda_mapping *unmapped = *node;
       tdelete (unmapped, &mappings, by_start);
-      unmapped->block->uses--;
-      end_if_unused (unmapped->block);
+      vcuda_block_unuse (unmapped->block);
       free (unmapped);
     }
 }

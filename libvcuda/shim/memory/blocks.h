@@ -12,7 +12,9 @@
 
 #include <stdint.h>
 
+#include "pages/pass_on.h"
 #include "real.h"
+#include "thread/in_driver.h"
 
 struct vcuda_block;
 
@@ -23,10 +25,32 @@ struct vcuda_mapping
   struct vcuda_block *block;
 };
 
+/* The order of a tree, by a number: below 0, 0 or above 0.  */
+static inline int
+vcuda_compare (uint64_t left, uint64_t right)
+{
+  return (left > right) - (left < right);
+}
+
 /* The lock over blocks, mappings and bindings. A thread that holds it counts as in the driver
    (in_driver.h).  */
 void vcuda_blocks_lock (void);
 void vcuda_blocks_unlock (void);
+
+/* The body of a function that makes CALL under the lock, and then NOTE if the driver accepted
+   it.  */
+#define VCUDA_WITH_BLOCKS(call, note)                                                              \
+  do                                                                                               \
+    {                                                                                              \
+      VCUDA_PASS_ON (call);                                                                        \
+      vcuda_blocks_lock ();                                                                        \
+      CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
+      if (rc == CUDA_SUCCESS)                                                                      \
+        note;                                                                                      \
+      vcuda_blocks_unlock ();                                                                      \
+      return rc;                                                                                   \
+    }                                                                                              \
+  while (0)
 
 /* Host memory for one block, for vcuda_block_add or free; NULL when there is none.  */
 struct vcuda_block *vcuda_block_new (void);

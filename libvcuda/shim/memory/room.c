@@ -2,6 +2,7 @@
 
 #include "memory/room.h"
 
+#include "gpu_time/own_turn.h"
 #include "pages/bell.h"
 #include "pages/pages.h"
 #include "thread/clock.h"
@@ -17,12 +18,6 @@
 static uint64_t asked_ns[VCUDA_MAX_GPUS];
 
 static bool
-has_neighbours (const struct vcuda_limits_gpu *share)
-{
-  return (__atomic_load_n (&share->turn, __ATOMIC_RELAXED) & VCUDA_TURN_STATE) != VCUDA_TURN_NONE;
-}
-
-static bool
 ask (int gpu, uint64_t now)
 {
   uint64_t last = __atomic_load_n (&asked_ns[gpu], __ATOMIC_RELAXED);
@@ -35,29 +30,21 @@ ask (int gpu, uint64_t now)
   return true;
 }
 
-/* As in compute/turn.c: a lease that ends far from now was made by another clock.  */
-static bool
-keeper_lives (const struct vcuda_limits_gpu *share, uint64_t now)
-{
-  uint64_t lease = __atomic_load_n (&share->turn_lease_ns, __ATOMIC_RELAXED);
-  return lease - now <= VCUDA_LONGEST_LEASE_NS;
-}
-
 bool
 vcuda_make_room (struct vcuda_room *room, int gpu)
 {
   if (gpu < 0 || vcuda_thread ()->in_driver)
     return false;
-  const struct vcuda_limits_gpu *share = &vcuda_pages.limits->gpu[gpu];
   uint64_t now = vcuda_now ();
   if (!room->asked_ns)
     {
-      if (!has_neighbours (share) || !ask (gpu, now))
+      /* Without neighbours it has no turns.  */
+      if (vcuda_turn_state (gpu) == VCUDA_TURN_NONE || !ask (gpu, now))
         return false;
       *room = (struct vcuda_room){ now, SHORTEST_PAUSE_NS };
     }
   uint64_t passed = now - room->asked_ns;
-  if (passed >= ROOM_NS || (passed >= KEEPER_NS && !keeper_lives (share, now)))
+  if (passed >= ROOM_NS || (passed >= KEEPER_NS && !vcuda_keeper_lives (gpu, now)))
     return false;
   vcuda_sleep_ns (room->pause_ns);
   room->pause_ns = room->pause_ns < LONGEST_PAUSE_NS ? 2 * room->pause_ns : LONGEST_PAUSE_NS;

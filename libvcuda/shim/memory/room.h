@@ -1,10 +1,12 @@
 /* Room on the GPU: before the driver's refusal reaches the program, other containers give back what
    their pools keep.
 
-     the asker    The driver has no memory left, within the share. It adds 1 to room_asked of the
-   usage page, rings the turn keeper, and calls the driver again for ROOM_NS at most. the keeper
-   changes trim_asked in the limits pages of the GPU's other containers, seldom. the others   see
-   that after their next call that has waited for the GPU, and trim their pools.
+   The asker, to which the driver gives no memory within its share, adds 1 to room_asked of the
+   usage page, rings the turn keeper, and calls the driver again for ROOM_NS at most.
+
+   The keeper changes trim_asked in the limits pages of the GPU's other containers, seldom.
+
+   The others see that after their next call that has waited for the GPU, and trim their pools.
 
    Without a keeper or another container on the GPU nothing is asked, and nothing waits.  */
 

@@ -1,5 +1,6 @@
-/* What keeps this process on the GPU, told to the host: the driver has no checkpoint of managed
-   memory, and before driver 610 none of a process that has opened memory of another one.  */
+/* What keeps this process on the GPU, as the usage page shows it to the host: the driver has no
+   checkpoint of managed memory, and before driver 610 none of a process that has opened memory of
+   another one.  */
 
 #ifndef VCUDA_UNSAVED_H
 #define VCUDA_UNSAVED_H

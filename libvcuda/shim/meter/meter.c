@@ -209,7 +209,6 @@ vcuda_meter_open (struct meter *meter, CUstream stream, bool may_link, bool over
   if (!made)
     return NULL;
   entry->state = OPEN;
-  entry->stream = stream;
   entry->sampled_ns = entry->uncounted_ns = entry->not_own_ns = entry->unsure_ns = 0;
   entry->weight = 1;
   entry->linked = linked;

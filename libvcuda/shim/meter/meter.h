@@ -26,7 +26,6 @@ struct entry
 {
   enum state state;
   CUevent start, end;
-  CUstream stream;
   const void *function;
   uint64_t estimate_ns; /* charged for this launch */
   double weight;
@@ -40,7 +39,7 @@ struct entry
   bool in_turn;      /* the keeper's queue pays for it, not the bucket */
   bool begins_turn;  /* the first one in a turn that is measured */
   bool overlaps;     /* launches of other streams or threads run beside it */
-  uint32_t suspensions; /* of the container when it was made; what one comes into says nothing */
+  uint32_t suspensions; /* of the container when it was made: one in between spoils the time */
 };
 
 struct meter

@@ -118,8 +118,7 @@ void
 vcuda_meters_forget (void)
 {
   pthread_mutex_init (&meters_mutex, NULL);
-  for (unsigned i = 0; i < METERS; i++)
-    meters[i] = NULL;
+  memset (meters, 0, sizeof meters);
   meter_count = 0;
   vcuda_estimates_forget ();
   vcuda_credit_forget ();

@@ -2,7 +2,6 @@
 
 #include "pages/slot_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -12,8 +12,9 @@
    the host counts only what is asked after that.  */
 #define ASK_AGAIN_NS 100000000l
 
-void
-vcuda_sleep_suspended (void)
+/* Sleeps for a tenth of a second, or until `suspended` changes.  */
+static void
+sleep_suspended (void)
 {
   const uint32_t *word = &vcuda_pages.limits->suspended;
   struct timespec span = { .tv_nsec = ASK_AGAIN_NS };
@@ -30,5 +31,5 @@ void
 vcuda_wait_until_awake (void)
 {
   while (vcuda_is_suspended ())
-    vcuda_sleep_suspended ();
+    sleep_suspended ();
 }

@@ -8,7 +8,7 @@
 
 #include "pages/pages.h"
 
-/* Whether each call has to look at `suspended`.  */
+/* Whether each call has to read `suspended`.  */
 static inline bool
 vcuda_calls_ask (void)
 {
@@ -37,18 +37,8 @@ vcuda_was_suspended (uint32_t before)
 }
 
 /* Returns when the container is awake; asks the host to resume it if it sleeps until a call comes.
-   Signal handlers run meanwhile. Leaves errno alone.  */
+   Signal handlers run meanwhile. Leaves errno alone. Calls that need the GPU from the start begin
+   with it, in every container.  */
 void vcuda_wait_until_awake (void);
-
-/* Sleeps for a tenth of a second, or until `suspended` changes.  */
-void vcuda_sleep_suspended (void);
-
-/* For calls that need the GPU from the start, in every container.  */
-static inline void
-vcuda_wait_if_suspended (void)
-{
-  if (__builtin_expect (vcuda_is_suspended (), 0))
-    vcuda_wait_until_awake ();
-}
 
 #endif

@@ -18,22 +18,6 @@
 
 #define PRIVATE_SLOTS 256
 
-enum slot
-{
-  SLOT_TOPOLOGY = 23,     /* two PCI addresses, answer: how two GPUs are connected */
-  SLOT_ARCHITECTURE = 72, /* device, answer */
-  SLOT_HANDLE = 81,       /* index, handle, flags */
-  SLOT_COMPUTE = 213,     /* device, count, entries */
-  SLOT_GRAPHICS = 214,
-  SLOT_MPS = 215,
-  SLOT_HOST_LINK = 230,   /* device, answer: the slot's PCIe generation */
-  SLOT_SPARSE_MODE = 249, /* device, answer */
-};
-
-static const uint16_t passed_slots[] = {
-  SLOT_TOPOLOGY, SLOT_ARCHITECTURE, SLOT_HANDLE, SLOT_HOST_LINK, SLOT_SPARSE_MODE,
-};
-
 /* One entry of the private process lists.  */
 struct private_process
 {
@@ -76,16 +60,24 @@ compute_list (nvmlDevice_t device, unsigned *count, struct private_process *entr
 static nvmlReturn_t
 empty_list (nvmlDevice_t device, unsigned *count, struct private_process *entries)
 {
-  (void) entries;
-  return vcuda_nvml_empty_list (device, count);
+  return vcuda_nvml_list (device, count, entries, NULL);
 }
 
-/* TABLE's entry for SLOT; NULL where the table is too short.  */
-static void **
-entry_of (struct private_table *table, unsigned slot)
+/* The functions that are handed out: the shim's, or where that is NULL the driver's.  */
+static const struct
 {
-  return slot * sizeof (void *) < table->bytes ? &table->function[slot - 1] : NULL;
-}
+  unsigned slot;
+  void *own;
+} handed_out[] = {
+  { 23, NULL },                   /* two PCI addresses, answer: how two GPUs are connected */
+  { 72, NULL },                   /* device, answer: its architecture */
+  { 81, NULL },                   /* index, handle, flags */
+  { 213, (void *) compute_list }, /* device, count, entries: compute processes */
+  { 214, (void *) empty_list },   /* the same of graphics */
+  { 215, (void *) empty_list },   /* the same of MPS */
+  { 230, NULL },                  /* device, answer: the slot's PCIe generation */
+  { 249, NULL },                  /* device, answer: its sparse mode */
+};
 
 /* Fills COPY with the entries that may be handed out. Threads that do so at once write the
    same.  */
@@ -93,26 +85,12 @@ static void
 fill (struct private_table *copy, const struct private_table *driver)
 {
   copy->bytes = driver->bytes < sizeof *copy ? driver->bytes : sizeof *copy;
-  for (unsigned i = 0; i < sizeof passed_slots / sizeof *passed_slots; i++)
+  for (unsigned i = 0; i < sizeof handed_out / sizeof *handed_out; i++)
     {
-      void **entry = entry_of (copy, passed_slots[i]);
-      if (entry)
-        *entry = driver->function[passed_slots[i] - 1];
-    }
-  static const struct
-  {
-    unsigned slot;
-    void *hook;
-  } lists[] = {
-    { SLOT_COMPUTE, (void *) compute_list },
-    { SLOT_GRAPHICS, (void *) empty_list },
-    { SLOT_MPS, (void *) empty_list },
-  };
-  for (unsigned i = 0; i < sizeof lists / sizeof *lists; i++)
-    {
-      void **entry = entry_of (copy, lists[i].slot);
-      if (entry)
-        *entry = lists[i].hook;
+      unsigned slot = handed_out[i].slot;
+      void *own = handed_out[i].own;
+      if (slot * sizeof (void *) < copy->bytes)
+        copy->function[slot - 1] = own ? own : driver->function[slot - 1];
     }
 }
 

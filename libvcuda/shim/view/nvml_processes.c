@@ -45,28 +45,13 @@ vcuda_nvml_list (nvmlDevice_t device, unsigned *count, void *entries, vcuda_writ
     return rc;
   if (!count)
     return NVML_ERROR_INVALID_ARGUMENT;
-  unsigned found = gpu >= 0 ? processes_of (gpu, list) : 0;
+  unsigned found = write && gpu >= 0 ? processes_of (gpu, list) : 0;
   unsigned room = entries ? *count : 0;
   *count = found;
   if (found > room)
     return NVML_ERROR_INSUFFICIENT_SIZE;
   for (unsigned i = 0; i < found; i++)
     write (entries, i, list[i]);
-  return NVML_SUCCESS;
-}
-
-nvmlReturn_t
-vcuda_nvml_empty_list (nvmlDevice_t device, unsigned *count)
-{
-  int gpu;
-  if (!vcuda_ready ())
-    return NVML_ERROR_UNKNOWN;
-  nvmlReturn_t rc = vcuda_nvml_gpu (device, &gpu);
-  if (rc != NVML_SUCCESS)
-    return rc;
-  if (!count)
-    return NVML_ERROR_INVALID_ARGUMENT;
-  *count = 0;
   return NVML_SUCCESS;
 }
 
@@ -77,49 +62,34 @@ write_v1 (void *entries, unsigned at, struct vcuda_process process)
   *info = (nvmlProcessInfo_v1_t){ .pid = process.pid, .usedGpuMemory = process.bytes };
 }
 
-static void
-write_v2 (void *entries, unsigned at, struct vcuda_process process)
-{
-  nvmlProcessInfo_v2_t *info = (nvmlProcessInfo_v2_t *) entries + at;
-  *info = (nvmlProcessInfo_v2_t){ .pid = process.pid,
-                                  .usedGpuMemory = process.bytes,
-                                  .gpuInstanceId = NO_INSTANCE,
-                                  .computeInstanceId = NO_INSTANCE };
-}
+#define WRITER(name, type)                                                                         \
+  static void name (void *entries, unsigned at, struct vcuda_process process)                      \
+  {                                                                                                \
+    type *info = (type *) entries + at;                                                            \
+    *info = (type){ .pid = process.pid,                                                            \
+                    .usedGpuMemory = process.bytes,                                                \
+                    .gpuInstanceId = NO_INSTANCE,                                                  \
+                    .computeInstanceId = NO_INSTANCE };                                            \
+  }
 
-static void
-write_detail (void *entries, unsigned at, struct vcuda_process process)
-{
-  nvmlProcessDetail_v1_t *detail = (nvmlProcessDetail_v1_t *) entries + at;
-  *detail = (nvmlProcessDetail_v1_t){ .pid = process.pid,
-                                      .usedGpuMemory = process.bytes,
-                                      .gpuInstanceId = NO_INSTANCE,
-                                      .computeInstanceId = NO_INSTANCE };
-}
+WRITER (write_v2, nvmlProcessInfo_v2_t)
+WRITER (write_detail, nvmlProcessDetail_v1_t)
 
-#define COMPUTE_LIST(version, type, write)                                                         \
-  nvmlReturn_t vcuda_nvmlDeviceGetComputeRunningProcesses##version (                               \
-      nvmlDevice_t device, unsigned int *count, type *infos)                                       \
+#define LIST(kind, type, write)                                                                    \
+  nvmlReturn_t vcuda_nvmlDeviceGet##kind (nvmlDevice_t device, unsigned int *count, type *infos)   \
   {                                                                                                \
     return vcuda_nvml_list (device, count, infos, write);                                          \
   }
 
-#define EMPTY_LIST(kind, type)                                                                     \
-  nvmlReturn_t vcuda_nvmlDeviceGet##kind (nvmlDevice_t device, unsigned int *count, type *infos)   \
-  {                                                                                                \
-    (void) infos;                                                                                  \
-    return vcuda_nvml_empty_list (device, count);                                                  \
-  }
-
-COMPUTE_LIST (, nvmlProcessInfo_v1_t, write_v1)
-COMPUTE_LIST (_v2, nvmlProcessInfo_v2_t, write_v2)
-COMPUTE_LIST (_v3, nvmlProcessInfo_t, write_v2)
-EMPTY_LIST (GraphicsRunningProcesses, nvmlProcessInfo_v1_t)
-EMPTY_LIST (GraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t)
-EMPTY_LIST (GraphicsRunningProcesses_v3, nvmlProcessInfo_t)
-EMPTY_LIST (MPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
-EMPTY_LIST (MPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
-EMPTY_LIST (MPSComputeRunningProcesses_v3, nvmlProcessInfo_t)
+LIST (ComputeRunningProcesses, nvmlProcessInfo_v1_t, write_v1)
+LIST (ComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, write_v2)
+LIST (ComputeRunningProcesses_v3, nvmlProcessInfo_t, write_v2)
+LIST (GraphicsRunningProcesses, nvmlProcessInfo_v1_t, NULL)
+LIST (GraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t, NULL)
+LIST (GraphicsRunningProcesses_v3, nvmlProcessInfo_t, NULL)
+LIST (MPSComputeRunningProcesses, nvmlProcessInfo_v1_t, NULL)
+LIST (MPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, NULL)
+LIST (MPSComputeRunningProcesses_v3, nvmlProcessInfo_t, NULL)
 
 nvmlReturn_t
 vcuda_nvmlDeviceGetRunningProcessDetailList (nvmlDevice_t device, nvmlProcessDetailList_t *list)
@@ -132,9 +102,8 @@ vcuda_nvmlDeviceGetRunningProcessDetailList (nvmlDevice_t device, nvmlProcessDet
   };
   if (!list || list->version != nvmlProcessDetailList_v1 || list->mode > MPS)
     return NVML_ERROR_INVALID_ARGUMENT;
-  if (list->mode != COMPUTE)
-    return vcuda_nvml_empty_list (device, &list->numProcArrayEntries);
-  return vcuda_nvml_list (device, &list->numProcArrayEntries, list->procArray, write_detail);
+  return vcuda_nvml_list (device, &list->numProcArrayEntries, list->procArray,
+                          list->mode == COMPUTE ? write_detail : NULL);
 }
 
 /* The entries that policy.list refuses.  */

@@ -5,8 +5,8 @@
 #include "keeper/cut_in.h"
 #include "keeper/together.h"
 
-/* A program that began its work more often in a turn has left the GPU idle in between; in a longer
-   one as much more often.  */
+/* A program that began its work more often than this in a turn has left the GPU idle in between. In
+   a longer turn it may begin as much more often.  */
 #define MOST_BEGUN 8
 #define WAKING_NS (MS / 10)
 

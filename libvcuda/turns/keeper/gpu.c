@@ -82,13 +82,7 @@ start_thread (struct gpu *gpu)
              gpu->uuid);
 }
 
-/* With the mutex held: its thread reads all containers before it uses what it knows of one.  */
-static void
-note_change (struct gpu *gpu)
-{
-  __atomic_fetch_add (&gpu->changes, 1, __ATOMIC_SEQ_CST);
-}
-
+/* Its thread then reads all containers before it uses what it knows of one.  */
 static void
 notify_thread (struct gpu *gpu)
 {
@@ -138,11 +132,12 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
     {
       tenant->container = container;
       tenant->gpu = index;
-      /* It may use the GPU since then.  */
-      tenant->may_hold_work = container_had_turns (container, index);
+      tenant->limits = &container->limits_at->gpu[index];
+      /* An earlier keeper has written its turn: it may use the GPU since then.  */
+      tenant->may_hold_work = tenant->limits->turn != 0;
       tenant->suspensions = container_suspensions (container);
-      container_totals (container, index, &tenant->held_ns, &tenant->waited_ns);
-      tenant->waited_before_ns = tenant->waited_ns;
+      tenant->held_ns = tenant->limits->turn_held_ns;
+      tenant->waited_ns = tenant->waited_before_ns = tenant->limits->turn_waited_ns;
       /* No word of an earlier keeper: each tells the container something new.  */
       tenant->word = (uint32_t) bells_now () << 2;
       gpu->tenants = tenants;
@@ -172,7 +167,6 @@ gpu_remove (struct gpu *gpu, const struct container *container)
         tenant_leave (gpu->tenants[i]);
         if (gpu->interrupter == gpu->tenants[i])
           gpu->interrupter = NULL;
-        note_change (gpu);
         free (gpu->tenants[i]);
         gpu->tenants[i] = gpu->tenants[--gpu->count];
         break;
@@ -183,12 +177,12 @@ gpu_remove (struct gpu *gpu, const struct container *container)
       tenant_leave (gpu->tenants[0]);
     }
   turns_write_figures (gpu, bells_now ());
-  pthread_mutex_unlock (&gpu->mutex);
   notify_thread (gpu);
+  pthread_mutex_unlock (&gpu->mutex);
 }
 
 void
-gpu_look_at (const struct container *container)
+gpu_poll_now (const struct container *container)
 {
   for (unsigned i = 0; i < container->gpu_count; i++)
     {

@@ -16,8 +16,8 @@ void gpu_add (struct gpu *gpu, struct container *container, unsigned index);
 /* It does no longer: its pages may be closed afterwards.  */
 void gpu_remove (struct gpu *gpu, const struct container *container);
 
-/* The thread of each of the container's GPUs looks at once.  */
-void gpu_look_at (const struct container *container);
+/* The thread of each of the container's GPUs polls at once.  */
+void gpu_poll_now (const struct container *container);
 
 /* Ends all turns: every container goes by its own rate again.  */
 void gpu_end_all (void);

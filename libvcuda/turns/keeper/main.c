@@ -206,7 +206,7 @@ note_ends (int watch)
     if (containers[i]->watch >= 0 && (watch < 0 || watch == containers[i]->watch))
       {
         ends_note (inotify, containers[i]);
-        gpu_look_at (containers[i]);
+        gpu_poll_now (containers[i]);
       }
 }
 

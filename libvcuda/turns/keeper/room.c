@@ -12,7 +12,7 @@ ask_others (const struct gpu *gpu, const struct tenant *asker)
 {
   for (int i = 0; i < gpu->count; i++)
     if (gpu->tenants[i] != asker && !gpu->tenants[i]->suspended)
-      container_ask_trim (gpu->tenants[i]->container, gpu->tenants[i]->gpu);
+      __atomic_fetch_add (&gpu->tenants[i]->limits->trim_asked, 1, __ATOMIC_RELAXED);
 }
 
 /* Whether it has asked since the last call.  */

@@ -1,4 +1,4 @@
-/* A container's pages, read and written through descriptors.  */
+/* A container's pages, mapped.  */
 
 #include "tenant/container.h"
 
@@ -40,14 +40,13 @@ open_page (const char *state_dir, const char *id, const char *name, int flags, s
 static bool
 read_head (struct container *container)
 {
-  struct vcuda_limits limits;
-  if (pread (container->limits_fd, &limits, sizeof limits, 0) != (ssize_t) sizeof limits
-      || limits.magic != VCUDA_LIMITS_MAGIC || limits.gpu_count > VCUDA_MAX_GPUS)
+  const struct vcuda_limits *limits = container->limits_at;
+  container->gpu_count = limits->gpu_count;
+  if (limits->magic != VCUDA_LIMITS_MAGIC || container->gpu_count > VCUDA_MAX_GPUS)
     return false;
-  container->gpu_count = limits.gpu_count;
-  for (unsigned gpu = 0; gpu < limits.gpu_count; gpu++)
+  for (unsigned gpu = 0; gpu < container->gpu_count; gpu++)
     {
-      memcpy (container->uuid[gpu], limits.gpu[gpu].uuid, sizeof container->uuid[gpu]);
+      memcpy (container->uuid[gpu], limits->gpu[gpu].uuid, sizeof container->uuid[gpu]);
       container->uuid[gpu][sizeof container->uuid[gpu] - 1] = 0;
     }
   return true;
@@ -74,9 +73,9 @@ container_open (const char *state_dir, const char *id)
   container->usage_fd
       = open_page (state_dir, id, "usage", O_RDONLY, sizeof (struct vcuda_usage), &usage);
   if (container->id && container->limits_fd >= 0 && container->usage_fd >= 0
-      && read_head (container)
       && (container->limits_at
           = map (container->limits_fd, sizeof (struct vcuda_limits), PROT_READ | PROT_WRITE))
+      && read_head (container)
       && (container->usage_at = map (container->usage_fd, sizeof (struct vcuda_usage), PROT_READ)))
     {
       container->device = limits.st_dev;
@@ -241,59 +240,6 @@ uint32_t
 container_suspensions (const struct container *container)
 {
   return __atomic_load_n (&container->limits_at->suspensions, __ATOMIC_SEQ_CST);
-}
-
-bool
-container_had_turns (const struct container *container, unsigned gpu)
-{
-  return container->limits_at->gpu[gpu].turn != 0;
-}
-
-void
-container_totals (const struct container *container, unsigned gpu, uint64_t *held_ns,
-                  uint64_t *waited_ns)
-{
-  *held_ns = container->limits_at->gpu[gpu].turn_held_ns;
-  *waited_ns = container->limits_at->gpu[gpu].turn_waited_ns;
-}
-
-void
-container_write_until (const struct container *container, unsigned gpu, uint64_t until_ns)
-{
-  __atomic_store_n (&container->limits_at->gpu[gpu].turn_until_ns, until_ns, __ATOMIC_RELAXED);
-}
-
-void
-container_write_word (const struct container *container, unsigned gpu, uint32_t word)
-{
-  __atomic_store_n (&container->limits_at->gpu[gpu].turn, word, __ATOMIC_RELEASE);
-}
-
-void
-container_renew_lease (const struct container *container, unsigned gpu, uint64_t until_ns)
-{
-  __atomic_store_n (&container->limits_at->gpu[gpu].turn_lease_ns, until_ns, __ATOMIC_RELAXED);
-}
-
-void
-container_put_totals (const struct container *container, unsigned gpu, uint64_t held_ns,
-                      uint64_t waited_ns)
-{
-  struct vcuda_limits_gpu *entry = &container->limits_at->gpu[gpu];
-  __atomic_store_n (&entry->turn_held_ns, held_ns, __ATOMIC_RELAXED);
-  __atomic_store_n (&entry->turn_waited_ns, waited_ns, __ATOMIC_RELAXED);
-}
-
-void
-container_ask_trim (const struct container *container, unsigned gpu)
-{
-  __atomic_fetch_add (&container->limits_at->gpu[gpu].trim_asked, 1, __ATOMIC_RELAXED);
-}
-
-const uint32_t *
-container_turn_word (const struct container *container, unsigned gpu)
-{
-  return &container->limits_at->gpu[gpu].turn;
 }
 
 const uint32_t *

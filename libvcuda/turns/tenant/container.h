@@ -77,27 +77,7 @@ struct share container_share (const struct container *container, unsigned gpu, u
 bool container_is_suspended (const struct container *container);
 uint32_t container_suspensions (const struct container *container);
 
-/* Whether an earlier keeper has written its turn.  */
-bool container_had_turns (const struct container *container, unsigned gpu);
-
-/* What the earlier keeper has counted.  */
-void container_totals (const struct container *container, unsigned gpu, uint64_t *held_ns,
-                       uint64_t *waited_ns);
-
-/* They write turn_until_ns, then turn, and turn_lease_ns.  */
-void container_write_until (const struct container *container, unsigned gpu, uint64_t until_ns);
-void container_write_word (const struct container *container, unsigned gpu, uint32_t word);
-void container_renew_lease (const struct container *container, unsigned gpu, uint64_t until_ns);
-
-/* Has its processes give back what their pools keep of GPU.  */
-void container_ask_trim (const struct container *container, unsigned gpu);
-
-/* Writes turn_held_ns and turn_waited_ns.  */
-void container_put_totals (const struct container *container, unsigned gpu, uint64_t held_ns,
-                           uint64_t waited_ns);
-
-/* Addresses of the futexes.  */
-const uint32_t *container_turn_word (const struct container *container, unsigned gpu);
+/* The address of its futex.  */
 const uint32_t *container_bell (const struct container *container, unsigned gpu);
 
 #endif

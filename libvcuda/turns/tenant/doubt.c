@@ -43,7 +43,7 @@ patience_of (const struct tenant *tenant)
   return patience < (uint64_t) most ? patience : (uint64_t) most;
 }
 
-/* WHAT it does, as told to people.  */
+/* WHAT it does, for the error line and the event.  */
 static void
 distrust (struct tenant *tenant, uint64_t now, const char *what)
 {

@@ -1,3 +1,5 @@
+/* Watches usage pages through inotify, and counts the ends of processes.  */
+
 #include "tenant/ends.h"
 
 #include <stdio.h>

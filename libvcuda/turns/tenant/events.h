@@ -1,6 +1,5 @@
 /* Appends to the event log, STATE_DIR/events.jsonl. Its format is in
- * oci/vcuda_oci/ledger/events.py.
- */
+   oci/vcuda_oci/ledger/events.py.  */
 
 #ifndef TURNS_EVENTS_H
 #define TURNS_EVENTS_H

@@ -50,7 +50,7 @@ struct claimant
 {
   uint32_t rate_ppm;     /* its part of the GPU's time */
   uint32_t reserved_ppm; /* what of the rate no other container takes */
-  bool fixed;            /* and never more of it, also where no other wants the GPU */
+  bool fixed;            /* its policy never gives it more than reserved_ppm */
   int64_t budget_ns;
   int64_t debt_ns;   /* how long it held while others waited, less its part of the whole */
   int64_t turn_ns;   /* how long its turns are */
@@ -110,7 +110,7 @@ bool queue_is_ready (const struct claimant *claimant);
 bool queue_may_be_alone (const struct claimant *claimant);
 
 /* Whether its budget is half of what a turn begins with: with less it soon waits for its budget, so
-   it need not be looked at for time alone.  */
+   the keeper need not poll to give it time alone.  */
 bool queue_has_half (const struct claimant *claimant);
 
 /* The index of the one that has the next turn; -1: none is ready.  */

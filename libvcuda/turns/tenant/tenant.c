@@ -173,13 +173,13 @@ tenant_write_word (struct tenant *tenant, uint32_t state, uint64_t until_ns)
   if (state == VCUDA_TURN_WAIT)
     doubt_excuse (tenant);
   else if (state != VCUDA_TURN_NONE)
-    container_write_until (tenant->container, tenant->gpu, until_ns);
+    __atomic_store_n (&tenant->limits->turn_until_ns, until_ns, __ATOMIC_RELAXED);
   tenant->word = ((tenant->word | VCUDA_TURN_STATE) + 1) | state;
-  container_write_word (tenant->container, tenant->gpu, tenant->word);
+  __atomic_store_n (&tenant->limits->turn, tenant->word, __ATOMIC_RELEASE);
   /* The shim marks BUSY and then reads the word; the keeper reads the marks after this.  */
   __atomic_thread_fence (__ATOMIC_SEQ_CST);
   if (state != VCUDA_TURN_WAIT || !tenant_has_stopped (tenant))
-    bells_wake (container_turn_word (tenant->container, tenant->gpu));
+    bells_wake (&tenant->limits->turn);
 }
 
 void
@@ -217,11 +217,12 @@ tenant_renew_lease (struct tenant *tenant, uint64_t now)
   if (tenant->lease_ns > now + LEASE_NS / 2)
     return;
   tenant->lease_ns = now + LEASE_NS;
-  container_renew_lease (tenant->container, tenant->gpu, tenant->lease_ns);
+  __atomic_store_n (&tenant->limits->turn_lease_ns, tenant->lease_ns, __ATOMIC_RELAXED);
 }
 
 void
 tenant_publish (const struct tenant *tenant)
 {
-  container_put_totals (tenant->container, tenant->gpu, tenant->held_ns, tenant->waited_ns);
+  __atomic_store_n (&tenant->limits->turn_held_ns, tenant->held_ns, __ATOMIC_RELAXED);
+  __atomic_store_n (&tenant->limits->turn_waited_ns, tenant->waited_ns, __ATOMIC_RELAXED);
 }

@@ -1,4 +1,4 @@
-/* One container on one GPU: what the keeper told it, and what it says.
+/* One container on one GPU: what the keeper writes to it, and reads of it.
 
    A tenant is busy while its queue may hold work. The shim clears its BUSY mark when it has seen
    the queue empty. A program that computes on the host meanwhile cannot see that: then the shim's

@@ -12,7 +12,8 @@
 struct tenant
 {
   struct container *container;
-  unsigned gpu; /* index in its pages */
+  unsigned gpu;                    /* index in its pages */
+  struct vcuda_limits_gpu *limits; /* its entry of the limits page */
   struct claimant claim;
   struct signals signals;
   bool readable;       /* its usage page could be read */
@@ -33,9 +34,9 @@ struct tenant
   uint32_t ends;        /* those of its processes, as last read */
   uint64_t ended_ns;    /* when the last of them was read */
 
-  /* What it was told.  */
-  uint32_t word;      /* as written to its limits page */
-  uint64_t lease_ns;  /* likewise */
+  /* What the keeper has written to its limits page.  */
+  uint32_t word;
+  uint64_t lease_ns;
   uint32_t open_word; /* the last OPEN word */
 
   /* At its last grant.  */
