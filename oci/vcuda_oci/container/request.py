@@ -28,8 +28,6 @@ class RawRequest(Record):
     annotations that the image may have set. sources: for a request in mounts, their sources by key.
     """
 
-    __slots__ = ("from_env", "sources", "where", "words")
-
     def __init__(
         self,
         words: dict[str, str],

@@ -49,8 +49,6 @@ class Ready(Record):
     partitions: multiprocessors of each. binds: the daemon can tie a namespace to a partition.
     """
 
-    __slots__ = ("binds", "daemon", "layout", "partitions", "server", "shared", "spaces")
-
     def __init__(
         self,
         daemon: list[int],

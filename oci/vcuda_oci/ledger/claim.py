@@ -50,11 +50,6 @@ class Rules(Record):
     partitions: percents of the static partitions of a GPU under MPS; none: it has none.
     """
 
-    __slots__ = (
-        "context_bytes", "idle_suspend", "meter_copies",
-        "overcommit", "partitions", "placement", "rotates",
-    )  # fmt: skip
-
     def __init__(
         self,
         placement: str = BINPACK,
@@ -81,10 +76,6 @@ class Claim(Record):
     the GPU instance that was created for the container, and all of its MIG device as a share.
     isolation: MPS, or "".
     """
-
-    __slots__ = (
-        "claimant", "decided", "ended", "isolation", "made", "owner", "request", "runtime",
-    )  # fmt: skip
 
     def __init__(
         self,

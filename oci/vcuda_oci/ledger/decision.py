@@ -31,8 +31,6 @@ class Amounts(Record):
     others leave.
     """
 
-    __slots__ = ("any_core", "parts")
-
     def __init__(self, parts: Sequence[Part], any_core: bool = False) -> None:
         self.parts, self.any_core = tuple(parts), any_core
 

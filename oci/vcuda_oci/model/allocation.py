@@ -20,12 +20,7 @@ PLACED, NODE = "placed", "node"
 
 
 class GpuShare(Record):
-    """One GPU's part of an allocation. Records of version 0.1 have the first three fields only."""
-
-    __slots__ = (  # noqa: RUF023 - the order in a record's file
-        "uuid", "memory_bytes", "core_percent", "policy",
-        "core_ceiling_percent", "weight", "priority", "managed", "latency", "rotates",
-    )  # fmt: skip
+    """One GPU's part of an allocation."""
 
     def __init__(
         self,
@@ -97,12 +92,6 @@ class Allocation(Record):
     claim.pod_of; {} outside Kubernetes. partition: under MPS, which of `partitions` it has for
     itself, from 1 on; 0: its GPU has none. partitions: percent of the multiprocessors of each.
     """
-
-    __slots__ = (  # noqa: RUF023 - the order in a record's file
-        "id", "shares", "request", "container_id", "runtime", "claimant",
-        "created", "pod", "becoming", "engine", "suspension", "idle_suspend",
-        "isolation", "nodes_left", "partition", "partitions",
-    )  # fmt: skip
 
     def __init__(
         self,

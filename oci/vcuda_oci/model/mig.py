@@ -16,8 +16,6 @@ class Profile(Record):
     memory slices. most: instances at a time.
     """
 
-    __slots__ = ("id", "memory_bytes", "most", "name", "slices", "starts", "width")
-
     def __init__(
         self,
         id: int,
@@ -39,8 +37,6 @@ class Profile(Record):
 class Layout(Record):
     """What a GPU in MIG mode can have, and has. taken: (profile id, start, width) of each instance,
     also of one that is still being created."""
-
-    __slots__ = ("memory_bytes", "profiles", "taken", "uuid")
 
     def __init__(
         self,

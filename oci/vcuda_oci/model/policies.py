@@ -51,11 +51,6 @@ class Terms(Record):
     as the settings say. isolation: one of ISOLATIONS; "": as the settings say.
     """
 
-    __slots__ = (
-        "core_limit", "idle_suspend", "isolation",
-        "latency", "policy", "priority", "weight",
-    )  # fmt: skip
-
     def __init__(
         self,
         policy: str = FIXED,

@@ -21,8 +21,6 @@ class Part(Record):
     None: the same percentage as core.
     """
 
-    __slots__ = ("core", "memory_bytes", "memory_percent")
-
     def __init__(
         self, core: int, memory_bytes: int | None = None, memory_percent: int | None = None
     ) -> None:
@@ -52,8 +50,6 @@ class Request(Record):
     that the kubelet counted, where only the pod's object gives the parts; 0 for other requests.
     While counted is set and the pod's object was not read, parts is empty.
     """
-
-    __slots__ = ("counted", "gpus", "parts", "placement", "source", "terms")
 
     def __init__(
         self,

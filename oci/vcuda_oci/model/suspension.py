@@ -36,8 +36,6 @@ class Suspension(Record):
     state (CUprocessState) that they are left in, or come back to.
     """
 
-    __slots__ = ("asked", "by", "bytes", "found", "moves", "needed", "since", "step", "wanted")
-
     def __init__(
         self,
         step: str,

@@ -192,24 +192,6 @@ def offsets() -> Iterator[tuple[str, int, int]]:
 class LimitsGpu:
     """One GPU's entry of a limits page."""
 
-    __slots__ = (
-        "context_bytes",
-        "core_ceiling_percent",
-        "core_percent",
-        "hidden_ms",
-        "latency",
-        "managed_memory",
-        "memory_bytes",
-        "mps_percent",
-        "policy",
-        "rate_ppm",
-        "turn",
-        "turn_held_ns",
-        "turn_waited_ns",
-        "uuid",
-        "weight",
-    )
-
     def __init__(
         self,
         uuid: str,

@@ -45,17 +45,6 @@ F_OFD_GETLK = 36  # Source: linux/fcntl.h, the same on every architecture
 
 
 class Limits:
-    __slots__ = (
-        "calls_ask",
-        "driver_dir",
-        "gpus",
-        "meter_copies",
-        "rate_until_ns",
-        "sequence",
-        "suspended",
-        "suspensions",
-    )
-
     def __init__(
         self,
         driver_dir: str,
@@ -79,19 +68,6 @@ class Limits:
 
 class UsageGpu:
     """A container's self-reported use of one GPU."""
-
-    __slots__ = (
-        "balance_ns",
-        "busy_ns",
-        "contexts",
-        "held_bytes",
-        "launches",
-        "off_bytes",
-        "overrun_ns",
-        "refusals",
-        "room_asked",
-        "throttled_ns",
-    )
 
     def __init__(
         self,
@@ -121,17 +97,6 @@ class UsageGpu:
 class UsageProcess:
     """A process's slot. All values are self-reported; `pid` is in the container's pid namespace."""
 
-    __slots__ = (
-        "busy_ns",
-        "calls_inside",
-        "contexts",
-        "generation",
-        "held_bytes",
-        "pid",
-        "slot",
-        "start_time",
-    )
-
     def __init__(
         self,
         slot: int,
@@ -154,16 +119,6 @@ class UsageProcess:
 
 
 class Usage:
-    __slots__ = (
-        "export_table_ids",
-        "gpus",
-        "managed",
-        "newer_symbols",
-        "opened_ipc",
-        "processes",
-        "resume_asked",
-    )
-
     def __init__(
         self,
         gpus: list[UsageGpu],

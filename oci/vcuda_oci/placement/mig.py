@@ -22,8 +22,6 @@ _HINT = "ask for less, end a container with an instance, or use isolation turns"
 class Place(Record):
     """Where an instance goes. uuid: of the GPU."""
 
-    __slots__ = ("profile", "start", "uuid")
-
     def __init__(self, uuid: str, profile: Profile, start: int) -> None:
         self.uuid, self.profile, self.start = uuid, profile, start
 

@@ -25,16 +25,12 @@ class Tenant(Record):
     hold, which a move copies.
     """
 
-    __slots__ = ("bytes", "id", "share", "to")
-
     def __init__(self, id: str, share: GpuShare, to: Collection[str], bytes: int = 0) -> None:
         self.id, self.share, self.to, self.bytes = id, share, tuple(to), bytes
 
 
 class Move(Record):
     """A move of the container `id`. source, target: UUIDs. bytes: as Tenant has it."""
-
-    __slots__ = ("bytes", "id", "source", "target")
 
     def __init__(self, id: str, source: str, target: str, bytes: int = 0) -> None:
         self.id, self.source, self.target, self.bytes = id, source, target, bytes

@@ -26,11 +26,6 @@ class Node:
     names: the GPUs that the request may use, by UUID or index; empty: any. The rest: see `choose`.
     """
 
-    __slots__ = (
-        "distances", "gpus", "names", "order", "overcommit",
-        "taken", "terms", "unhealthy",
-    )  # fmt: skip
-
     def __init__(
         self,
         gpus: Sequence[Gpu],

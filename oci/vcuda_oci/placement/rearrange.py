@@ -29,8 +29,6 @@ _MOST_SETS_OF = 10
 class Need(Record):
     """What one share of a request takes of a GPU, at least; core_percent 100: all of it."""
 
-    __slots__ = ("core_percent", "memory_bytes")
-
     def __init__(self, core_percent: int, memory_bytes: int = 0) -> None:
         self.core_percent, self.memory_bytes = core_percent, memory_bytes
 

@@ -44,8 +44,6 @@ class Creation:
     it may have claimed by itself since.
     """
 
-    __slots__ = ("claimant", "has_left", "is_deleted_here", "program", "runtime")
-
     def __init__(
         self,
         runtime: list[str],
