@@ -170,10 +170,11 @@ def read_limits(page: bytes) -> Limits:
     for index in range(min(head[3], MAX_GPUS)):
         entry = _LIMITS_GPU.unpack_from(page, LIMITS_HEAD_SIZE + index * LIMITS_GPU_SIZE)
         turn, _, _, held_ns, waited_ns = entry[7:12]
-        amounts = {"managed_memory": entry[15], "context_bytes": entry[-1]}
-        gpu = LimitsGpu(text_of(entry[0]), *entry[1:7], **amounts)
+        more = {"managed_memory": entry[15], "context_bytes": entry[18]}
+        more.update(latency=entry[12], mps_percent=entry[16])
+        gpu = LimitsGpu(text_of(entry[0]), *entry[1:7], **more)
         gpu.turn, gpu.turn_held_ns, gpu.turn_waited_ns = turn, held_ns, waited_ns
-        gpu.latency, gpu.hidden_ms, gpu.mps_percent = entry[12], entry[14], entry[16]
+        gpu.hidden_ms = entry[14]
         gpus.append(gpu)
     return Limits(
         text_of(head[5]), head[4], head[6], gpus, head[7] != 0, head[8], head[9] != 0, head[10]
