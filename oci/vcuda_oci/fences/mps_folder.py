@@ -143,10 +143,7 @@ def write_partitions(folder: str, values: list[str]) -> None:
 
 def failure(folder: str) -> str:
     """Why the keeper could not start the daemon last; "" if it could."""
-    try:
-        return files.read(folder + "/failed", _MOST_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
+    return files.text(folder + "/failed")
 
 
 def note_failure(folder: str, what: str) -> None:

@@ -22,6 +22,14 @@ def read(path: str, limit: int = 64 << 20, follow: bool = False) -> bytes:
         os.close(fd)
 
 
+def text(path: str, limit: int = 1 << 16) -> str:
+    """A whole file as text; "": it cannot be read, or has more than `limit` bytes."""
+    try:
+        return read(path, limit).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def read_settings(path: str, limit: int = 64 << 20) -> bytes:
     """Read a settings file; `path` may be a symlink.
 
