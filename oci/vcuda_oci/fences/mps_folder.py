@@ -98,9 +98,9 @@ def want(state_dir: str, uuid: str, program: str, library: str, driver: str) -> 
 
 
 def wanted(folder: str) -> dict[str, str] | None:
-    """As `want` has it. An earlier version wrote no driver."""
-    tree = {"driver": "", **(_read(folder + "/wanted.json") or {})}
-    return tree if set(tree) == {"gpu", "program", "library", "driver"} else None
+    """As `want` has it."""
+    tree = _read(folder + "/wanted.json")
+    return tree if tree and set(tree) == {"gpu", "program", "library", "driver"} else None
 
 
 def is_wanted(ledger: Ledger, folder: str) -> bool:

@@ -258,7 +258,7 @@ class Ledger:
 
 
 def _has_mode(folder: str, mode: int) -> bool:
-    """Whether the folder exists with the right mode: an older version left the records readable."""
+    """Whether the folder exists, closed as it must be: another program may have made it."""
     try:
         return os.stat(folder).st_mode & 0o777 == mode
     except FileNotFoundError:

@@ -55,17 +55,6 @@ class GpuShare(Record):
     def amounts(self) -> str:
         return f"{self.core_percent} % and {gib(self.memory_bytes)} of {self.uuid}"
 
-    def as_json(self) -> dict[str, Any]:
-        """Without a normal latency and without `rotates` unless it does: an earlier version knows
-        neither.
-        """
-        fields = self.fields()
-        if self.latency == policies.NORMAL:
-            del fields["latency"]
-        if not self.rotates:
-            del fields["rotates"]
-        return fields
-
     def __str__(self) -> str:
         terms = policies.describe(
             self.policy, self.core_ceiling_percent, self.weight, self.priority, self.latency
@@ -163,7 +152,7 @@ class Allocation(Record):
     def as_json(self) -> dict[str, Any]:
         fields = self.fields()
         for key in ("shares", "becoming"):
-            fields[key] = [share.as_json() for share in fields[key] or ()]
+            fields[key] = [share.fields() for share in fields[key] or ()]
         if self.suspension:
             fields["suspension"] = self.suspension.as_json()
         for key in (

@@ -66,8 +66,8 @@ class Terms(Record):
         self.isolation = isolation
 
     def as_json(self) -> dict[str, object]:
-        """The settings that the policy takes; none for fixed, as in records of version 0.1. The
-        latency, unless it is normal; the idle time and the isolation, if the request names one.
+        """The settings that the policy takes; the latency, unless it is normal; the idle time and
+        the isolation, if the request names one.
         """
         values = {CORE_LIMIT: self.core_limit, WEIGHT: self.weight, PRIORITY: self.priority}
         taken: dict[str, object] = {
