@@ -39,7 +39,7 @@ def clean_up_at_end(config_path: str, state: State) -> None:
     """
     root, places = _root_and_places(config_path, state)
     if root and state.pid > 0:
-        mount_points.remove_at_end(state.pid, _config_of(state), root, places)
+        mount_points.remove_since(_config_of(state), root, places, at_end_of=state.pid)
 
 
 def _config_of(state: State) -> str:
