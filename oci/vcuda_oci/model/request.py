@@ -57,11 +57,10 @@ class Request(Record):
         gpus: tuple[str, ...] = (),
         terms: Terms | None = None,
         placement: str = "",
-        source: str = "annotation",
         counted: int = 0,
     ) -> None:
         self.parts, self.gpus, self.terms = tuple(parts), gpus, terms or Terms()
-        self.placement, self.source, self.counted = placement, source, counted
+        self.placement, self.counted = placement, counted
 
     @classmethod
     def of(
