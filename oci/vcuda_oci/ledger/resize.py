@@ -125,17 +125,10 @@ def _write(ledger: Ledger, allocation: Allocation) -> Allocation:
 def _larger(old: GpuShare, new: GpuShare) -> GpuShare:
     """The larger of each figure; the policy of the old share."""
     core = max(old.core_percent, new.core_percent)
-    return GpuShare(
-        old.uuid,
-        max(old.memory_bytes, new.memory_bytes),
-        core,
-        old.policy,
-        max(old.core_ceiling_percent, core),
-        old.weight,
-        old.priority,
-        old.managed,
-        old.latency,
-        old.rotates,
+    return old.replaced(
+        memory_bytes=max(old.memory_bytes, new.memory_bytes),
+        core_percent=core,
+        core_ceiling_percent=max(old.core_ceiling_percent, core),
     )
 
 
