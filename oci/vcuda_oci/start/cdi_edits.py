@@ -84,7 +84,7 @@ def edits_of(container: Container, settings: Config, facts: Host) -> tuple[Edits
     writable = _writable_again(container, settings, facts)
     more.mounts += writable
     if command := _procfs_hook(container.rootfs, settings, gpus):
-        more.hooks.append(edits.procfs_hook(edits.Paths("", "", [], [], command)))
+        more.hooks.append(edits.procfs_hook(command))
     return more, [place for _, place, _ in writable]
 
 
