@@ -62,9 +62,9 @@ def create(
     """Create an instance that holds `core` percent of a GPU and the memory. Needs the lock.
 
     id: of the allocation; it has no record here. gpus: UUIDs to choose from, in MIG mode. place:
-    None: any on these. Returns
-    the record, to be written with the allocation, and the share: all of the MIG device. Raises
-    VcudaError: the driver refuses; at most the record is left, for the next sweep.
+    None: any on these. Returns the record, to be written with the allocation, and the share: all of
+    the MIG device. Raises VcudaError: the driver refuses; at most the record is left, for the next
+    sweep.
     """
     with Mig(facts.library) as driver:
         settle_static(ledger, driver)

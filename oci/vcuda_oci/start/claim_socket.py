@@ -212,11 +212,12 @@ class ClaimServer:
         PageKeeper(os.path.dirname(self.path), self._settings).run(server)
 
     def _keep_mps(self, server: int) -> None:
-        from ..fences import mps_keeper  # late: only where a container is under MPS
+        from ..fences.mps_keeper import MpsKeeper  # late: only where a container is under MPS
 
         self._socket.close()
+        guest_process.set_own_name(MPS_KEEPER)
         self._limit_keeper(MPS_KEEPER)
-        mps_keeper.main(os.path.dirname(self.path), server)
+        MpsKeeper(os.path.dirname(self.path)).run(server)
 
     def _keep_turns(self, server: int) -> None:
         state_dir = os.path.dirname(self.path)
