@@ -135,14 +135,8 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
             answer = _place(ledger, host, wanted, rules)
         if isinstance(answer, Refused) and _may_borrow(wanted):
             answer = _place(ledger, host, wanted, rules, answer)
-        if isinstance(answer, Refused) and wanted.decided:
-            raise VcudaError(
-                answer.reason,
-                f"decision for pod {owner.namespace}/{owner.pod_name}",
-                "delete the pod if it stays so, and it is scheduled anew",
-            )
         if isinstance(answer, Refused):
-            raise NoPlace(answer.reason, "placement", answer.hint)
+            raise no_place(wanted, answer)
         allocation = Allocation(
             owner.key,
             answer.shares,
@@ -165,6 +159,17 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
             allocation, limits.page_of(allocation, rules.context_bytes, rules.meter_copies)
         )
         return allocation, True
+
+
+def no_place(wanted: Claim, answer: Refused) -> VcudaError:
+    """NoPlace, unless a scheduler has decided: then only it can choose another place."""
+    if not wanted.decided:
+        return NoPlace(answer.reason, "placement", answer.hint)
+    return VcudaError(
+        answer.reason,
+        f"decision for pod {wanted.owner.namespace}/{wanted.owner.pod_name}",
+        "delete the pod if it stays so, and it is scheduled anew",
+    )
 
 
 def reclaim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Allocation | None:
