@@ -61,9 +61,9 @@ def place(node: Node, positions: Sequence[int], part: Part) -> list[GpuShare] | 
 
 def _place_on(node: Node, positions: Sequence[int], part: Part) -> list[GpuShare] | Refused:
     offered = [node.gpus[at] for at in positions]
-    among, refusal = eligible.named(offered, node.names)
-    if refusal:
-        return refusal
+    among = eligible.named(offered, node.names)
+    if isinstance(among, Refused):
+        return among
     allowed = [positions[each] for each in among]
     core = part.core or 100 * len(allowed)
     gpus = [node.gpus[at] for at in allowed]
