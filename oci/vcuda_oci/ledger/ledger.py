@@ -29,7 +29,6 @@ from . import events
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
 
 LOCK_SECONDS = 30.0
@@ -242,9 +241,7 @@ class Ledger:
         self, kind: str, allocation: Allocation, text: str, seconds: float = -1
     ) -> None:
         """Record an event of the allocation. seconds: duration; below 0: unknown."""
-        more: dict[str, Any] = {
-            **events.about(allocation.container_id, allocation.pod, allocation.engine)
-        }
+        more = events.about(allocation.container_id, allocation.pod, allocation.engine)
         if seconds >= 0:
             more["seconds"] = round(seconds, 6)
         events.record(self.state_dir, self.program, kind, allocation.id, text, **more)

@@ -116,10 +116,10 @@ def isolation_of(text: str, where: str) -> str:
     """Raises VcudaError: not one of ISOLATIONS."""
     if text in ISOLATIONS:
         return text
-    what, hint = "is not offered", f"use {_listed(list(ISOLATIONS))}"
+    hint = f"use {_listed(list(ISOLATIONS))}"
     if text == "shim":
         hint = "use turns, where the shim paces its container alone while no turn keeper runs"
-    raise VcudaError(f"isolation '{text}' {what}", where, hint)
+    raise VcudaError(f"isolation '{text}' is not offered", where, hint)
 
 
 def describe(
