@@ -20,6 +20,7 @@ what is there of it.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from ..host import facts_cache, host
 from ..host.host import Host
@@ -33,10 +34,6 @@ from ..model.mig import Profile
 from ..placement import mig as places
 from ..placement.eligible import Refused
 from ..system.own_lock import FolderLock
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Creation and destruction take some tenths of a second each, and others may be waiting too.
 _LOCK_SECONDS = 120.0

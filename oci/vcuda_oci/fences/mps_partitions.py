@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 
 from ..model import mps
 from ..model.errors import VcudaError
 from . import mps_control, mps_folder
 from .mps_control import require_v3
 from .mps_folder import SERVER, Ready
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _TRIAL = "trial"
 _LIST_SECONDS, _PAUSE_SECONDS = 2.0, 0.01

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from .record import Record
+from collections.abc import Sequence
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from .record import Record
 
 
 class Profile(Record):

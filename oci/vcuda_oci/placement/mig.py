@@ -7,14 +7,12 @@ largest profiles.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from ..model.mig import Layout, Profile
 from ..model.record import Record
 from ..model.sizes import gib
 from .eligible import Refused
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _HINT = "ask for less, end a container with an instance, or use isolation turns"
 

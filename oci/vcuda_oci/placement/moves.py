@@ -6,13 +6,11 @@ container there before another may have the old one. Memory is counted once, wit
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from ..model.allocation import GpuShare
 from ..model.gpu import Gpu
 from ..model.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 # How many steps a search takes at most: placements and sets of containers that it tries.
 STEPS = 100_000

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 
 from ..container import hook_state, image_libraries
 from ..container.container import Container, container_of
@@ -26,10 +27,6 @@ from ..pages import layout, page_reader
 from ..system import settings_file
 from ..system.settings_file import Config
 from . import apply_share, calling_runtime
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def hook_without_mounts(config: str, state: State, pid: int) -> list[str] | None:

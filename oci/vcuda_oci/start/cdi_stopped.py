@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from ..container import hook_state
 from ..container.container import container_of
@@ -11,10 +12,6 @@ from ..guest import mount_points
 from ..model import names
 from ..system import settings_file
 from . import apply_share, cdi_edits
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def clean_up(config_path: str, state: State, has_left: Callable[[], bool] = lambda: False) -> None:
