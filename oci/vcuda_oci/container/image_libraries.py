@@ -105,13 +105,9 @@ def _configured(tree: Tree) -> list[str]:
         if size > _ALL_CONF_BYTES:
             what = f"more than {_ALL_CONF_BYTES} bytes in ld.so.conf and its files"
             raise VcudaError(what, "/etc/ld.so.conf.d in the image", HINT)
-        found += _words(content)
+        lines = content.decode("utf-8", "replace").split("\n")
+        found += [line.partition("#")[0].strip() for line in lines]
     return found
-
-
-def _words(content: bytes) -> list[str]:
-    lines = content.decode("utf-8", "replace").split("\n")
-    return [line.partition("#")[0].strip() for line in lines]
 
 
 def _cached(tree: Tree) -> list[tuple[str, str]]:

@@ -175,8 +175,9 @@ def parse(text: str) -> Allocation:
     if fields.pop("version", None) != VERSION:
         raise ValueError("not a record of this version")
     try:
-        for key in {"shares", "becoming"} & {"shares", *fields}:
-            fields[key] = [_share(**share) for share in fields[key]]
+        for key in ("shares", "becoming"):
+            if key in fields:
+                fields[key] = [_share(**share) for share in fields[key]]
         if "suspension" in fields:
             from . import suspension  # few records have one
 

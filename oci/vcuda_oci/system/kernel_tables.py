@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _SELF = "/proc/self"
 _MOST_BYTES = 64 << 20
 _MOST_MAPS_BYTES = 8 << 20
-_DELETED = b" (deleted)"
 
 
 class Mount:
@@ -49,7 +48,8 @@ class Mapping:
         begin, end = (int(address, 16) for address in self.range.split("-"))
         # The table pads addresses with zeros; the names in map_files have no padding.
         self.link = f"{begin:x}-{end:x}"
-        self.path = _without_mark("".join(path).lstrip(" ").encode("latin-1"))
+        text = "".join(path).lstrip(" ").encode("latin-1")
+        self.path = os.fsdecode(text.removesuffix(b" (deleted)"))
 
 
 def mounts(process: str | int = _SELF) -> list[Mount]:
@@ -109,8 +109,7 @@ def status(process: str | int = _SELF) -> dict[str, str]:
 
 def command(process: str | int) -> str:
     """The name of a process's program, as text. Raises OSError."""
-    name = _read(process, "comm", _MOST_BYTES)
-    return (name[:-1] if name.endswith(b"\n") else name).decode("utf-8", "replace")
+    return _read(process, "comm", _MOST_BYTES).removesuffix(b"\n").decode("utf-8", "replace")
 
 
 def listens(process: str) -> list[str]:
@@ -150,10 +149,6 @@ def maps_all_users() -> bool:
 
 def _rows(table: bytes) -> list[bytes]:
     return [row for row in table.split(b"\n") if row]
-
-
-def _without_mark(path: bytes) -> str:
-    return os.fsdecode(path[: -len(_DELETED)] if path.endswith(_DELETED) else path)
 
 
 def _unescaped(field: bytes) -> str:
