@@ -108,7 +108,7 @@ def is_wide(rule: Any, majors: Collection[int]) -> bool:
 
 
 def _narrowed(rule: dict[str, Any]) -> dict[str, Any]:
-    """The rule with access to mknod only. cgroup v1 has no exceptions, so a deny rule cannot do."""
+    """The rule with access to mknod only. cgroup v1 knows no exceptions: no deny rule can."""
     return {**rule, "access": "m"}
 
 

@@ -195,7 +195,7 @@ class Mig:
         )
 
     def _name(self, device: ctypes.c_void_p, number: int, info: _ProfileInfo) -> str:
-        """The profile's name, "1g.10gb"; drivers before 525 do not tell it."""
+        """The profile's name, "1g.10gb"; drivers before 525 do not report it."""
         named = _NamedProfileInfo(version=ctypes.sizeof(_NamedProfileInfo) | 2 << 24)
         call = "nvmlDeviceGetGpuInstanceProfileInfoV"
         if self._nvml.supports(call, device, ctypes.c_uint(number), ctypes.byref(named)):

@@ -38,9 +38,9 @@ _SUFFIX = ".json"
 class Ledger:
     """The records below `state_dir`.
 
-    Every method but `read`, `get`, `make_room`, `cut_back`, `cut_ended`, `make_folders`
-    and `record_event` needs the lock.
-    program: the name that events give for the source of a change.
+    Every method but `read`, `get`, `make_room`, `cut_back`, `cut_ended`, `make_folders`,
+    `folders_of_pages` and `record_event` needs the lock. program: the name that events give for the
+    source of a change.
     """
 
     def __init__(self, state_dir: str, program: str = names.COMMAND) -> None:

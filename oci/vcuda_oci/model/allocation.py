@@ -120,8 +120,8 @@ class Allocation(Record):
 
     @property
     def reserved(self) -> list[GpuShare]:
-        """The shares that placement counts: a suspended container keeps its promise, and one that
-        is restored on another GPU that on the one that it comes back to if it is refused there.
+        """The shares that placement counts. A suspended container keeps its own; one that is being
+        restored on another GPU keeps that on the old one too, for the case that the driver refuses.
         """
         held = self.suspension
         if held is None or held.is_off:

@@ -97,7 +97,7 @@ def barred(
 
 
 def closed(uuid: str, reason: str) -> str:
-    """Why a GPU gets no new containers. reason: as ledger.unhealthy has it, or of above."""
+    """Why a GPU gets no new containers. reason: as ledger.unhealthy has it, or from above."""
     if reason == DRAINED:
         return f"{uuid} is {DRAINED}"
     is_well = reason in (TURNS_THERE, MPS_THERE, NO_PARTITION, IS_PART)
