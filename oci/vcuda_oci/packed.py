@@ -167,10 +167,7 @@ def pack() -> None:
     Raises OSError.
     """
     sys.path.insert(0, _FOLDER.rpartition("/")[0])
-    before = set(sys.modules)
     packer = Packer()
-    for name in set(sys.modules) - before - {_PACKAGE}:
-        del sys.modules[name]  # what compiling imports may be part of a start too
     sys.meta_path.insert(-1, packer)
     for name in (_LIGHT_OS, _WRAPPER, _PACKAGE + ".start.poststop"):
         __import__(name)

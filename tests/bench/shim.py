@@ -22,6 +22,7 @@ from bench.start import REPOSITORY, SOFTGPU
 from shim.conftest import CLIENTS, LIBRARIES, MOCK_SOURCES, MOCK_UUID
 from support.gpu import guest
 from support.gpu.turn_word import HELD, write_turn
+from vcuda_oci.pages.layout import LimitsGpu
 
 ROUNDS = 9
 # A driver call, the goal for what is added to it, and what peers add; "/2" is two threads at once.
@@ -177,12 +178,12 @@ def median_of(rounds: Rounds, call: str) -> float:
     return statistics.median(one[call] for one in rounds)
 
 
-def share(uuid: str, core_percent: int = 99) -> guest.Gpu:
+def share(uuid: str, core_percent: int = 99) -> LimitsGpu:
     """Nearly the whole GPU: paced and limited, but never made to wait."""
     return guest.share(uuid, 8 * guest.GIB, core_percent)
 
 
-def _share_of(root: str, core_percent: int = 99) -> guest.Gpu:
+def _share_of(root: str, core_percent: int = 99) -> LimitsGpu:
     listed = subprocess.run(
         [root + "/usr/bin/nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"],
         env={"SOFTGPU_ROOT": root, "LD_LIBRARY_PATH": root + "/usr/lib/x86_64-linux-gnu"},

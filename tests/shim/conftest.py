@@ -14,6 +14,7 @@ from shim.policy_node import PolicyNode
 from support import compiled
 from support.gpu import guest
 from support.softgpu.softgpu_clock import clock_options
+from vcuda_oci.pages.layout import LimitsGpu
 
 CLIENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")
 HEADERS = sorted(glob.glob(f"{CLIENTS}/*.h"))
@@ -96,7 +97,7 @@ def new_guest(
     """A container with slices of the test's host, or of ON."""
 
     def make(
-        *gpus: guest.Gpu,
+        *gpus: LimitsGpu,
         on: DriverRoot | None = None,
         meter_copies: bool = False,
         calls_ask: bool = False,

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from support.files import ROOT
-from support.gpu.guest import BUILD, PYTHON, SHIM, WORKLOAD, Gpu, Guest
+from support.gpu.guest import BUILD, PYTHON, SHIM, WORKLOAD, Guest
+from support.gpu.guest import share as entry
 from support.softgpu.virtual_time import Clock
 from vcuda_oci.container import request
 from vcuda_oci.container.identity import Owner
@@ -70,7 +71,7 @@ class PolicyNode:
         guest = Guest(
             os.path.join(self.folder, id),
             self.driver_root,
-            [Gpu(share.uuid, share.memory_bytes)],
+            [entry(share.uuid, share.memory_bytes)],
             shim,
         )
         for page in (guest.limits, guest.usage):

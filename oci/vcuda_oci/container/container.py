@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 class Mount(Record):
     """A mount of config.json. source, destination: "" if the entry has none."""
 
-    __slots__ = ("destination", "options", "source")
-
     def __init__(self, source: str, destination: str, options: list[Any]) -> None:
         self.source, self.destination, self.options = source, destination, options
 
@@ -29,11 +27,6 @@ class Container(Record):
     as identity.proven returns them. environment: the process's variables. rootfs: the image's root
     on the host; "": not in the spec. devices: paths of device nodes. device_rules: in their order.
     """
-
-    __slots__ = (
-        "annotations", "bundle", "device_rules", "devices", "environment",
-        "id", "mounts", "rootfs", "spec",
-    )  # fmt: skip
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ import os
 
 from ..model import jsontree
 from ..model.errors import VcudaError
+from ..system import files
 from . import bundle
 
 TYPE_CHECKING = False
@@ -36,16 +37,12 @@ def config_of(state: State) -> Any:
 
 def read() -> bytes:
     """Read standard input; b"" for a terminal. Raises VcudaError: it cannot be read."""
-    chunks, size = [], 0
     try:
         if os.isatty(0):  # called by hand: do not wait for input
             return b""
-        while size < _MOST_BYTES and (chunk := os.read(0, 1 << 16)):
-            chunks.append(chunk)
-            size += len(chunk)
+        return files.content(0, _MOST_BYTES, WHERE)
     except OSError as error:
         raise VcudaError(f"cannot be read: {error.strerror}", WHERE, HINT) from error
-    return b"".join(chunks)
 
 
 def parse_state(text: bytes) -> State:

@@ -22,11 +22,6 @@ class Owner(Record):
     engine: where the engine stores the container's name and image (engine_name.py).
     """
 
-    __slots__ = (  # noqa: RUF023
-        "key", "container_id", "pod_uid", "namespace",
-        "pod_name", "container_name", "sandbox_id", "sandbox_file", "engine",
-    )  # fmt: skip
-
     def __init__(
         self,
         key: str,

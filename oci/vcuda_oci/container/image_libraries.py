@@ -53,23 +53,20 @@ def find(container: Container, names: Collection[str]) -> dict[str, str]:
     with tree:
         found: dict[str, str] = {}
         for folder in _folders(tree, container.environment):
-            mine = {}
-            for name in tree.present(folder, OURS):
-                path = tree.file(f"{folder}/{name}")
-                if path:
-                    mine[path] = name
-            if mine:
-                for name in tree.present(folder, tuple(names)):
-                    path = tree.file(f"{folder}/{name}")
-                    if path:
-                        mine.setdefault(path, name)
-            found.update(mine)
+            if mine := _there(tree, folder, OURS):
+                found.update({**_there(tree, folder, tuple(names)), **mine})
         for name, path in _cached(tree):
             path = tree.file(path)
             if path:
                 found.setdefault(path, name.partition(".so")[0] + ".so.1")
         hidden = tuple(folder + "/" for folder in _mounted(tree, container.mounts))
         return {path: name for path, name in found.items() if not path.startswith(hidden)}
+
+
+def _there(tree: Tree, folder: str, names: Sequence[str]) -> dict[str, str]:
+    """Those of the names that are files in the folder, by their paths without symlinks."""
+    present = tree.present(folder, names)
+    return {path: name for name in present if (path := tree.file(f"{folder}/{name}"))}
 
 
 def _mounted(tree: Tree, mounts: Sequence[Mount]) -> list[str]:
@@ -108,13 +105,9 @@ def _configured(tree: Tree) -> list[str]:
         if size > _ALL_CONF_BYTES:
             what = f"more than {_ALL_CONF_BYTES} bytes in ld.so.conf and its files"
             raise VcudaError(what, "/etc/ld.so.conf.d in the image", HINT)
-        found += _words(content)
+        lines = content.decode("utf-8", "replace").split("\n")
+        found += [line.partition("#")[0].strip() for line in lines]
     return found
-
-
-def _words(content: bytes) -> list[str]:
-    lines = content.decode("utf-8", "replace").split("\n")
-    return [line.partition("#")[0].strip() for line in lines]
 
 
 def _cached(tree: Tree) -> list[tuple[str, str]]:

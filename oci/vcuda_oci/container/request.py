@@ -28,8 +28,6 @@ class RawRequest(Record):
     annotations that the image may have set. sources: for a request in mounts, their sources by key.
     """
 
-    __slots__ = ("from_env", "sources", "where", "words")
-
     def __init__(
         self,
         words: dict[str, str],
@@ -81,22 +79,21 @@ def counts(raw: RawRequest, env_setting: str, is_pod: bool, privileged: bool) ->
     env_setting: accept-request-from-env. A request from a pod's environment never counts, because
     the pod's author writes it.
     """
-    if not raw.from_env or env_setting == ENV_ALWAYS:
-        return not (raw.from_env and is_pod)
+    if not raw.from_env:
+        return True
     if is_pod or env_setting == ENV_NEVER:
         return False
-    if privileged and raw.where != _NVIDIA:
-        _reject_unknown(raw)
-    if privileged:
-        # Many images set NVIDIA's variable; a privileged container sees all GPUs anyway.
-        if raw.where == _NVIDIA:
-            return False
-        raise VcudaError(
-            "a privileged container sees every GPU, a share cannot hold it",
-            raw.where,
-            'start it without --privileged, or set accept-request-from-env = "always"',
-        )
-    return True
+    if env_setting == ENV_ALWAYS or not privileged:
+        return True
+    # Many images set NVIDIA's variable; a privileged container sees all GPUs anyway.
+    if raw.where == _NVIDIA:
+        return False
+    _reject_unknown(raw)
+    raise VcudaError(
+        "a privileged container sees every GPU, a share cannot hold it",
+        raw.where,
+        'start it without --privileged, or set accept-request-from-env = "always"',
+    )
 
 
 def has_agent_sources(raw: RawRequest, state_dirs: tuple[str, ...]) -> bool:
@@ -121,21 +118,21 @@ def parse(raw: RawRequest) -> Request:
     virtual = _tail(names.ANNOTATION_VIRTUAL_UNITS) in units
     _reject_unknown(raw)
     if where == _NVIDIA:
-        return Request([Part(0)], _gpus(words["gpu"], where), source="env")
+        return Request([Part(0)], _gpus(words["gpu"], where))
     if virtual or _tail(names.ANNOTATION_GPU_UNITS) in units:
         if len(units) > 1:
             raise VcudaError(
                 "whole GPUs and shares of GPUs at once", where, "ask for the one or the other"
             )
-        core = 100 * _whole_number(units.popitem()[1], "gpu", where, 1)
+        core = 100 * _whole_number(units.popitem()[1], "gpu", where)
         memory = None
     elif units:
         core_text = units.get(_tail(names.ANNOTATION_CORE_UNITS), "")
-        core = _whole_number(core_text, "vcuda-core", where, 1)
+        core = _whole_number(core_text, "vcuda-core", where)
         blocks = units.get(_tail(names.ANNOTATION_MEMORY_UNITS))
         memory = None
         if blocks is not None:
-            count = _whole_number(blocks, "vcuda-memory", where, 1)
+            count = _whole_number(blocks, "vcuda-memory", where)
             memory = count * names.MEMORY_UNIT_BYTES
     else:
         if "core" not in words:
@@ -144,7 +141,7 @@ def parse(raw: RawRequest) -> Request:
                 where,
                 f"add how much compute: {_core_as_written(where)}",
             )
-        core = _whole_number(words["core"], "core", where, 1)
+        core = _whole_number(words["core"], "core", where)
         memory = share_bytes(words["memory"], where) if "memory" in words else None
     # Of virtual GPUs the amount is unknown here, so any core-limit is accepted for now.
     terms = policies.parse(words, 1 if virtual else core, where)
@@ -153,10 +150,9 @@ def parse(raw: RawRequest) -> Request:
         hint = "use binpack, spread or topology"
         raise VcudaError(f"placement '{placement}' is not offered", where, hint)
     gpus = _gpus(words["gpu"], where) if "gpu" in words else ()
-    source = "env" if raw.from_env else "annotation"
     if virtual:
-        return Request((), gpus, terms, placement, source, counted=core // 100)
-    return Request([Part(core, memory)], gpus, terms, placement, source)
+        return Request((), gpus, terms, placement, counted=core // 100)
+    return Request([Part(core, memory)], gpus, terms, placement)
 
 
 def _is_from_pod(key: str, annotations: Mapping[str, str]) -> bool:
@@ -215,14 +211,14 @@ def _core_as_written(where: str) -> str:
     return "core:30" if where.startswith("--slice") else "core=30"
 
 
-def _whole_number(text: str, key: str, where: str, least: int) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 6 or int(text) < least:
+def _whole_number(text: str, key: str, where: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 6 or int(text) < 1:
         raise VcudaError(
             f"{key} cannot be '{text}'",
             where,
-            f"write a whole number from {least}: 30 is 30 % of a GPU, 100 one whole GPU"
+            "write a whole number from 1: 30 is 30 % of a GPU, 100 one whole GPU"
             if key != "vcuda-memory"
-            else f"write a whole number of 256 MiB units from {least}",
+            else "write a whole number of 256 MiB units from 1",
         )
     return int(text)
 

@@ -8,6 +8,9 @@ its containers share. Edits that depend on the container or its image are made b
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
 from ..host.device_nodes import is_gpu
 from ..host.host import DeviceNode, Host
 from ..model import names
@@ -16,11 +19,6 @@ from ..model.gpu import Gpu
 from ..system import machine
 from . import edits as edit
 from .edits import Edits
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from typing import Any
 
 # The first version with hostPath for device nodes.
 VERSION = "0.5.0"

@@ -30,7 +30,7 @@ def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
     rules = _child(_child(linux, "resources", {}), "devices", [])
     for node in edits.denied:
         devices[:] = [item for item in devices if not _is_node(item, node)]
-        rules[:] = [rule for rule in rules if not _allows(rule, node)]
+        rules[:] = [it for it in rules if not (_is_node(it, node) and it.get("allow") is True)]
     majors = edits.majors()
     rules[:] = [_narrowed(rule) if is_wide(rule, majors) else rule for rule in rules]
     for node in edits.devices:
@@ -93,10 +93,6 @@ def _is_node(item: Any, node: DeviceNode) -> bool:
     return (item.get("major"), item.get("minor")) == number
 
 
-def _allows(rule: Any, node: DeviceNode) -> bool:
-    return _is_node(rule, node) and rule.get("allow") is True
-
-
 def is_wide(rule: Any, majors: Collection[int]) -> bool:
     """Whether the rule allows opening all devices of one of these majors, such as 'c 195:* rwm'.
 
@@ -112,7 +108,7 @@ def is_wide(rule: Any, majors: Collection[int]) -> bool:
 
 
 def _narrowed(rule: dict[str, Any]) -> dict[str, Any]:
-    """The rule with access to mknod only. cgroup v1 has no exceptions, so a deny rule cannot do."""
+    """The rule with access to mknod only. cgroup v1 knows no exceptions: no deny rule can."""
     return {**rule, "access": "m"}
 
 

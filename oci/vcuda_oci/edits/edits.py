@@ -121,7 +121,7 @@ def edits_for(
     if paths.hook:
         edits.hooks.append(("poststop", as_hook([*paths.hook, allocation.id])))
     if paths.procfs_hook:
-        edits.hooks.append(procfs_hook(paths))
+        edits.hooks.append(procfs_hook(paths.procfs_hook))
     return edits
 
 
@@ -151,7 +151,7 @@ def _add_devices(
             )
     of_gpus = {name for owned in host.gpu_nodes.values() for name in owned}
     for name, node in host.nodes.items():
-        is_gpu = name.startswith("nvidia") and name[len("nvidia") :].isdigit()
+        is_gpu = device_nodes.is_gpu(node.path)
         is_allowed = node in edits.devices if is_gpu else name not in of_gpus or name in allowed
         if not is_allowed:
             edits.denied.append(node)
@@ -159,13 +159,13 @@ def _add_devices(
             edits.devices.append(node)
 
 
-def procfs_hook(paths: Paths) -> tuple[str, dict[str, Any]]:
+def procfs_hook(command: list[str]) -> tuple[str, dict[str, Any]]:
     """The hook point and the hook that mounts the container's /proc/driver/nvidia.
 
     At createRuntime the container's /proc is mounted, and its root is not yet entered. A bind mount
     in config.json is not possible: runc refuses mounts below /proc.
     """
-    return "createRuntime", as_hook(paths.procfs_hook)
+    return "createRuntime", as_hook(command)
 
 
 def over_image_libraries(libraries: Mapping[str, str], host: Host, shim: str) -> dict[str, str]:

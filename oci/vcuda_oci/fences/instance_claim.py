@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..host.host import Host
 from ..ledger import claim, instance_records, liveness, unhealthy
-from ..ledger.claim import Claim, NoPlace, Rules
+from ..ledger.claim import Claim, Rules
 from ..ledger.instance_records import Held
 from ..ledger.ledger import Ledger
 from ..model.allocation import Allocation, GpuShare
@@ -47,11 +47,8 @@ def claim_instance(
                 ledger.sweep(liveness.is_alive)
             if instances.sweep(ledger, host.library):
                 made = _create(ledger, host, wanted, place)
-        if isinstance(made, Refused) and wanted.decided:
-            where = f"decision for pod {wanted.owner.namespace}/{wanted.owner.pod_name}"
-            raise VcudaError(made.reason, where, "delete the pod, and it is scheduled anew")
         if isinstance(made, Refused):
-            raise NoPlace(made.reason, "placement", made.hint)
+            raise claim.no_place(wanted, made)
         try:
             return claim.claim(ledger, host, wanted.replaced(made=made), rules)
         except BaseException:

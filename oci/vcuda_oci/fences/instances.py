@@ -2,7 +2,7 @@
 
     <state>/instances/lock        held (flock) while instances are created or destroyed
     <state>/instances/<id>.json   the instance of allocation <id>, existing or about to be created
-    <state>/instances/static      the same for each instance of a layout; no sweep ends such a one
+    <state>/instances/static      the same for a static layout's instances, which no sweep ends
 
 A record is written before its instance exists, with the place that it will have, and again with the
 UUID of its MIG device together with the allocation's record, under the ledger's lock. A release
@@ -13,13 +13,14 @@ what must be destroyed. Instances of other programs have no record here, and are
 Ids are reused by the driver, UUIDs are not: once the UUID is recorded, only the instance with this
 UUID is destroyed. Before that, only one at the recorded place and of the recorded profile: the
 place was free when the record was written. A record of a static layout without a UUID is of a
-creation that was killed: the next program that has the lock notes the instance's UUID, or ends
-what is there of it.
+creation that was killed: the next program that has the lock records the instance's UUID, or
+destroys what exists of it.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from ..host import facts_cache, host
 from ..host.host import Host
@@ -33,10 +34,6 @@ from ..model.mig import Profile
 from ..placement import mig as places
 from ..placement.eligible import Refused
 from ..system.own_lock import FolderLock
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Creation and destruction take some tenths of a second each, and others may be waiting too.
 _LOCK_SECONDS = 120.0
@@ -62,9 +59,9 @@ def create(
     """Create an instance that holds `core` percent of a GPU and the memory. Needs the lock.
 
     id: of the allocation; it has no record here. gpus: UUIDs to choose from, in MIG mode. place:
-    None: any on these. Returns
-    the record, to be written with the allocation, and the share: all of the MIG device. Raises
-    VcudaError: the driver refuses; at most the record is left, for the next sweep.
+    None: any on these. Returns the record, to be written with the allocation, and the share: all of
+    the MIG device. Raises VcudaError: the driver refuses; at most the record is left, for the next
+    sweep.
     """
     with Mig(facts.library) as driver:
         settle_static(ledger, driver)
@@ -120,7 +117,7 @@ def sweep(ledger: Ledger, library: str = "") -> list[str]:
 
 
 def settle_static(ledger: Ledger, driver: Mig) -> None:
-    """Note or end the instances of killed creations of a static layout. Needs the lock."""
+    """Record or destroy the instances of killed creations of a static layout. Needs the lock."""
     for held in instance_records.killed(ledger.state_dir):
         whole = [one for one in of(driver.instances(held.gpu), held) if one.uuid]
         if whole:

@@ -199,13 +199,13 @@ def require_v3(folder: str, tree: dict[str, str], *words: str) -> str:
     return text
 
 
-def refused(folder: str, command: str, told: str) -> VcudaError:
-    return VcudaError(f"MPS refuses '{command}': {in_line(told)}", folder, f"see {folder}/log")
+def refused(folder: str, command: str, answer: str) -> VcudaError:
+    return VcudaError(f"MPS refuses '{command}': {in_line(answer)}", folder, f"see {folder}/log")
 
 
-def in_line(told: str) -> str:
+def in_line(answer: str) -> str:
     """An answer of the daemon as part of one line."""
-    line = " ".join(told.split())
+    line = " ".join(answer.split())
     return line if len(line) <= _LONGEST_ANSWER else line[:_LONGEST_ANSWER] + "…"
 
 

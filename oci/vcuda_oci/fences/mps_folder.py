@@ -49,8 +49,6 @@ class Ready(Record):
     partitions: multiprocessors of each. binds: the daemon can tie a namespace to a partition.
     """
 
-    __slots__ = ("binds", "daemon", "layout", "partitions", "server", "shared", "spaces")
-
     def __init__(
         self,
         daemon: list[int],
@@ -100,9 +98,9 @@ def want(state_dir: str, uuid: str, program: str, library: str, driver: str) -> 
 
 
 def wanted(folder: str) -> dict[str, str] | None:
-    """As `want` has it. An earlier version wrote no driver."""
-    tree = {"driver": "", **(_read(folder + "/wanted.json") or {})}
-    return tree if set(tree) == {"gpu", "program", "library", "driver"} else None
+    """As `want` has it."""
+    tree = _read(folder + "/wanted.json")
+    return tree if tree and set(tree) == {"gpu", "program", "library", "driver"} else None
 
 
 def is_wanted(ledger: Ledger, folder: str) -> bool:
@@ -145,10 +143,7 @@ def write_partitions(folder: str, values: list[str]) -> None:
 
 def failure(folder: str) -> str:
     """Why the keeper could not start the daemon last; "" if it could."""
-    try:
-        return files.read(folder + "/failed", _MOST_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
+    return files.text(folder + "/failed")
 
 
 def note_failure(folder: str, what: str) -> None:

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 
-from ..guest import process as guest_process
 from ..ledger import events
 from ..ledger.ledger import Ledger
 from ..model.allocation import Allocation
@@ -171,8 +170,3 @@ def _reap() -> None:
             pass
     except ChildProcessError:
         pass
-
-
-def main(state_dir: str, parent: int) -> None:
-    guest_process.set_own_name("mps_keeper")
-    MpsKeeper(state_dir).run(parent)

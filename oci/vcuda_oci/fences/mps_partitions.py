@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 
 from ..model import mps
 from ..model.errors import VcudaError
 from . import mps_control, mps_folder
 from .mps_control import require_v3
 from .mps_folder import SERVER, Ready
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _TRIAL = "trial"
 _LIST_SECONDS, _PAUSE_SECONDS = 2.0, 0.01
@@ -60,15 +57,15 @@ def _add_v2(folder: str, tree: dict[str, str], _: int, count: int) -> tuple[str,
     """Make a partition of `count` chunks; return its clients' CUDA_MPS_SM_PARTITION, and how many
     multiprocessors it has. Raises VcudaError."""
     command = f"sm_partition add {tree['gpu']} {count}"
-    told = mps_control.ask_v2(folder, tree, command)  # its exit status is 0 if refused too
-    value = re.search(r"GPU-[0-9A-Fa-f-]+/\S+", told, re.ASCII)
+    answer = mps_control.ask_v2(folder, tree, command)  # its exit status is 0 if refused too
+    value = re.search(r"GPU-[0-9A-Fa-f-]+/\S+", answer, re.ASCII)
     if not value:
-        raise mps_control.refused(folder, command, told)
+        raise mps_control.refused(folder, command, answer)
     id = value[0].partition("/")[2]  # which has slashes too
     for cells in _rows_v2(folder, tree):
         if len(cells) > 2 and cells[0] == id and _is_number(cells[2]):
             return value[0], int(cells[2])
-    raise _not_said(folder, told)
+    raise _unclear(folder, answer)
 
 
 def _rows_v2(folder: str, tree: dict[str, str]) -> list[list[str]]:
@@ -99,11 +96,11 @@ def _add_v3(folder: str, tree: dict[str, str], number: int, count: int) -> tuple
     """As _add_v2. number: of the partition."""
     words = [f"--server={SERVER}", f"--device={tree['gpu']}", f"--chunks={count}"]
     name = mps_control.partition(number)
-    told = require_v3(folder, tree, "sm-partition", "create", name, *words)
-    value = re.search(r"^CUDA_MPS_SM_PARTITION=(\S+)$", told, re.MULTILINE)
-    width = re.search(r"\(sm-count=(\d{1,9})\)", told, re.ASCII)
+    answer = require_v3(folder, tree, "sm-partition", "create", name, *words)
+    value = re.search(r"^CUDA_MPS_SM_PARTITION=(\S+)$", answer, re.MULTILINE)
+    width = re.search(r"\(sm-count=(\d{1,9})\)", answer, re.ASCII)
     if not value or not width:
-        raise _not_said(folder, told)
+        raise _unclear(folder, answer)
     return value[1], int(width[1])
 
 
@@ -127,6 +124,6 @@ def _no_chunks(folder: str) -> VcudaError:
     return VcudaError("MPS does not list the GPU's chunks", folder, "empty mps-partitions")
 
 
-def _not_said(folder: str, told: str) -> VcudaError:
-    what = f"MPS does not say what partition it has made: {mps_control.in_line(told)}"
+def _unclear(folder: str, answer: str) -> VcudaError:
+    what = f"MPS does not say what partition it has made: {mps_control.in_line(answer)}"
     return VcudaError(what, folder, f"see {folder}/log")

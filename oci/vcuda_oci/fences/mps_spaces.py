@@ -30,7 +30,7 @@ def is_in_step(now: Ready, containers: list[Allocation]) -> bool:
 
 def follow(ledger: Ledger, folder: str) -> None:
     """Add and remove namespaces of the folder's daemon. Needs the lock of MPS. Raises VcudaError: a
-    record is broken, or the daemon does not do as it is told; OSError, subprocess.SubprocessError:
+    record is broken, or the daemon refuses; OSError, subprocess.SubprocessError:
     it cannot be asked."""
     tree, now = mps_folder.wanted(folder), mps_folder.ready(folder)
     if tree is None or now is None or now.spaces is None:

@@ -86,7 +86,7 @@ def cut(folder: str, most: int) -> bool:
 
 
 def records(folder: str) -> list[str]:
-    """Paths of records, and of pages: an earlier version moved pages to this folder."""
+    """The paths of the records."""
     try:
         return [f"{folder}/{name}" for name in os.listdir(folder)]
     except FileNotFoundError:
@@ -95,15 +95,12 @@ def records(folder: str) -> list[str]:
 
 def is_removed(record: str) -> bool:
     """Remove a record if no process has its page. Raises OSError."""
-    if not file_handle.is_handle(record):
-        _record(record, os.path.dirname(record))
-    else:
-        try:
-            page_file.status(record)
-            return False
-        except OSError as error:
-            if error.errno != errno.ESTALE:
-                raise
+    try:
+        page_file.status(record)
+        return False
+    except OSError as error:
+        if error.errno != errno.ESTALE:
+            raise
     os.unlink(record)
     return True
 

@@ -50,30 +50,19 @@ def remove(folder: str) -> None:
         os.close(fd)
 
 
-def remove_since(config: str, root: str, places: Iterable[str]) -> None:
+def remove_since(config: str, root: str, places: Iterable[str], at_end_of: int = 0) -> None:
     """Remove mount points in `root` at `places` that are newer than `config`; needs no note.
 
-    config: path of the container's config.json. Raises OSError: it does not exist.
+    config: path of the container's config.json. at_end_of: pid of the container's first process: a
+    new process does this when that one ends, and has the root open until then, so that it cannot
+    be unmounted. Raises OSError: config.json does not exist.
     """
-    _run_since(config, root, places)
-
-
-def remove_at_end(pid: int, config: str, root: str, places: Iterable[str]) -> None:
-    """Start a process that does `remove_since` when the container's first process `pid` ends.
-
-    Until then it has the root open, so the root cannot be unmounted. Raises OSError: config.json
-    does not exist.
-    """
-    _run_since(config, root, places, str(pid))
-
-
-def _run_since(config: str, root: str, places: Iterable[str], *pid: str) -> None:
     since_ns = os.stat(config).st_mtime_ns
     fd = os.memfd_create(_NAME, os.MFD_CLOEXEC)
     try:
         os.write(fd, _text(root, places))
         os.utime(fd, ns=(since_ns, since_ns))
-        _run(fd, *pid)
+        _run(fd, at_end_of)
     finally:
         os.close(fd)
 
@@ -84,8 +73,8 @@ def _text(root: str, places: Iterable[str]) -> bytes:
     return b"".join(path.encode(errors="replace") + b"\0" for path in paths)
 
 
-def _run(note: int, *pid: str) -> None:
-    command = [_PROGRAM, "removeMountPoints", *pid]
+def _run(note: int, at_end_of: int = 0) -> None:
+    command = [_PROGRAM, "removeMountPoints", *([str(at_end_of)] if at_end_of else [])]
     try:
         actions = [(os.POSIX_SPAWN_DUP2, note, 0)]
         os.waitpid(os.posix_spawn(_PROGRAM, command, {}, file_actions=actions), 0)

@@ -185,18 +185,9 @@ def _unfreeze(path: str) -> bool:
 
 def _unfreeze_open(page: int) -> bool:
     try:
-        flags = _flags(page)
+        (flags,) = struct.unpack_from("=I", fcntl.ioctl(page, _GET_FLAGS, bytes(8)))
     except OSError:
         return False  # a file system without flags
     if flags & _FROZEN:
-        _set_flags(page, flags & ~_FROZEN)
+        fcntl.ioctl(page, _SET_FLAGS, struct.pack("=II", flags & ~_FROZEN, 0))
     return bool(flags & _FROZEN)
-
-
-def _flags(page: int) -> int:
-    (flags,) = struct.unpack_from("=I", fcntl.ioctl(page, _GET_FLAGS, bytes(8)))
-    return int(flags)
-
-
-def _set_flags(page: int, flags: int) -> None:
-    fcntl.ioctl(page, _SET_FLAGS, struct.pack("=II", flags, 0))

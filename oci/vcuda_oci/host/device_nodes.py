@@ -126,11 +126,7 @@ def is_wanted(name: str, requested: Collection[str]) -> bool:
 
 def _capability_minor(path: str) -> str:
     """The minor of the capability's node, in digits; "": not in the file."""
-    try:
-        text = files.read(path, 4096).decode("ascii", "replace")
-    except OSError:
-        return ""
-    for line in text.splitlines():
+    for line in files.text(path).splitlines():
         key, _, value = line.partition(":")
         if key == "DeviceFileMinor" and value.strip().isdigit():
             return value.strip()

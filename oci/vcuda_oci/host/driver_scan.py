@@ -11,7 +11,7 @@ import os
 
 from ..model.errors import VcudaError
 from ..system import files, ldcache, machine
-from . import driver_files, facts_cache
+from . import device_nodes, driver_files, facts_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,13 +24,14 @@ _LIBRARY_FOLDERS = (
     "/lib64",  # in a root that has only a driver
 )
 _LD_SO_CACHE = "/etc/ld.so.cache"
+_ELF_32 = b"\x7fELF\x01"
 _KERNEL_VERSION = "/proc/driver/nvidia/version"
 
 
 class DriverFiles:
     """The result of the scan; all files are paths on the host with symlinks resolved.
 
-    folder: libcuda's. libraries and libraries_32_bit: by name below the loader's folder. other: by
+    folder: libcuda's. libraries and libraries_32_bit: by name below the loader's folder. files: by
     path in the container. looked_in: the folders and files that the result depends on.
     """
 
@@ -38,19 +39,12 @@ class DriverFiles:
         self.root, self.version, self.folder = root, version, folder
         self.libraries: dict[str, str] = {}
         self.libraries_32_bit: dict[str, str] = {}
-        self.other: dict[str, str] = {}
+        self.files: dict[str, str] = {}
         self.looked_in: list[str] = []
 
     def as_json(self) -> dict[str, Any]:
         """The result for the cache, with its key."""
-        content: dict[str, Any] = {
-            "version": self.version,
-            "folder": self.folder,
-            "libraries": self.libraries,
-            "libraries_32_bit": self.libraries_32_bit,
-            "files": self.other,
-            "looked_in": self.looked_in,
-        }
+        content = {name: value for name, value in self.__dict__.items() if name != "root"}
         return {**content, "key": facts_cache.files_key(self.root, content)}
 
 
@@ -61,7 +55,7 @@ def find(root: str) -> DriverFiles:
     except OSError:
         cache = b""
     native = (ldcache.NATIVE[machine.THIS.name],)
-    cached = ldcache.libraries(cache, driver_files.PREFIXES, native)
+    cached = list(ldcache.entries(cache, driver_files.PREFIXES, native))
     link, final = _libcuda(root, [path for name, path in cached if name == "libcuda.so.1"])
     found = DriverFiles(root, _version_of(final), root + os.path.dirname(final))
     looked_in = [_LD_SO_CACHE, os.path.dirname(link), os.path.dirname(final), "/etc/alternatives"]
@@ -76,7 +70,7 @@ def find(root: str) -> DriverFiles:
         if meant in found.libraries:
             found.libraries[name] = found.libraries[meant]
     if machine.THIS.folders_32_bit:
-        cached = ldcache.libraries(cache, driver_files.PREFIXES, (ldcache.I386,))
+        cached = list(ldcache.entries(cache, driver_files.PREFIXES, (ldcache.I386,)))
         looked_in += _add_32_bit(found, [os.path.dirname(path) for _, path in cached])
     looked_in += _add_others(found)
     found.looked_in = list(dict.fromkeys(_first_missing(root + path) for path in looked_in))
@@ -96,11 +90,7 @@ def _first_missing(path: str) -> str:
 
 def kernel_version(root: str) -> str:
     """The version of the kernel driver; "": unknown."""
-    try:
-        text = files.read(root + _KERNEL_VERSION, 1 << 16).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    words = text.partition("\n")[0].split()
+    words = files.text(root + _KERNEL_VERSION).partition("\n")[0].split()
     return next((word for word in words if word[:1].isdigit() and "." in word), "")
 
 
@@ -155,7 +145,7 @@ def final(root: str, path: str) -> str:
 def _add_libraries(
     found: dict[str, str], root: str, folder: str, version: str, below: str = ""
 ) -> None:
-    for name in _listed(f"{root}{folder}/{below}"):
+    for name in sorted(device_nodes.listed(f"{root}{folder}/{below}")):
         if ".so" in name:
             _add_library(found, below + name, root, f"{folder}/{below}{name}", version)
 
@@ -179,17 +169,9 @@ def _add_32_bit(found: DriverFiles, folders: list[str]) -> list[str]:
         _add_libraries(there, found.root, folder, found.version, "vdpau/")
         for name, path in there.items():
             # /usr/lib has 32-bit libraries in Red Hat's family only.
-            if name not in found.libraries_32_bit and _is_32_bit(path):
+            if name not in found.libraries_32_bit and _begins_with(path, _ELF_32):
                 found.libraries_32_bit[name] = path
     return folders
-
-
-def _is_32_bit(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(5) == b"\x7fELF\x01"
-    except OSError:
-        return False
 
 
 def _add_others(found: DriverFiles) -> list[str]:
@@ -207,7 +189,7 @@ def _add_others(found: DriverFiles) -> list[str]:
     looked_in = [*programs, *xorg]
     for folder in reversed(programs):
         for name in driver_files.BINARIES:
-            if not _is_script(f"{found.root}{folder}/{name}"):
+            if not _begins_with(f"{found.root}{folder}/{name}", b"#!"):
                 _add_file(found, f"/usr/bin/{name}", f"{folder}/{name}")
     for names in driver_files.VENDOR_FILES:
         for folder in reversed(driver_files.VENDOR_FOLDERS):
@@ -222,15 +204,15 @@ def _add_others(found: DriverFiles) -> list[str]:
                 _add_file(found, f"{folder}/{module}", f"{folder}/{name}")
     firmware = f"{driver_files.FIRMWARE_FOLDER}/{found.version}"
     looked_in.append(firmware)
-    for name in _listed(found.root + firmware):
+    for name in sorted(device_nodes.listed(found.root + firmware)):
         _add_file(found, f"{firmware}/{name}", f"{firmware}/{name}")
     return looked_in
 
 
-def _is_script(path: str) -> bool:
+def _begins_with(path: str, beginning: bytes) -> bool:
     try:
         with open(path, "rb") as file:
-            return file.read(2) == b"#!"
+            return file.read(len(beginning)) == beginning
     except OSError:
         return False
 
@@ -238,11 +220,4 @@ def _is_script(path: str) -> bool:
 def _add_file(found: DriverFiles, inside: str, path: str) -> None:
     last = final(found.root, path)
     if last and os.path.isfile(found.root + last):
-        found.other[inside] = found.root + last
-
-
-def _listed(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
+        found.files[inside] = found.root + last

@@ -13,14 +13,33 @@ from ..model.gpu import Gpu
 from ..model.names import STATIC
 from ..system import files
 from . import device_nodes
-from .nvml_answer import NvmlAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
 # The cache as last read, by path and stamp: the claim socket reads it for each request.
 _latest: dict[tuple[str, tuple[int, ...]], dict[str, Any]] = {}
+
+
+class NvmlAnswer:
+    """NVML's answer about all GPUs.
+
+    gpus: those that answered. cuda: the newest CUDA version that the driver supports, "13.0".
+    distances: between the GPUs, see topology. silent: error of each other GPU, by index; empty in
+    an answer from the cache.
+    """
+
+    def __init__(
+        self,
+        gpus: list[Gpu],
+        cuda: str,
+        distances: list[list[int]] | None,
+        silent: Mapping[int, VcudaError] | None = None,
+    ) -> None:
+        self.gpus, self.cuda, self.distances = gpus, cuda, distances
+        self.silent = dict(silent or {})
 
 
 def read(cache: str) -> dict[str, Any]:
@@ -65,7 +84,7 @@ def files_key(root: str, found: Any) -> list[Any] | None:
         return None
     if not isinstance(looked_in, list) or not all(map(_is_text, looked_in)):
         return None
-    return [root, *map(_stamp, looked_in), _text(f"{root}/proc/driver/nvidia/version")]
+    return [root, *map(_stamp, looked_in), files.text(f"{root}/proc/driver/nvidia/version")]
 
 
 def _is_table(table: object) -> bool:
@@ -83,13 +102,6 @@ def _stamp(path: str) -> list[int]:
     except OSError:
         return []
     return [status.st_dev, status.st_ino, status.st_mtime_ns]
-
-
-def _text(path: str) -> str:
-    try:
-        return files.read(path, 1 << 16).decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def answer_as_json(answer: NvmlAnswer, key: list[Any]) -> dict[str, Any] | None:
@@ -153,6 +165,6 @@ def gpus_key(root: str, library: str, instances: str) -> list[Any]:
             f"no NVML: {error.strerror}", library, "reinstall the whole driver"
         ) from error
     stamp = (status.st_ino, status.st_mtime_ns)
-    version = _text(f"{root}/proc/driver/nvidia/version")
+    version = files.text(f"{root}/proc/driver/nvidia/version")
     records = [_stamp(folder) for folder in (instances, f"{instances}/{STATIC}")]
     return [root, library, *stamp, *records, version, *gpus]

@@ -7,15 +7,12 @@ device. Source: nvml.h, "Multi Instance GPU Management".
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 
 from ..model.errors import VcudaError
 from ..model.mig import Layout, Profile
 from .nvml import Library
 from .nvml_structures import Memory
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SUCCESS, _NOT_FOUND, _IN_USE, _INSUFFICIENT_RESOURCES = 0, 6, 19, 23
 _ENABLED = 1
@@ -198,7 +195,7 @@ class Mig:
         )
 
     def _name(self, device: ctypes.c_void_p, number: int, info: _ProfileInfo) -> str:
-        """The profile's name, "1g.10gb"; drivers before 525 do not tell it."""
+        """The profile's name, "1g.10gb"; drivers before 525 do not report it."""
         named = _NamedProfileInfo(version=ctypes.sizeof(_NamedProfileInfo) | 2 << 24)
         call = "nvmlDeviceGetGpuInstanceProfileInfoV"
         if self._nvml.supports(call, device, ctypes.c_uint(number), ctypes.byref(named)):

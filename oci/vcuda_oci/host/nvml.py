@@ -13,7 +13,7 @@ import time
 from ..model import topology
 from ..model.errors import VcudaError
 from ..model.gpu import Gpu
-from .nvml_answer import NvmlAnswer
+from .facts_cache import NvmlAnswer
 from .nvml_structures import Memory
 
 TYPE_CHECKING = False

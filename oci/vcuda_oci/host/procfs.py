@@ -18,8 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MOST_BYTES = 1 << 16
-
 
 def write(kernel: str, folder: str, gpus: Sequence[Gpu]) -> None:
     """Write the part of `kernel` that a container with these GPUs sees to `folder`.
@@ -27,17 +25,17 @@ def write(kernel: str, folder: str, gpus: Sequence[Gpu]) -> None:
     A folder with the same content stays: another entry point of the same container may have mounted
     it. Raises VcudaError and leaves only the folder.
     """
-    texts = {"params": _with_zero(_read(kernel + "/params"), "ModifyDeviceFiles")}
-    if version := _read(kernel + "/version"):
+    texts = {"params": _with_zero(files.text(kernel + "/params"), "ModifyDeviceFiles")}
+    if version := files.text(kernel + "/version"):
         texts["version"] = version
     for gpu in gpus:
         for name in ("information", "numa_status", "power"):
             place = f"gpus/{gpu.bus_id}/{name}"
-            if gpu.bus_id and (text := _read(f"{kernel}/{place}")):
+            if gpu.bus_id and (text := files.text(f"{kernel}/{place}")):
                 texts[place] = text
         for path in _capabilities(kernel, gpu):
             place = os.path.relpath(path, kernel)
-            texts[place] = _with_zero(_read(path), "DeviceFileModify")
+            texts[place] = _with_zero(files.text(path), "DeviceFileModify")
     if _texts_in(folder) == texts:
         return
     try:
@@ -61,7 +59,7 @@ def _capabilities(kernel: str, gpu: Gpu) -> list[str]:
 
 def _texts_in(folder: str) -> dict[str, str]:
     return {
-        os.path.relpath(f"{path}/{name}", folder): _read(f"{path}/{name}")
+        os.path.relpath(f"{path}/{name}", folder): files.text(f"{path}/{name}")
         for path, _, names in os.walk(folder)
         for name in names
     }
@@ -71,10 +69,3 @@ def _with_zero(text: str, key: str) -> str:
     """The text with the value of `key` set to 0; the line is added if it is missing."""
     lines = [line for line in text.splitlines() if line.partition(":")[0].strip() != key]
     return "\n".join([*lines, f"{key}: 0", ""])
-
-
-def _read(path: str) -> str:
-    try:
-        return files.read(path, _MOST_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""

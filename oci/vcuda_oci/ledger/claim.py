@@ -50,11 +50,6 @@ class Rules(Record):
     partitions: percents of the static partitions of a GPU under MPS; none: it has none.
     """
 
-    __slots__ = (
-        "context_bytes", "idle_suspend", "meter_copies",
-        "overcommit", "partitions", "placement", "rotates",
-    )  # fmt: skip
-
     def __init__(
         self,
         placement: str = BINPACK,
@@ -81,10 +76,6 @@ class Claim(Record):
     the GPU instance that was created for the container, and all of its MIG device as a share.
     isolation: MPS, or "".
     """
-
-    __slots__ = (
-        "claimant", "decided", "ended", "isolation", "made", "owner", "request", "runtime",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -144,14 +135,8 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
             answer = _place(ledger, host, wanted, rules)
         if isinstance(answer, Refused) and _may_borrow(wanted):
             answer = _place(ledger, host, wanted, rules, answer)
-        if isinstance(answer, Refused) and wanted.decided:
-            raise VcudaError(
-                answer.reason,
-                f"decision for pod {owner.namespace}/{owner.pod_name}",
-                "delete the pod if it stays so, and it is scheduled anew",
-            )
         if isinstance(answer, Refused):
-            raise NoPlace(answer.reason, "placement", answer.hint)
+            raise no_place(wanted, answer)
         allocation = Allocation(
             owner.key,
             answer.shares,
@@ -174,6 +159,17 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
             allocation, limits.page_of(allocation, rules.context_bytes, rules.meter_copies)
         )
         return allocation, True
+
+
+def no_place(wanted: Claim, answer: Refused) -> VcudaError:
+    """NoPlace, unless a scheduler has decided: then only it can choose another place."""
+    if not wanted.decided:
+        return NoPlace(answer.reason, "placement", answer.hint)
+    return VcudaError(
+        answer.reason,
+        f"decision for pod {wanted.owner.namespace}/{wanted.owner.pod_name}",
+        "delete the pod if it stays so, and it is scheduled anew",
+    )
 
 
 def reclaim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> Allocation | None:

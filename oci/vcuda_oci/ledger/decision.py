@@ -31,8 +31,6 @@ class Amounts(Record):
     others leave.
     """
 
-    __slots__ = ("any_core", "parts")
-
     def __init__(self, parts: Sequence[Part], any_core: bool = False) -> None:
         self.parts, self.any_core = tuple(parts), any_core
 
@@ -94,27 +92,23 @@ class Decision:
 def parse(text: str) -> Decision:
     """What `dump` wrote. Raises ValueError: anything else; a pod's author may have written it."""
     tree: Any = jsontree.loads(text)
-    containers: Any = tree.get("containers") if isinstance(tree, dict) else None
-    words: Any = tree.get("words", {}) if isinstance(tree, dict) else None
-    init: Any = tree.get("init", []) if isinstance(tree, dict) else None
-    if not (isinstance(containers, dict) and isinstance(words, dict) and isinstance(init, list)):
+    if not isinstance(tree, dict):
         raise ValueError("not a decision")
-    if len(containers) > _MOST_CONTAINERS:
+    containers: Any = tree.get("containers")
+    words, init = tree.get("words", {}), tree.get("init", [])
+    owner, amounts = tree.get("owner", ""), tree.get("amounts", {})
+    tables = (containers, words, amounts)
+    if not (all(isinstance(each, dict) for each in tables) and isinstance(init, list)):
+        raise ValueError("not a decision")
+    if max(len(containers), len(amounts)) > _MOST_CONTAINERS:
         raise ValueError("more containers than a pod has")
-    owner: Any = tree.get("owner", "")
     if not all(isinstance(word, str) for word in [*words.values(), *init, owner]):
         raise ValueError("a value that is not a string")
     if len(owner) > _LONGEST_OWNER:
         raise ValueError("an owner longer than a name")
-    amounts = _amounts(tree["amounts"]) if "amounts" in tree else {}
     shares = {name: _shares(listed) for name, listed in containers.items()}
-    return Decision(shares, words, init, amounts, owner)
-
-
-def _amounts(tree: Any) -> dict[str, Amounts]:
-    if not isinstance(tree, dict) or len(tree) > _MOST_CONTAINERS:
-        raise ValueError("not amounts of containers")
-    return {name: parse_amounts(each) for name, each in tree.items()}
+    parsed = {name: parse_amounts(each) for name, each in amounts.items()}
+    return Decision(shares, words, init, parsed, owner)
 
 
 def parse_amounts(tree: Any) -> Amounts:

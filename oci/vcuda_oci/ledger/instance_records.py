@@ -30,11 +30,6 @@ class Held(Record):
     ending: its compute instance may be destroyed.
     """
 
-    __slots__ = (
-        "before", "ending", "gpu", "id",
-        "library", "profile", "start", "uuid", "width",
-    )  # fmt: skip
-
     def __init__(
         self,
         id: str,

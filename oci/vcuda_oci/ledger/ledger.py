@@ -29,7 +29,6 @@ from . import events
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
 
 LOCK_SECONDS = 30.0
@@ -39,9 +38,9 @@ _SUFFIX = ".json"
 class Ledger:
     """The records below `state_dir`.
 
-    Every method but `read`, `get`, `make_room`, `cut_back`, `cut_ended`, `make_folders`
-    and `record_event` needs the lock.
-    program: the name that events give for the source of a change.
+    Every method but `read`, `get`, `make_room`, `cut_back`, `cut_ended`, `make_folders`,
+    `folders_of_pages` and `record_event` needs the lock. program: the name that events give for the
+    source of a change.
     """
 
     def __init__(self, state_dir: str, program: str = names.COMMAND) -> None:
@@ -242,9 +241,7 @@ class Ledger:
         self, kind: str, allocation: Allocation, text: str, seconds: float = -1
     ) -> None:
         """Record an event of the allocation. seconds: duration; below 0: unknown."""
-        more: dict[str, Any] = {
-            **events.about(allocation.container_id, allocation.pod, allocation.engine)
-        }
+        more = events.about(allocation.container_id, allocation.pod, allocation.engine)
         if seconds >= 0:
             more["seconds"] = round(seconds, 6)
         events.record(self.state_dir, self.program, kind, allocation.id, text, **more)
@@ -258,7 +255,7 @@ class Ledger:
 
 
 def _has_mode(folder: str, mode: int) -> bool:
-    """Whether the folder exists with the right mode: an older version left the records readable."""
+    """Whether the folder exists, closed as it must be: another program may have made it."""
     try:
         return os.stat(folder).st_mode & 0o777 == mode
     except FileNotFoundError:

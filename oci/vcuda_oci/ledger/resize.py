@@ -47,7 +47,9 @@ def wanted(
     gpu = host.gpu(share.uuid)
     if gpu is None:
         raise VcudaError("is not in this machine", share.uuid, "see 'vcuda gpus'")
-    core, memory = _core(words, share), _memory(words, share)
+    core, memory = _core(words, share), share.memory_bytes
+    if "memory" in words:
+        memory = share_bytes(words["memory"], "--memory")
     terms = _terms(words, share, core)
     allocations, broken = ledger.read()
     others = [other for other in allocations if other.id != allocation.id]
@@ -125,17 +127,10 @@ def _write(ledger: Ledger, allocation: Allocation) -> Allocation:
 def _larger(old: GpuShare, new: GpuShare) -> GpuShare:
     """The larger of each figure; the policy of the old share."""
     core = max(old.core_percent, new.core_percent)
-    return GpuShare(
-        old.uuid,
-        max(old.memory_bytes, new.memory_bytes),
-        core,
-        old.policy,
-        max(old.core_ceiling_percent, core),
-        old.weight,
-        old.priority,
-        old.managed,
-        old.latency,
-        old.rotates,
+    return old.replaced(
+        memory_bytes=max(old.memory_bytes, new.memory_bytes),
+        core_percent=core,
+        core_ceiling_percent=max(old.core_ceiling_percent, core),
     )
 
 
@@ -145,12 +140,6 @@ def _core(words: Mapping[str, str], share: GpuShare) -> int:
         hint = "write a whole number from 1 to 100, percent of one GPU"
         raise VcudaError(f"core cannot be '{text}'", "--core", hint)
     return int(text)
-
-
-def _memory(words: Mapping[str, str], share: GpuShare) -> int:
-    if "memory" not in words:
-        return share.memory_bytes
-    return share_bytes(words["memory"], "--memory")
 
 
 def _terms(words: Mapping[str, str], share: GpuShare, core: int) -> policies.Terms:

@@ -78,8 +78,9 @@ def borrowing(answer: Chosen | Refused, gpus: Sequence[Gpu], refused: Refused) -
 
 
 def begin(ledger: Ledger, host: Host, shares: list[GpuShare], id: str = "") -> Suspension | None:
-    """How a container that may begin off its GPUs does: on them (None), or off them while there is
-    no room, or others that come before it wait for that. id: of its own record, if it has one.
+    """Where a container that may begin off its GPUs begins: on them (None), or off them, because
+    there is no room, or because others wait for room that come before it. id: of its own record,
+    if it has one.
 
     Needs the ledger's lock. Raises VcudaError: a record is broken.
     """
@@ -97,8 +98,8 @@ def begin(ledger: Ledger, host: Host, shares: list[GpuShare], id: str = "") -> S
 
 
 def _comes_before(one: Allocation, *, rotates: bool) -> bool:
-    """Whether `one` waits for its own GPUs, and a new container comes after it. rotates: that one
-    does."""
+    """Whether `one` waits for its own GPUs, and a new container comes after it. rotates: whether
+    the new container rotates."""
     held = one.suspension
     waits = held is not None and held.step == suspension.WAITING and not held.moves
     return waits and (rotates or not one.rotates)

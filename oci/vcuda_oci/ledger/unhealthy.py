@@ -15,6 +15,7 @@ import os
 import time
 
 from ..model import jsontree
+from ..model.record import Record
 from ..placement.eligible import DRAINED
 from ..system import files
 
@@ -31,7 +32,7 @@ _LATEST = 1e11
 _MOST_BYTES = 1 << 20
 
 
-class GpuFault:
+class GpuFault(Record):
     """A fault of one GPU.
 
     reason: why it does not answer; "": it answers. xid: the last relevant Xid; 0: none. until: end
@@ -41,12 +42,6 @@ class GpuFault:
     def __init__(self, reason: str, xid: int, until: float | None) -> None:
         self.reason, self.xid, self.until = reason, xid, until
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GpuFault) and self.__dict__ == other.__dict__
-
-    def __repr__(self) -> str:
-        return f"GpuFault({', '.join(map(repr, self.__dict__.values()))})"
-
     def why(self, now: float) -> str:
         """The reason, such as "Xid 79"; "": the GPU is healthy again."""
         if self.reason:
@@ -54,7 +49,7 @@ class GpuFault:
         return f"Xid {self.xid}" if self.xid and (self.until is None or now < self.until) else ""
 
 
-class Drain:
+class Drain(Record):
     """A drained GPU. since: seconds since 1970. ended: False: its drain works, or was killed."""
 
     def __init__(self, since: float, *, ended: bool) -> None:
@@ -98,7 +93,7 @@ def write_drained(state_dir: str, drained: Mapping[str, Drain]) -> None:
     if not drained:
         files.remove(path)
         return
-    tree: dict[str, Any] = {uuid: drain.__dict__ for uuid, drain in drained.items()}
+    tree: dict[str, Any] = {uuid: drain.fields() for uuid, drain in drained.items()}
     files.replace(path, jsontree.dumps(tree).encode() + b"\n", 0o644)
 
 
@@ -123,7 +118,7 @@ def write(state_dir: str, faults: Mapping[str, GpuFault]) -> None:
         files.remove(path)
         return
     os.makedirs(state_dir, 0o755, exist_ok=True)
-    gpus = {uuid: fault.__dict__ for uuid, fault in faults.items()}
+    gpus = {uuid: fault.fields() for uuid, fault in faults.items()}
     tree: dict[str, Any] = {"boot": _boot(), "gpus": gpus}
     files.replace(path, jsontree.dumps(tree).encode() + b"\n", 0o644)
 

@@ -20,12 +20,7 @@ PLACED, NODE = "placed", "node"
 
 
 class GpuShare(Record):
-    """One GPU's part of an allocation. Records of version 0.1 have the first three fields only."""
-
-    __slots__ = (  # noqa: RUF023 - the order in a record's file
-        "uuid", "memory_bytes", "core_percent", "policy",
-        "core_ceiling_percent", "weight", "priority", "managed", "latency", "rotates",
-    )  # fmt: skip
+    """One GPU's part of an allocation."""
 
     def __init__(
         self,
@@ -60,17 +55,6 @@ class GpuShare(Record):
     def amounts(self) -> str:
         return f"{self.core_percent} % and {gib(self.memory_bytes)} of {self.uuid}"
 
-    def as_json(self) -> dict[str, Any]:
-        """Without a normal latency and without `rotates` unless it does: an earlier version knows
-        neither.
-        """
-        fields = self.fields()
-        if self.latency == policies.NORMAL:
-            del fields["latency"]
-        if not self.rotates:
-            del fields["rotates"]
-        return fields
-
     def __str__(self) -> str:
         terms = policies.describe(
             self.policy, self.core_ceiling_percent, self.weight, self.priority, self.latency
@@ -97,12 +81,6 @@ class Allocation(Record):
     claim.pod_of; {} outside Kubernetes. partition: under MPS, which of `partitions` it has for
     itself, from 1 on; 0: its GPU has none. partitions: percent of the multiprocessors of each.
     """
-
-    __slots__ = (  # noqa: RUF023 - the order in a record's file
-        "id", "shares", "request", "container_id", "runtime", "claimant",
-        "created", "pod", "becoming", "engine", "suspension", "idle_suspend",
-        "isolation", "nodes_left", "partition", "partitions",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -142,8 +120,8 @@ class Allocation(Record):
 
     @property
     def reserved(self) -> list[GpuShare]:
-        """The shares that placement counts: a suspended container keeps its promise, and one that
-        is restored on another GPU that on the one that it comes back to if it is refused there.
+        """The shares that placement counts. A suspended container keeps its own; one that is being
+        restored on another GPU keeps that on the old one too, for the case that the driver refuses.
         """
         held = self.suspension
         if held is None or held.is_off:
@@ -174,7 +152,7 @@ class Allocation(Record):
     def as_json(self) -> dict[str, Any]:
         fields = self.fields()
         for key in ("shares", "becoming"):
-            fields[key] = [share.as_json() for share in fields[key] or ()]
+            fields[key] = [share.fields() for share in fields[key] or ()]
         if self.suspension:
             fields["suspension"] = self.suspension.as_json()
         for key in (
@@ -197,8 +175,9 @@ def parse(text: str) -> Allocation:
     if fields.pop("version", None) != VERSION:
         raise ValueError("not a record of this version")
     try:
-        for key in {"shares", "becoming"} & {"shares", *fields}:
-            fields[key] = [_share(**share) for share in fields[key]]
+        for key in ("shares", "becoming"):
+            if key in fields:
+                fields[key] = [_share(**share) for share in fields[key]]
         if "suspension" in fields:
             from . import suspension  # few records have one
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from .record import Record
+from collections.abc import Sequence
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from .record import Record
 
 
 class Profile(Record):
@@ -15,8 +13,6 @@ class Profile(Record):
     id: the driver's. slices: compute slices. starts: the first memory slice of each place. width:
     memory slices. most: instances at a time.
     """
-
-    __slots__ = ("id", "memory_bytes", "most", "name", "slices", "starts", "width")
 
     def __init__(
         self,
@@ -39,8 +35,6 @@ class Profile(Record):
 class Layout(Record):
     """What a GPU in MIG mode can have, and has. taken: (profile id, start, width) of each instance,
     also of one that is still being created."""
-
-    __slots__ = ("memory_bytes", "profiles", "taken", "uuid")
 
     def __init__(
         self,

@@ -28,8 +28,6 @@ _CONTEXT_MIB = 512
 class Limits:
     """What a namespace gives each client. percent: of the multiprocessors. mib: MiB of memory."""
 
-    __slots__ = ("mib", "percent")
-
     def __init__(self, percent: int, mib: int) -> None:
         self.percent, self.mib = percent, mib
 

@@ -51,11 +51,6 @@ class Terms(Record):
     as the settings say. isolation: one of ISOLATIONS; "": as the settings say.
     """
 
-    __slots__ = (
-        "core_limit", "idle_suspend", "isolation",
-        "latency", "policy", "priority", "weight",
-    )  # fmt: skip
-
     def __init__(
         self,
         policy: str = FIXED,
@@ -71,8 +66,8 @@ class Terms(Record):
         self.isolation = isolation
 
     def as_json(self) -> dict[str, object]:
-        """The settings that the policy takes; none for fixed, as in records of version 0.1. The
-        latency, unless it is normal; the idle time and the isolation, if the request names one.
+        """The settings that the policy takes; the latency, unless it is normal; the idle time and
+        the isolation, if the request names one.
         """
         values = {CORE_LIMIT: self.core_limit, WEIGHT: self.weight, PRIORITY: self.priority}
         taken: dict[str, object] = {
@@ -121,10 +116,10 @@ def isolation_of(text: str, where: str) -> str:
     """Raises VcudaError: not one of ISOLATIONS."""
     if text in ISOLATIONS:
         return text
-    what, hint = "is not offered", f"use {_listed(list(ISOLATIONS))}"
+    hint = f"use {_listed(list(ISOLATIONS))}"
     if text == "shim":
         hint = "use turns, where the shim paces its container alone while no turn keeper runs"
-    raise VcudaError(f"isolation '{text}' {what}", where, hint)
+    raise VcudaError(f"isolation '{text}' is not offered", where, hint)
 
 
 def describe(

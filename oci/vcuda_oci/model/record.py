@@ -10,12 +10,10 @@ if TYPE_CHECKING:
 
 
 class Record:
-    """Compared, hashed and shown by its fields. A subclass lists them in ``__slots__``."""
-
-    __slots__: tuple[str, ...] = ()
+    """Compared, hashed and shown by its fields: what ``__init__`` assigns, in its order."""
 
     def fields(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        return dict(self.__dict__)
 
     def replaced(self: R, **changes: Any) -> R:
         """A copy with other values for some fields."""

@@ -21,8 +21,6 @@ class Part(Record):
     None: the same percentage as core.
     """
 
-    __slots__ = ("core", "memory_bytes", "memory_percent")
-
     def __init__(
         self, core: int, memory_bytes: int | None = None, memory_percent: int | None = None
     ) -> None:
@@ -53,19 +51,16 @@ class Request(Record):
     While counted is set and the pod's object was not read, parts is empty.
     """
 
-    __slots__ = ("counted", "gpus", "parts", "placement", "source", "terms")
-
     def __init__(
         self,
         parts: Sequence[Part],
         gpus: tuple[str, ...] = (),
         terms: Terms | None = None,
         placement: str = "",
-        source: str = "annotation",
         counted: int = 0,
     ) -> None:
         self.parts, self.gpus, self.terms = tuple(parts), gpus, terms or Terms()
-        self.placement, self.source, self.counted = placement, source, counted
+        self.placement, self.counted = placement, counted
 
     @classmethod
     def of(

@@ -16,8 +16,7 @@ def gib(size: int) -> str:
     hundredths = size * 100 // (1 << 30)
     if hundredths == 0 and size:
         return f"{size / (1 << 20):.1f} MiB"
-    text = f"{hundredths // 100}.{hundredths % 100:02d}"
-    return (text[:-1] if text.endswith("0") else text) + " GiB"
+    return f"{hundredths // 100}.{hundredths % 100:02d}".removesuffix("0") + " GiB"
 
 
 def parse_bytes(text: str) -> int | None:

@@ -36,8 +36,6 @@ class Suspension(Record):
     state (CUprocessState) that they are left in, or come back to.
     """
 
-    __slots__ = ("asked", "by", "bytes", "found", "moves", "needed", "since", "step", "wanted")
-
     def __init__(
         self,
         step: str,
@@ -66,7 +64,7 @@ class Suspension(Record):
         return self.step == RESUMING
 
     def as_json(self) -> dict[str, Any]:
-        """Without what says nothing here: earlier versions do not know these fields."""
+        """Without `moves`, `asked` and `found` where they have their usual values."""
         fields = self.fields()
         for name, usual in (("moves", {}), ("asked", True), ("found", {})):
             if fields[name] == usual:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 MOST_LINKS = 36
 SYSTEM = 50
 _NO_LINK, _PER_LEVEL = 100, 10
+# What joins two GPUs at each level below the system. Source: nvmlGpuTopologyLevel_t of nvml.h.
+_WAYS = ("one board", "one PCIe switch", "PCIe switches", "one host bridge", "one NUMA node")
 # The search stops after this many steps with the best set so far. A step takes 1 to 2 µs.
 STEPS = 2000
 
@@ -40,15 +42,11 @@ def distances(
     return found
 
 
-_WAYS = ("one board", "one PCIe switch", "PCIe switches", "one host bridge", "one NUMA node")
-
-
 def in_words(far: int) -> str:
     """A distance as text: "4 NVLinks", "one PCIe switch"."""
     if far < _NO_LINK:
         links = 1 + MOST_LINKS - far
         return f"{links} NVLink{'' if links == 1 else 's'}"
-    # Source: nvmlGpuTopologyLevel_t of nvml.h.
     level = (far - _NO_LINK) // _PER_LEVEL // 10
     return _WAYS[level] if level < len(_WAYS) else "the system"
 

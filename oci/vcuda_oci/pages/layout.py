@@ -8,37 +8,11 @@ from __future__ import annotations
 
 import struct
 
-TYPE_CHECKING = False  # importing typing takes time
+from ..model.names import GUEST_DRIVER
+
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Protocol
-
-    class GpuLimits(Protocol):
-        """The values of one GPU's entry in the limits page."""
-
-        @property
-        def uuid(self) -> str: ...  # as NVML prints it: "GPU-5f1c…"
-        @property
-        def memory_bytes(self) -> int: ...
-        @property
-        def core_percent(self) -> int: ...  # 1..100; 100: no limit of GPU time
-        @property
-        def core_ceiling_percent(self) -> int: ...
-        @property
-        def policy(self) -> int: ...  # POLICY_…
-        @property
-        def rate_ppm(self) -> int: ...  # the grant: GPU time in parts per million
-        @property
-        def weight(self) -> int: ...
-        @property
-        def latency(self) -> int: ...  # LATENCY_…
-        @property
-        def managed_memory(self) -> int: ...  # 1: cuMemAlloc returns managed memory
-        @property
-        def context_bytes(self) -> int: ...  # charged for each context
-        @property
-        def mps_percent(self) -> int: ...  # 1..100 under MPS; 0: not under MPS
-
 
 ABI_VERSION = 1
 LIMITS_MAGIC = 0x4D494C56
@@ -46,11 +20,6 @@ USAGE_MAGIC = 0x47535556
 MAX_GPUS = 16
 MAX_PROCESSES = 256
 USAGE_LOCK_BASE = 0x100000
-
-GUEST_DIR = "/usr/local/vcuda"
-GUEST_LIMITS = GUEST_DIR + "/limits"
-GUEST_USAGE = GUEST_DIR + "/usage"
-GUEST_DRIVER = GUEST_DIR + "/driver"
 
 # `turn` to `turn_waited_ns` before the turn keeper writes them.
 _NO_TURN = (0, 0, 0, 0, 0)
@@ -192,24 +161,6 @@ def offsets() -> Iterator[tuple[str, int, int]]:
 class LimitsGpu:
     """One GPU's entry of a limits page."""
 
-    __slots__ = (
-        "context_bytes",
-        "core_ceiling_percent",
-        "core_percent",
-        "hidden_ms",
-        "latency",
-        "managed_memory",
-        "memory_bytes",
-        "mps_percent",
-        "policy",
-        "rate_ppm",
-        "turn",
-        "turn_held_ns",
-        "turn_waited_ns",
-        "uuid",
-        "weight",
-    )
-
     def __init__(
         self,
         uuid: str,
@@ -221,33 +172,26 @@ class LimitsGpu:
         weight: int,
         managed_memory: int = 0,
         context_bytes: int = 0,
-        turn: int = 0,
-        turn_held_ns: int = 0,
-        turn_waited_ns: int = 0,
         latency: int = LATENCY_NORMAL,
-        hidden_ms: int = 0,
         mps_percent: int = 0,
     ) -> None:
-        self.uuid = uuid
+        self.uuid = uuid  # as NVML prints it: "GPU-5f1c…"
         self.memory_bytes = memory_bytes
-        self.core_percent = core_percent
+        self.core_percent = core_percent  # 1..100; 100: no limit of GPU time
         self.core_ceiling_percent = core_ceiling_percent
-        self.policy = policy
-        self.rate_ppm = rate_ppm
+        self.policy = policy  # POLICY_…
+        self.rate_ppm = rate_ppm  # the grant: GPU time in parts per million
         self.weight = weight
-        self.managed_memory = managed_memory
-        self.context_bytes = context_bytes
-        self.latency = latency
-        self.mps_percent = mps_percent
-        self.turn = turn  # the rest is the turn keeper's or for it; limits_page does not write it
-        self.turn_held_ns = turn_held_ns
-        self.turn_waited_ns = turn_waited_ns
-        self.hidden_ms = hidden_ms
+        self.managed_memory = managed_memory  # 1: cuMemAlloc returns managed memory
+        self.context_bytes = context_bytes  # charged for each context
+        self.latency = latency  # LATENCY_…
+        self.mps_percent = mps_percent  # 1..100 under MPS; 0: not under MPS
+        # The turn keeper's, or for it: limits_page does not write these.
+        self.turn = self.turn_held_ns = self.turn_waited_ns = self.hidden_ms = 0
 
 
 def limits_page(
-    gpus: Sequence[GpuLimits],
-    driver_dir: str = GUEST_DRIVER,
+    gpus: Sequence[LimitsGpu],
     meter_copies: bool = False,
     calls_ask: bool = False,
     suspended: int = AWAKE,
@@ -269,7 +213,7 @@ def limits_page(
         LIMITS_SIZE,
         len(gpus),
         0,
-        text_field(driver_dir, 64),
+        text_field(GUEST_DRIVER, 64),
         0,
         meter_copies,
         suspended,

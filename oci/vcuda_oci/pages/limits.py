@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import mps, names, policies
+from ..model import mps, policies
 from ..model.allocation import Allocation, GpuShare
 from ..model.errors import VcudaError
 from . import layout
@@ -30,7 +30,7 @@ def page_of(allocation: Allocation, context_bytes: int = 0, meter_copies: bool =
     asks = bool(allocation.idle_suspend) or allocation.rotates or begins_off
     state = layout.UNTIL_CALL if begins_off else layout.AWAKE
     try:
-        return layout.limits_page(gpus, names.GUEST_DRIVER, meter_copies, asks, state)
+        return layout.limits_page(gpus, meter_copies, asks, state)
     except ValueError as error:
         raise VcudaError(str(error), "placement", "ask for fewer GPUs") from error
 

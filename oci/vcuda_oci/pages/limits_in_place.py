@@ -141,3 +141,15 @@ def rename_gpus(path: str, uuids: Sequence[str]) -> None:
         os.pwrite(fd, _SEQUENCE.pack((page.sequence | 1) + 1), _SEQUENCE_AT)
     finally:
         os.close(fd)
+
+
+def ask_to_trim(fd: int, gpu: int) -> None:
+    """Ask a container's shim to give back what its pools keep of a GPU. Raises OSError.
+
+    fd: the page, open for reading and writing. gpu: its index in the page. The turn keeper asks
+    too, without a lock: two at once are one, which the shim answers as well.
+    """
+    at, stride, _ = _PLACES["limits_gpu.trim_asked"]
+    before = os.pread(fd, 1, at + gpu * stride)
+    if before:
+        os.pwrite(fd, bytes([(before[0] + 1) % 256]), at + gpu * stride)

@@ -45,17 +45,6 @@ F_OFD_GETLK = 36  # Source: linux/fcntl.h, the same on every architecture
 
 
 class Limits:
-    __slots__ = (
-        "calls_ask",
-        "driver_dir",
-        "gpus",
-        "meter_copies",
-        "rate_until_ns",
-        "sequence",
-        "suspended",
-        "suspensions",
-    )
-
     def __init__(
         self,
         driver_dir: str,
@@ -79,19 +68,6 @@ class Limits:
 
 class UsageGpu:
     """A container's self-reported use of one GPU."""
-
-    __slots__ = (
-        "balance_ns",
-        "busy_ns",
-        "contexts",
-        "held_bytes",
-        "launches",
-        "off_bytes",
-        "overrun_ns",
-        "refusals",
-        "room_asked",
-        "throttled_ns",
-    )
 
     def __init__(
         self,
@@ -121,17 +97,6 @@ class UsageGpu:
 class UsageProcess:
     """A process's slot. All values are self-reported; `pid` is in the container's pid namespace."""
 
-    __slots__ = (
-        "busy_ns",
-        "calls_inside",
-        "contexts",
-        "generation",
-        "held_bytes",
-        "pid",
-        "slot",
-        "start_time",
-    )
-
     def __init__(
         self,
         slot: int,
@@ -154,16 +119,6 @@ class UsageProcess:
 
 
 class Usage:
-    __slots__ = (
-        "export_table_ids",
-        "gpus",
-        "managed",
-        "newer_symbols",
-        "opened_ipc",
-        "processes",
-        "resume_asked",
-    )
-
     def __init__(
         self,
         gpus: list[UsageGpu],
@@ -215,10 +170,11 @@ def read_limits(page: bytes) -> Limits:
     for index in range(min(head[3], MAX_GPUS)):
         entry = _LIMITS_GPU.unpack_from(page, LIMITS_HEAD_SIZE + index * LIMITS_GPU_SIZE)
         turn, _, _, held_ns, waited_ns = entry[7:12]
-        amounts = {"managed_memory": entry[15], "context_bytes": entry[-1]}
-        gpu = LimitsGpu(text_of(entry[0]), *entry[1:7], **amounts)
+        more = {"managed_memory": entry[15], "context_bytes": entry[18]}
+        more.update(latency=entry[12], mps_percent=entry[16])
+        gpu = LimitsGpu(text_of(entry[0]), *entry[1:7], **more)
         gpu.turn, gpu.turn_held_ns, gpu.turn_waited_ns = turn, held_ns, waited_ns
-        gpu.latency, gpu.hidden_ms, gpu.mps_percent = entry[12], entry[14], entry[16]
+        gpu.hidden_ms = entry[14]
         gpus.append(gpu)
     return Limits(
         text_of(head[5]), head[4], head[6], gpus, head[7] != 0, head[8], head[9] != 0, head[10]

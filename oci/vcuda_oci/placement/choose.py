@@ -24,8 +24,6 @@ _MIG = "a program uses one MIG device at a time; parts of several GPUs are asked
 class Chosen:
     """The shares that the request gets."""
 
-    __slots__ = ("shares",)
-
     def __init__(self, shares: list[GpuShare]) -> None:
         self.shares = shares
 

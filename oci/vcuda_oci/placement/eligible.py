@@ -33,27 +33,27 @@ class Refused:
         self.reason, self.hint = reason, hint
 
 
-def named(gpus: Sequence[Gpu], names: Sequence[str]) -> tuple[list[int], Refused | None]:
+def named(gpus: Sequence[Gpu], names: Sequence[str]) -> list[int] | Refused:
     """Positions of the GPUs that the request may use, in the order of `names`; or a refusal of the
     first name that does not name one GPU. A GPU in MIG mode stands for its MIG devices, if it has
     any.
     """
     if not names or names == (ALL_GPUS,):
-        return _usable(gpus, list(range(len(gpus)))), None
+        return _usable(gpus, list(range(len(gpus))))
     allowed: list[int] = []
     for name in names:
         begun = begun_by(name, [uuid for gpu in gpus for uuid in (gpu.uuid, gpu.parent)])
         if len(begun) > 1:
             listed = _listed([gpu for gpu in gpus if gpu.uuid.startswith(name)])
             what = f"'{name}' begins the UUIDs of {len(begun)} GPUs: {listed}"
-            return [], Refused(what, "name one by index, or by more of its UUID")
+            return Refused(what, "name one by index, or by more of its UUID")
         whole = begun[0] if begun else name
         found = _usable(gpus, [at for at, gpu in enumerate(gpus) if whole in _names(gpu)])
         if not found:
             what = f"no GPU '{name}' here; there is {_listed(gpus)}"
-            return [], Refused(what, "name one by index or UUID")
+            return Refused(what, "name one by index or UUID")
         allowed += [at for at in found if at not in allowed]
-    return allowed, None
+    return allowed
 
 
 def begun_by(name: str, uuids: Iterable[str]) -> list[str]:
@@ -97,7 +97,7 @@ def barred(
 
 
 def closed(uuid: str, reason: str) -> str:
-    """Why a GPU gets no new containers. reason: as ledger.unhealthy has it, or of above."""
+    """Why a GPU gets no new containers. reason: as ledger.unhealthy has it, or from above."""
     if reason == DRAINED:
         return f"{uuid} is {DRAINED}"
     is_well = reason in (TURNS_THERE, MPS_THERE, NO_PARTITION, IS_PART)

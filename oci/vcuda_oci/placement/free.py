@@ -20,8 +20,6 @@ class Free:
     memory: the most bytes that one container can be promised; never more than the GPU has.
     """
 
-    __slots__ = ("at", "core", "gpu", "memory", "unpromised", "untouched")
-
     def __init__(self, gpu: Gpu, at: int, core: int, memory: int, overcommit: float) -> None:
         """core, memory: percent and bytes that others hold."""
         self.gpu, self.at = gpu, at

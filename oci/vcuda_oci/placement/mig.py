@@ -7,22 +7,18 @@ largest profiles.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from ..model.mig import Layout, Profile
 from ..model.record import Record
 from ..model.sizes import gib
 from .eligible import Refused
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _HINT = "ask for less, end a container with an instance, or use isolation turns"
 
 
 class Place(Record):
     """Where an instance goes. uuid: of the GPU."""
-
-    __slots__ = ("profile", "start", "uuid")
 
     def __init__(self, uuid: str, profile: Profile, start: int) -> None:
         self.uuid, self.profile, self.start = uuid, profile, start

@@ -6,13 +6,11 @@ container there before another may have the old one. Memory is counted once, wit
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from ..model.allocation import GpuShare
 from ..model.gpu import Gpu
 from ..model.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 # How many steps a search takes at most: placements and sets of containers that it tries.
 STEPS = 100_000
@@ -25,16 +23,12 @@ class Tenant(Record):
     hold, which a move copies.
     """
 
-    __slots__ = ("bytes", "id", "share", "to")
-
     def __init__(self, id: str, share: GpuShare, to: Collection[str], bytes: int = 0) -> None:
         self.id, self.share, self.to, self.bytes = id, share, tuple(to), bytes
 
 
 class Move(Record):
     """A move of the container `id`. source, target: UUIDs. bytes: as Tenant has it."""
-
-    __slots__ = ("bytes", "id", "source", "target")
 
     def __init__(self, id: str, source: str, target: str, bytes: int = 0) -> None:
         self.id, self.source, self.target, self.bytes = id, source, target, bytes

@@ -26,11 +26,6 @@ class Node:
     names: the GPUs that the request may use, by UUID or index; empty: any. The rest: see `choose`.
     """
 
-    __slots__ = (
-        "distances", "gpus", "names", "order", "overcommit",
-        "taken", "terms", "unhealthy",
-    )  # fmt: skip
-
     def __init__(
         self,
         gpus: Sequence[Gpu],
@@ -66,9 +61,9 @@ def place(node: Node, positions: Sequence[int], part: Part) -> list[GpuShare] | 
 
 def _place_on(node: Node, positions: Sequence[int], part: Part) -> list[GpuShare] | Refused:
     offered = [node.gpus[at] for at in positions]
-    among, refusal = eligible.named(offered, node.names)
-    if refusal:
-        return refusal
+    among = eligible.named(offered, node.names)
+    if isinstance(among, Refused):
+        return among
     allowed = [positions[each] for each in among]
     core = part.core or 100 * len(allowed)
     gpus = [node.gpus[at] for at in allowed]

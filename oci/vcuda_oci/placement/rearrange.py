@@ -6,6 +6,7 @@ that is cut short leaves every container at work.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import combinations
 
 from ..model.allocation import GpuShare
@@ -14,12 +15,8 @@ from ..model.record import Record
 from ..model.request import Part
 from .moves import Board, Exhausted, Move, Tenant
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    # Whether the request fits beside these shares.
-    Fits = Callable[[Sequence[GpuShare]], bool]
+# Whether the request fits beside these shares.
+Fits = Callable[[Sequence[GpuShare]], bool]
 
 # With more containers on a GPU than this, _sets has only sets of one and two of them, and those of
 # the N that hold least; `emptying` tries all of them together, then one by one.
@@ -28,8 +25,6 @@ _MOST_SETS_OF = 10
 
 class Need(Record):
     """What one share of a request takes of a GPU, at least; core_percent 100: all of it."""
-
-    __slots__ = ("core_percent", "memory_bytes")
 
     def __init__(self, core_percent: int, memory_bytes: int = 0) -> None:
         self.core_percent, self.memory_bytes = core_percent, memory_bytes

@@ -44,8 +44,6 @@ class Creation:
     it may have claimed by itself since.
     """
 
-    __slots__ = ("claimant", "has_left", "is_deleted_here", "program", "runtime")
-
     def __init__(
         self,
         runtime: list[str],
@@ -196,7 +194,7 @@ def claim_share(
         own = image_libraries.find(container, facts.libraries)
         claimed.edits = edits.edits_for(allocation, facts, paths, libraries, parts, own)
         if allocation.isolation == policies.MPS:
-            from ..fences import mps_claim  # late, as above
+            from ..fences import mps_claim  # late: few containers are under MPS
 
             claimed.edits.mounts += mps_claim.wait(ledger, facts, allocation)
         if not facts.root:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 
 from ..container import hook_state, image_libraries
 from ..container.container import Container, container_of
@@ -26,10 +27,6 @@ from ..pages import layout, page_reader
 from ..system import settings_file
 from ..system.settings_file import Config
 from . import apply_share, calling_runtime
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def hook_without_mounts(config: str, state: State, pid: int) -> list[str] | None:
@@ -84,7 +81,7 @@ def edits_of(container: Container, settings: Config, facts: Host) -> tuple[Edits
     writable = _writable_again(container, settings, facts)
     more.mounts += writable
     if command := _procfs_hook(container.rootfs, settings, gpus):
-        more.hooks.append(edits.procfs_hook(edits.Paths("", "", [], [], command)))
+        more.hooks.append(edits.procfs_hook(command))
     return more, [place for _, place, _ in writable]
 
 

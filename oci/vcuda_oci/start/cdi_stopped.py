@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from ..container import hook_state
 from ..container.container import container_of
@@ -11,10 +12,6 @@ from ..guest import mount_points
 from ..model import names
 from ..system import settings_file
 from . import apply_share, cdi_edits
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def clean_up(config_path: str, state: State, has_left: Callable[[], bool] = lambda: False) -> None:
@@ -39,7 +36,7 @@ def clean_up_at_end(config_path: str, state: State) -> None:
     """
     root, places = _root_and_places(config_path, state)
     if root and state.pid > 0:
-        mount_points.remove_at_end(state.pid, _config_of(state), root, places)
+        mount_points.remove_since(_config_of(state), root, places, at_end_of=state.pid)
 
 
 def _config_of(state: State) -> str:

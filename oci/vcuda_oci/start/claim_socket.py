@@ -212,11 +212,12 @@ class ClaimServer:
         PageKeeper(os.path.dirname(self.path), self._settings).run(server)
 
     def _keep_mps(self, server: int) -> None:
-        from ..fences import mps_keeper  # late: only where a container is under MPS
+        from ..fences.mps_keeper import MpsKeeper  # late: only where a container is under MPS
 
         self._socket.close()
+        guest_process.set_own_name(MPS_KEEPER)
         self._limit_keeper(MPS_KEEPER)
-        mps_keeper.main(os.path.dirname(self.path), server)
+        MpsKeeper(os.path.dirname(self.path)).run(server)
 
     def _keep_turns(self, server: int) -> None:
         state_dir = os.path.dirname(self.path)
@@ -312,14 +313,12 @@ def _answer(connection: socket.socket) -> bytes:
 def _of_cdi_hook(config: str, state: hook_state.State, pid: int) -> bytes:
     command = cdi_edits.hook_without_mounts(config, state, pid)
     # The words are parted by NUL, and end with an empty one.
-    if command is None or len(command) > _MOST_WORDS or not all(map(_is_word, command)):
+    if command is None or len(command) > _MOST_WORDS:
+        return CLOSED
+    if not all(word and "\0" not in word for word in command):
         return CLOSED
     reply = b"\0".join([DONE, b"", *map(os.fsencode, command)])
     return reply if len(reply) < _MOST_REPLY_BYTES else CLOSED
-
-
-def _is_word(text: str) -> bool:
-    return text != "" and "\0" not in text
 
 
 def _has_left(connection: socket.socket) -> bool:

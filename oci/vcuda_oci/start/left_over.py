@@ -1,5 +1,6 @@
-"""Destroy the GPU instances of released shares, and end their MPS daemons; a start without such a
-one pays for two looks."""
+"""Destroy the GPU instances of released shares, and end MPS daemons without containers.
+
+Where nothing is left over this takes a listing of one folder and one stat."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def log(command: Command, line: str, allocation: str, folder: str = "") -> None:
     file. A log that cannot be written must not hide the error. Source: runc main.go, logrus' two
     formats; crun(1).
     """
-    path = command.log[len("file:") :] if command.log.startswith("file:") else command.log
+    path = command.log.removeprefix("file:")
     if not path or path.startswith(("journald:", "syslog:")):
         return
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

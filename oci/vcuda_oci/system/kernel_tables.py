@@ -7,8 +7,9 @@ ends at a line feed only, and single spaces separate fields. A malformed row is 
 
 from __future__ import annotations
 
-import errno
 import os
+
+from . import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 _SELF = "/proc/self"
 _MOST_BYTES = 64 << 20
 _MOST_MAPS_BYTES = 8 << 20
-_DELETED = b" (deleted)"
 
 
 class Mount:
@@ -48,7 +48,8 @@ class Mapping:
         begin, end = (int(address, 16) for address in self.range.split("-"))
         # The table pads addresses with zeros; the names in map_files have no padding.
         self.link = f"{begin:x}-{end:x}"
-        self.path = _without_mark("".join(path).lstrip(" ").encode("latin-1"))
+        text = "".join(path).lstrip(" ").encode("latin-1")
+        self.path = os.fsdecode(text.removesuffix(b" (deleted)"))
 
 
 def mounts(process: str | int = _SELF) -> list[Mount]:
@@ -108,8 +109,7 @@ def status(process: str | int = _SELF) -> dict[str, str]:
 
 def command(process: str | int) -> str:
     """The name of a process's program, as text. Raises OSError."""
-    name = _read(process, "comm", _MOST_BYTES)
-    return (name[:-1] if name.endswith(b"\n") else name).decode("utf-8", "replace")
+    return _read(process, "comm", _MOST_BYTES).removesuffix(b"\n").decode("utf-8", "replace")
 
 
 def listens(process: str) -> list[str]:
@@ -151,10 +151,6 @@ def _rows(table: bytes) -> list[bytes]:
     return [row for row in table.split(b"\n") if row]
 
 
-def _without_mark(path: bytes) -> str:
-    return os.fsdecode(path[: -len(_DELETED)] if path.endswith(_DELETED) else path)
-
-
 def _unescaped(field: bytes) -> str:
     r"""Decode escapes such as \040, a space. Raises ValueError."""
     first, *rest = field.split(b"\\")
@@ -168,12 +164,6 @@ def _read(process: str | int, name: str, most: int) -> bytes:
     else:
         fd = os.open(f"{process}/{name}", flags)
     try:
-        chunks = []
-        while chunk := os.read(fd, 1 << 16):
-            chunks.append(chunk)
-            most -= len(chunk)
-            if most < 0:
-                raise OSError(errno.EFBIG, "table too large", name)
-        return b"".join(chunks)
+        return files.content(fd, most, name)
     finally:
         os.close(fd)

@@ -18,13 +18,6 @@ _HEAD_SIZE, _ENTRY_SIZE = 48, 24
 _ARCHITECTURE = 0xFF00
 
 
-def libraries(
-    content: bytes, prefixes: tuple[str, ...], architectures: tuple[int, ...]
-) -> list[tuple[str, str]]:
-    """The list of `entries`."""
-    return list(entries(content, prefixes, architectures))
-
-
 def entries(
     content: bytes, prefixes: tuple[str, ...], architectures: tuple[int, ...]
 ) -> Iterator[tuple[str, str]]:

@@ -50,7 +50,7 @@ def examine(settings: Config) -> list[Finding]:
         daemons = _daemons(ledger)
     except VcudaError as error:
         return [finding.of_error(MPS, error)]
-    has_program = mps_claim.CONTROL in found.other
+    has_program = mps_claim.CONTROL in found.files
     has_v3 = mps.has_namespaces(found.version)
     lacks_partitions = bool(settings.mps_partitions) and not mps.has_partitions(found.version)
     return judge(

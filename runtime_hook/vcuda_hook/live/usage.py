@@ -224,7 +224,7 @@ def _read(ledger: Ledger, allocation: Allocation) -> tuple[int, page_reader.Usag
 
 
 def _fields(entry: object) -> dict[str, Any]:
-    return {name: getattr(entry, name) for name in type(entry).__slots__}  # type: ignore[attr-defined]
+    return dict(sorted(entry.__dict__.items()))
 
 
 def _folder(ledger: Ledger, allocation: Allocation) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from vcuda_oci.guest import page_file
 from vcuda_oci.ledger.ledger import Ledger
-from vcuda_oci.pages import trim_word
+from vcuda_oci.pages import limits_in_place
 
 
 def ask_others(ledger: Ledger, id: str, uuids: Collection[str]) -> None:
@@ -26,7 +26,7 @@ def ask_others(ledger: Ledger, id: str, uuids: Collection[str]) -> None:
             continue  # it is being removed
         try:
             for gpu in asked:
-                trim_word.ask(page, gpu)
+                limits_in_place.ask_to_trim(page, gpu)
         except OSError:
             pass  # without the room that it keeps the restore is refused, as before
         finally:

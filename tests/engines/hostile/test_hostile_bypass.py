@@ -50,7 +50,7 @@ def by_pages_of_its_own(rootfs: str, uuid: str) -> str:
     """Root in the container moves the folder with the pages away and puts another in its place."""
     share = layout.LimitsGpu(uuid, 16 * LIMIT, 100, 100, layout.POLICY_FIXED, 1_000_000, 100, 0, 0)
     with open(f"{rootfs}/limits", "wb") as file:
-        file.write(layout.limits_page([share], names.GUEST_DRIVER, False))
+        file.write(layout.limits_page([share]))
     ours = "/usr/local/vcuda"
     return (
         f"mv {ours} /away && mkdir -p {ours}/driver && cp /limits /away/usage {ours}/"

@@ -214,8 +214,7 @@ def test_a_proc_that_is_the_images_own_is_covered_by_nothing(
             config["linux"].pop(key)
         place = f"{bundle}/rootfs/proc/driver"
         os.symlink(trap.folder, place) if image == "a link" else os.mkdir(place)
-        paths = edits.Paths("", "", [], [], [hook, bundle + "/rootfs", trap.folder, "driver"])
-        kind, entry = edits.procfs_hook(paths)
+        kind, entry = edits.procfs_hook([hook, bundle + "/rootfs", trap.folder, "driver"])
         config["hooks"] = {kind: [entry]}
 
     result = entry_point.run(Wanted(container, ["cat", "/proc/driver/secret"]), without_procfs)

@@ -39,9 +39,8 @@ def test_a_container_sees_its_own_gpu_in_proc(
     source = os.path.join(bundle, "procfs")
     procfs.write(product.driver_root + "/proc/driver/nvidia", source, [GPU])
     hook = product.prefix + "/lib/vcuda/vcuda-procfs-hook"
-    paths = edits.Paths("", "", [], [], [hook, bundle + "/rootfs", source, "driver"])
     changes = Edits()
-    changes.hooks = [edits.procfs_hook(paths)]
+    changes.hooks = [edits.procfs_hook([hook, bundle + "/rootfs", source, "driver"])]
     path = os.path.join(bundle, "config.json")
     with open(path) as file:
         config = json.load(file)

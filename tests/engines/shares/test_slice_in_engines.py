@@ -16,6 +16,7 @@ from support.engines.docker import Docker
 from support.files import ROOT
 from support.product import MIB, Product, RunOptions, asking
 from support.wrapper.runtime_recorder import Recorder
+from vcuda_oci.model.names import GUEST_LIMITS
 from vcuda_oci.pages import layout, page_reader
 
 TURN_KEEPER = os.path.join(ROOT, "build", "lib", "vcuda-turn-keeper")
@@ -83,7 +84,7 @@ def test_requested_policy_is_in_the_containers_limits_page(
     sharing: Engine, product: Product, container: str
 ) -> None:
     asked = asking(sharing, core=30, policy="elastic", core_limit="60", priority="5", latency="low")
-    result = sharing.run(container, ["od", "-An", "-v", "-tx1", layout.GUEST_LIMITS], **asked)
+    result = sharing.run(container, ["od", "-An", "-v", "-tx1", GUEST_LIMITS], **asked)
     assert result.rc == 0, result.stderr
     page = page_reader.read_limits(bytes.fromhex(result.stdout))
     (gpu,) = page.gpus
@@ -141,7 +142,7 @@ def test_limits_page_says_whether_copies_are_metered(
     """A setting of the host's: no engine passes it on."""
     engine = start_engine("runc-v2")
     (at,) = [at for name, at, _ in layout.offsets() if name == "limits.meter_copies"]
-    look = ["od", "-An", "-t", "u4", "-j", str(at), "-N", "4", layout.GUEST_LIMITS]
+    look = ["od", "-An", "-t", "u4", "-j", str(at), "-N", "4", GUEST_LIMITS]
     with product.on(engine, meter_copies=setting):
         result = engine.run(container, look, **asking(engine, core=30))
     assert (result.rc, result.stdout.split()) == (0, [str(word)])

@@ -82,7 +82,7 @@ class LoaderFiles:
             write(root + "/etc/ld.so.cache", content)
         write(self.image + "/etc/ld.so.conf", content)
         write(self.driver + "/proc/driver/nvidia/version", content)
-        for name, path in ldcache.libraries(content, ("",), (ldcache.X86_64, ldcache.I386)):
+        for name, path in ldcache.entries(content, ("",), (ldcache.X86_64, ldcache.I386)):
             assert path.startswith("/") and "/" not in name and "\0" not in path + name
         names: dict[str, str] = {}
         with contextlib.suppress(VcudaError):  # past the bounds of an image

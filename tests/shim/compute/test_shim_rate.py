@@ -54,10 +54,10 @@ def ended(ends, begin, seconds):
 @pytest.mark.parametrize("ahead", [0, 8], ids=["sync", "async"])
 @pytest.mark.parametrize(("before", "after"), [(20, 60), (60, 20), (10, 90), (90, 10)])
 def test_a_new_rate_is_in_force_within_100_ms(host, new_guest, tmp_path, before, after, ahead):
-    gpu = share(host.uuids[0], GIB, 20)._replace(rate_ppm=before * 10_000)
-    guest = new_guest(gpu)
+    now, then = (share(host.uuids[0], GIB, 20, rate_ppm=rate * 10_000) for rate in (before, after))
+    guest = new_guest(now)
     new_page = tmp_path / "new"
-    new_page.write_bytes(layout.limits_page([gpu._replace(rate_ppm=after * 10_000)]))
+    new_page.write_bytes(layout.limits_page([then]))
     clock = Clock(tmp_path, 2)
     program = guest.start(*clock.command(PYTHON, "-c", PROGRAM, str(ahead)))
     operator = subprocess.Popen(
@@ -80,7 +80,7 @@ def test_a_new_rate_is_in_force_within_100_ms(host, new_guest, tmp_path, before,
 def test_without_an_arbiter_the_rate_stays_whatever_the_policy_and_however_idle_the_gpu(
     host, new_guest, client, tmp_path, policy
 ):
-    gpu = share(host.uuids[0], GIB, 30)._replace(core_ceiling_percent=100, policy=policy)
+    gpu = share(host.uuids[0], GIB, 30, core_ceiling_percent=100, policy=policy)
     guest = new_guest(gpu)
     (result,) = together(tmp_path, (guest, [client("launches"), *ASYNC_50_US]))
     assert result["share"] == pytest.approx(0.30, abs=POINTS)

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support.gpu.guest import BUILD, Gpu
+from support.gpu.guest import BUILD, share
 from vcuda_oci.pages import layout, page_reader, suspended_word
 
 
@@ -48,7 +48,7 @@ def test_no_field_of_version_1_has_moved(built):
 
 def test_a_limits_page_reads_back_as_it_was_written():
     gpus = [
-        Gpu(
+        layout.LimitsGpu(
             "GPU-5f1c0a52-0000-4000-8000-000000000001",
             4 << 30,
             30,
@@ -59,17 +59,16 @@ def test_a_limits_page_reads_back_as_it_was_written():
             1,
             5 << 30,
             1,
+            40,
         ),
-        Gpu("GPU-5f1c0a52-0000-4000-8000-000000000002", 1, 100),
+        share("GPU-5f1c0a52-0000-4000-8000-000000000002", 1, 100),
     ]
-    page = layout.limits_page(gpus, "/usr/local/vcuda/driver", True)
+    page = layout.limits_page(gpus, meter_copies=True)
     limits = page_reader.read_limits(page)
     assert len(page) == layout.LIMITS_SIZE
     assert limits.driver_dir == "/usr/local/vcuda/driver"
     assert limits.meter_copies
-    assert [
-        Gpu(**{name: getattr(gpu, name) for name in Gpu._fields}) for gpu in limits.gpus
-    ] == gpus
+    assert [gpu.__dict__ for gpu in limits.gpus] == [gpu.__dict__ for gpu in gpus]
 
 
 def test_a_new_container_is_awake_and_its_calls_ask_only_if_told():
@@ -122,7 +121,7 @@ def test_normal_latency_leaves_the_formerly_reserved_bytes_zero():
     """A shim or keeper of before sees no difference."""
     at = {name: offset for name, offset, _ in layout.offsets()}
     places = slice(*(at["limits.gpu"] + at["limits_gpu.latency"] + size for size in (0, 4)))
-    pages = [layout.limits_page([Gpu("GPU-0", 1, 30, latency=latency)]) for latency in (0, 1)]
+    pages = [layout.limits_page([share("GPU-0", 1, 30, latency=latency)]) for latency in (0, 1)]
     assert [page[places] for page in pages] == [b"\0\0\0\0", b"\1\0\0\0"]
 
 
@@ -139,4 +138,5 @@ def test_the_page_module_costs_the_start_path_no_import(built):
         cwd=os.path.dirname(BUILD),
     ).stdout.split()
     ours = {"vcuda_oci", "vcuda_oci.pages", "vcuda_oci.pages.layout"}
+    ours |= {"vcuda_oci.model", "vcuda_oci.model.names"}  # which every start loads
     assert set(loaded) == {"_struct", "struct", "__future__", *ours}

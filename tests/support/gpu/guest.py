@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from support import compiled
 from support.files import ROOT
@@ -27,20 +27,6 @@ MIB = 1 << 20
 GIB = 1 << 30
 
 
-class Gpu(NamedTuple):
-    uuid: str
-    memory_bytes: int
-    core_percent: int = 100
-    core_ceiling_percent: int = 100
-    policy: int = layout.POLICY_FIXED
-    rate_ppm: int = 1_000_000
-    weight: int = 100
-    managed_memory: int = 0
-    context_bytes: int = 0
-    latency: int = layout.LATENCY_NORMAL
-    mps_percent: int = 0
-
-
 def entrance() -> str:
     """The program that enters a guest: see its source."""
     return compiled.kept("enter_guest", "-static")
@@ -51,9 +37,15 @@ def then_enter(script: str) -> str:
     return f'{script}exec {entrance()} "$@"'
 
 
-def share(uuid: str, memory_bytes: int, core_percent: int = 100, **more: int) -> Gpu:
-    rate_ppm = core_percent * 10_000
-    return Gpu(uuid, memory_bytes, core_percent, core_percent, rate_ppm=rate_ppm, **more)
+def share(uuid: str, memory_bytes: int, core_percent: int = 100, **more: int) -> layout.LimitsGpu:
+    """A fixed share, at its own rate. more: what is different in its entry."""
+    usual = {
+        "core_ceiling_percent": core_percent,
+        "policy": layout.POLICY_FIXED,
+        "rate_ppm": core_percent * 10_000,
+        "weight": 100,
+    }
+    return layout.LimitsGpu(uuid, memory_bytes, core_percent, **{**usual, **more})
 
 
 class Guest:
@@ -69,7 +61,7 @@ class Guest:
         self,
         folder: str,
         driver_root: str,
-        gpus: Sequence[Gpu],
+        gpus: Sequence[layout.LimitsGpu],
         shim: str = SHIM,
         meter_copies: bool = False,
         calls_ask: bool = False,
@@ -98,7 +90,7 @@ class Guest:
             usage.write(layout.empty_usage_page())
             usage.truncate(layout.USAGE_SIZE)
 
-    def write_limits(self, gpus: Sequence[Gpu]) -> None:
+    def write_limits(self, gpus: Sequence[layout.LimitsGpu]) -> None:
         """In place: a running guest has the file mapped."""
         flags = os.O_WRONLY | os.O_CREAT
         fd = os.open(self.limits, flags, 0o644)

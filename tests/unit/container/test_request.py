@@ -15,12 +15,12 @@ from vcuda_oci.model.errors import VcudaError
 
 GIB, MIB = 1 << 30, 1 << 20
 ANNOTATION = {
-    **{"terms": {"policy": "fixed"}, "placement": "", "source": "annotation"},
+    **{"terms": {"policy": "fixed"}, "placement": "", "from_env": False},
     "is_counted": False,
 }
 # The amount of each GPU is in the pod's object.
 VIRTUAL = {**ANNOTATION, "is_counted": True}
-ENV = {**ANNOTATION, "source": "env"}
+ENV = {**ANNOTATION, "from_env": True}
 
 
 def annotated(**words: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def read(spec: Any) -> dict[str, Any] | None:
     return {
         **{"core": parsed.core, "memory_bytes": parsed.memory_bytes, "gpus": parsed.gpus},
         **{"terms": parsed.terms.as_json(), "placement": parsed.placement},
-        **{"source": parsed.source, "is_counted": parsed.counted > 0},
+        **{"from_env": raw.from_env, "is_counted": parsed.counted > 0},
     }
 
 

@@ -77,6 +77,8 @@ def test_a_record_reads_by_eye() -> None:
                 "weight": 30,
                 "priority": 0,
                 "managed": False,
+                "latency": "normal",
+                "rotates": False,
             }
         ],
         "request": {

@@ -45,7 +45,7 @@ def test_a_claim_writes_the_whole_record(claims: Claims) -> None:
     assert stored == allocation
     assert {**stored.as_json(), "created": 0} == {
         "id": "pod-uid1.main",
-        "shares": [share.as_json() for share in HALF_SHARE],
+        "shares": [share.fields() for share in HALF_SHARE],
         "request": HALF.as_json(),
         "container_id": "c1",
         "runtime": ["/usr/bin/runc"],

@@ -46,7 +46,7 @@ def test_both_shares_are_taken_until_the_container_has_left(step: str, expected:
     assert allocation.parse(mine.dump()) == mine
 
 
-def test_record_without_moves_is_readable_by_an_earlier_version() -> None:
+def test_a_record_names_moves_only_during_a_move() -> None:
     assert "moves" not in moving(SUSPENDED).dump()
     assert "moves" in moving(SUSPENDING).dump()
 

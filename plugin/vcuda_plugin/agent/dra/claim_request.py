@@ -100,7 +100,7 @@ def of_claim(
         raise VcudaError("two of its devices are on one GPU", where, hint)
     parts = [Part(share.core_percent, share.memory_bytes) for share in shares]
     # The shares name the GPUs: with names of its own, each part of the request would need them all.
-    request = Request(parts, (), terms[0] if terms else Terms(), source=where)
+    request = Request(parts, (), terms[0] if terms else Terms())
     found = [places[each.device][0] for each in results if each.device in places]
     if found and len(results) > 1:
         hint = "ask for one device"

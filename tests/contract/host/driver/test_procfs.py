@@ -103,10 +103,6 @@ def process() -> Iterator[int]:
         started.kill()
 
 
-def paths_with(procfs_hook: list[str]) -> edits.Paths:
-    return edits.Paths("", "", [], [], procfs_hook)
-
-
 def hook(state: str, *words: str) -> tuple[int, str]:
     ran = subprocess.run([HOOK, *words], input=state, capture_output=True, text=True, timeout=20)
     return ran.returncode, ran.stderr
@@ -144,12 +140,12 @@ def test_the_hook_runs_it_itself_since_the_runtime_has_read_its_list(
 ) -> None:
     source = os.path.dirname(write(f"{tmp_path}/source/params", "ModifyDeviceFiles: 0\n"))
     changes = Edits()
-    changes.hooks = [edits.procfs_hook(paths_with([HOOK, "/", source, "tty/driver"]))]
+    changes.hooks = [edits.procfs_hook([HOOK, "/", source, "tty/driver"])]
     attach.run_hooks(changes, "poststop", process)
     assert "params" not in inside(process, "ls", "/proc/tty/driver")
     attach.run_hooks(changes, "createRuntime", process)
     assert inside(process, "ls", "/proc/tty/driver") == "params\n"
-    changes.hooks = [edits.procfs_hook(paths_with([HOOK, "/", source, "no/such"]))]
+    changes.hooks = [edits.procfs_hook([HOOK, "/", source, "no/such"])]
     with pytest.raises(VcudaError, match="no/such: No such file or directory"):
         attach.run_hooks(changes, "createRuntime", process)
 

@@ -139,24 +139,6 @@ def test_a_page_stays_its_containers_when_its_replacement_was_killed(
     assert os.listdir(ledger.ended) == os.listdir(ledger.containers) == []
 
 
-def test_a_page_that_an_earlier_version_named_is_found_without_its_name(
-    ledger: Ledger, gone: str
-) -> None:
-    page = os.open(gone, os.O_PATH)
-    os.rename(gone, ledger.ended + "/18ae7a3b2f1c0d00")
-    ledger.cut_ended()
-    assert os.fstat(page).st_nlink == 0
-    assert len(os.listdir(ledger.ended)) == 1
-    ours, others = socket.socketpair()
-    with ours, others:
-        add_and_hide(ours, os.open(f"/proc/self/fd/{page}", os.O_RDWR))
-        os.close(page)
-        assert ledger.make_room(True)
-        assert room_is_back(ledger)
-    ledger.cut_ended()
-    assert os.listdir(ledger.ended) == []
-
-
 def test_a_page_that_is_opened_while_it_loses_its_name_takes_no_room(
     ledger: Ledger, gone: str
 ) -> None:

@@ -76,7 +76,7 @@ def test_record_is_stored_with_its_two_pages(ledger: Ledger) -> None:
     )
 
 
-def test_records_that_an_older_version_left_readable_are_closed(ledger: Ledger) -> None:
+def test_records_that_were_left_readable_are_closed(ledger: Ledger) -> None:
     put(ledger, record())
     os.chmod(ledger.allocations, 0o755)
     put(ledger, record("second"))
