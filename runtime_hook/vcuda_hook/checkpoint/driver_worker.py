@@ -131,7 +131,7 @@ class _Answers:
             sys.stdout.flush()
 
 
-def main(library: str, leave_seconds: float) -> None:
+def main(library: str, leave_seconds: str) -> None:
     """library: path of libcuda. leave_seconds: how long calls may take to end after the parent has:
     one that is cut short may leave a process half restored.
     """
@@ -162,7 +162,7 @@ def main(library: str, leave_seconds: float) -> None:
         calls.append(_thread.allocate_lock())
         calls[-1].acquire()
         _thread.start_new_thread(serve, (id, request, calls[-1]))
-    end = time.monotonic() + leave_seconds
+    end = time.monotonic() + float(leave_seconds)
     for running in calls:
         running.acquire(timeout=max(0.0, end - time.monotonic()))
     os._exit(0)

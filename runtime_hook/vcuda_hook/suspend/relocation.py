@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 
-import vcuda_hook
-import vcuda_oci
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.ledger import Ledger
@@ -19,15 +15,9 @@ from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.placement import eligible, free
 from vcuda_oci.placement.eligible import Refused
 
-from ..live import container_processes
+from ..live import container_processes, own_program
 
 LEAST_DRIVER = 580
-_START = """
-import sys
-sys.path[:0] = sys.argv.pop(1).split(":")
-from vcuda_hook.hooks.running_nodes import main
-sys.exit(main(sys.argv[1]))
-"""
 _SECONDS = 30.0
 
 
@@ -125,11 +115,7 @@ def change_nodes(
         "allowed": _nodes(facts, allowed),
         "denied": _nodes(facts, denied),
     }
-    places = [
-        os.path.dirname(os.path.dirname(os.path.abspath(path or "")))
-        for path in (vcuda_oci.__file__, vcuda_hook.__file__)
-    ]
-    words = [sys.executable, "-ISBc", _START, ":".join(places), json.dumps(order)]
+    words = own_program.command("hooks.running_nodes", json.dumps(order))
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
