@@ -155,7 +155,7 @@ def restore(
         mine.name_gpus(moves)
         targets = targets_of(mine)
         if targets is None:
-            outcome = Outcome("", "", (), {})  # it has ended: nothing is left to bring anywhere
+            outcome = Outcome()  # it has ended: nothing is left to bring anywhere
         else:
             pairs = relocation.pairs(mine.record.shares, moves)
             outcome = drive.bring(
@@ -170,7 +170,7 @@ def restore(
                 trim=functools.partial(trims.ask_others, mine.ledger, mine.id),
             )
     except VcudaError as error:
-        outcome = Outcome(error.what, error.hint, (), {})
+        outcome = Outcome(error.what, error.hint)
     if not outcome.reason:
         mine.let_calls_go_on()
         mine.end_move()

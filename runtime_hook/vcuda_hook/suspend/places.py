@@ -76,14 +76,14 @@ def bring_either(
     """
     held = mine.record.suspension
     if held and not held.asked:
-        return steps.ON, Outcome("", "", (), {})
+        return steps.ON, Outcome()
     first = None
     for place in places:
         try:
             worker.start()
             targets = targets_of(mine)
             if targets is None:
-                return place, Outcome("", "", (), {})  # nothing is left to bring anywhere
+                return place, Outcome()  # nothing is left to bring anywhere
             needed = held.needed if held else {}
             outcome = drive.bring(
                 place,
@@ -98,11 +98,11 @@ def bring_either(
         except VcudaError as error:
             if first is None and isinstance(error, Unreachable):
                 raise
-            outcome = Outcome(error.what, error.hint, (), {})
+            outcome = Outcome(error.what, error.hint)
         first = first or outcome
         if not outcome.reason:
             return place, first._replace(lost=tuple({*first.lost, *outcome.lost}))
-    return None, first or Outcome("", "", (), {})
+    return None, first or Outcome()
 
 
 def targets_of(mine: Operation) -> Targets | None:
