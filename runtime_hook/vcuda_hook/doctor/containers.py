@@ -16,6 +16,7 @@ from vcuda_oci.system.settings_file import Config
 from ..live import container_processes
 from ..live.container_processes import Process
 from ..names import container_names
+from . import finding
 from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 
 DEAD, UNSHIMMED, OLDER = "dead-containers", "shim-not-loaded", "older-shim"
@@ -42,7 +43,7 @@ class Container:
 
 def examine(settings: Config) -> list[Finding]:
     if os.geteuid() != 0:
-        return [Finding(name, UNKNOWN, "not checked", hint="run it as root") for name in CHECKS]
+        return finding.need_root(CHECKS)
     allocations, _ = Ledger(settings.state_dir).read()
     names = container_names.lines(allocations)
     containers = [read_host(allocation, names[allocation.id]) for allocation in allocations]

@@ -40,6 +40,11 @@ def of_error(name: str, error: VcudaError) -> Finding:
     return Finding(name, ERROR, error.what, error.where, error.hint)
 
 
+def need_root(names: Sequence[str]) -> list[Finding]:
+    """The findings of checks that only root can make."""
+    return [Finding(name, UNKNOWN, "not checked", hint="run it as root") for name in names]
+
+
 def exit_code(findings: Sequence[Finding]) -> int:
     """0: no fault. 1: warnings, or a check that could not run. 2: errors."""
     return max((_EXIT_CODES[finding.severity] for finding in findings), default=0)

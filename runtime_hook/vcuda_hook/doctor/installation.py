@@ -40,7 +40,7 @@ class Installation:
 
 @dataclass
 class LowLevel:
-    """name: as set. path: None: not found. says: the first line of its --version, or "".
+    """name: as set. path: None: not found. version: the first line of its --version, or "".
 
     unlinked: device nodes without a link to their number in /dev/char.
     """

@@ -84,7 +84,8 @@ def persistence(gpus: Sequence[Gpu]) -> list[Finding]:
         hint = "run 'systemctl enable --now nvidia-persistenced', or 'nvidia-smi -pm 1'"
         return [Finding(PERSISTENCE, WARNING, what, ", ".join(off), hint)]
     if not gpus or any(gpu.persists is None for gpu in gpus):
-        return [_unknown("the driver gives no answer")]
+        hint = "look at 'nvidia-smi -q -d PERFORMANCE'"
+        return [Finding(PERSISTENCE, UNKNOWN, "the driver gives no answer", hint=hint)]
     return [Finding(PERSISTENCE, OK, "on")]
 
 
@@ -107,10 +108,6 @@ def mig_mode(gpus: Sequence[Gpu], isolation: str) -> Finding:
 def _not_examined() -> list[Finding]:
     what, hint = "not checked: NVML does not answer", "fix that first"
     return [Finding(check, UNKNOWN, what, hint=hint) for check in (PERSISTENCE, MIG_MODE)]
-
-
-def _unknown(what: str) -> Finding:
-    return Finding(PERSISTENCE, UNKNOWN, what, hint="look at 'nvidia-smi -q -d PERFORMANCE'")
 
 
 def _persists(library: ctypes.CDLL, uuid: str) -> bool | None:
