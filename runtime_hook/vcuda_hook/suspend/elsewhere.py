@@ -110,7 +110,7 @@ def settle_nodes(ledger: Ledger, facts: Host) -> None:
         try:
             with Operation(ledger, one.id, 0) as mine:
                 relocation.leave_others(mine.record, facts)
-                mine.write_nodes_left([])
+                mine.forget_nodes_left()
         except VcudaError:
             pass  # it has ended, another verb works on it, or the next one tries again
 

@@ -66,19 +66,17 @@ def library_of(facts: Host) -> str:
     return f"{facts.folder}/libcuda.so.{facts.version}"
 
 
-def bring_either(
-    mine: Operation, worker: Worker, places: tuple[str, str], progress: Progress
-) -> tuple[str | None, Outcome]:
-    """Bring the processes to the first of the places, or else to the other.
+def bring_back(mine: Operation, worker: Worker, progress: Progress) -> tuple[str | None, Outcome]:
+    """Bring the processes back to work, or else off the GPUs.
 
-    Returns the place, and how the first went; None: the driver allows neither. Until the driver is
-    asked to change anything all are where they were. Raises Unreachable then.
+    Returns the place, and how the way to work went; None: the driver allows neither. Until the
+    driver is asked to change anything all are where they were. Raises Unreachable then.
     """
     held = mine.record.suspension
     if held and not held.asked:
         return steps.ON, Outcome()
     first = None
-    for place in places:
+    for place in (steps.ON, steps.OFF):
         try:
             worker.start()
             targets = targets_of(mine)
