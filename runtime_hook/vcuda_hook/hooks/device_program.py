@@ -36,11 +36,7 @@ _NEXT_NODE = -1
 
 class _Attach(ctypes.Structure):
     _fields_ = [
-        ("target", ctypes.c_uint32),
-        ("program", ctypes.c_uint32),
-        ("type", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        ("replaced", ctypes.c_uint32),
+        (name, ctypes.c_uint32) for name in ("target", "program", "type", "flags", "replaced")
     ]
 
 

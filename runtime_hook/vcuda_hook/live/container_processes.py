@@ -116,30 +116,30 @@ def _has_mounted(process: str, page: str) -> bool:
     return any(mount.root.endswith((end, end + "//deleted")) for mount in mounts)
 
 
-def examine(pid: int, proc: str = "/proc") -> Process:
+def examine(pid: int) -> Process:
     """Examine a process. Raises OSError: it has ended, or may not be examined."""
     foreign = ""
     # A program with the shim maps two libcudas; do not read very many.
-    for (path, file), _ in zip(_libcudas(pid, proc), range(_MOST_LIBCUDAS)):
+    for (path, file), _ in zip(_libcudas(pid), range(_MOST_LIBCUDAS)):
         if shim_mark.said_by(process.read_mapped(file, shim_mark.MOST_BYTES)):
             foreign = ""
             break
         foreign = foreign or path
-    return Process(pid, kernel_tables.command(f"{proc}/{pid}"), foreign)
+    return Process(pid, kernel_tables.command(f"/proc/{pid}"), foreign)
 
 
-def _libcudas(pid: int, proc: str) -> Iterator[tuple[str, str]]:
+def _libcudas(pid: int) -> Iterator[tuple[str, str]]:
     """(path inside the container, the file itself) of every mapped libcuda.
 
     The file is opened through /proc/<pid>/map_files, because another file may be at that path by
     now. Source: proc(5), maps and map_files.
     """
     seen = set()
-    for mapping in kernel_tables.mappings(f"{proc}/{pid}"):
+    for mapping in kernel_tables.mappings(f"/proc/{pid}"):
         file = mapping.device, mapping.inode
         if _LIBCUDA.fullmatch(mapping.path) and file not in seen:
             seen.add(file)
-            yield mapping.path, process.mapped_file(pid, mapping, proc)
+            yield mapping.path, process.mapped_file(pid, mapping)
 
 
 def cgroups(pid: int | str, proc: str = "/proc", parts: Collection[bytes] = ()) -> dict[str, str]:

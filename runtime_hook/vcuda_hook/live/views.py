@@ -199,8 +199,8 @@ def suspended_for(entry: Mapping[str, Any]) -> str:
 
 def policy(entry: Mapping[str, Any]) -> str:
     """The policy as text, such as "elastic to 80 %, priority 5, low latency, rotates"."""
-    counters = ("policy", "core_ceiling_percent", "weight", "priority", "latency")
-    text = policies.describe(*(entry[key] for key in counters))
+    keys = ("policy", "core_ceiling_percent", "weight", "priority", "latency")
+    text = policies.describe(*(entry[key] for key in keys))
     return text + (", rotates" if entry["rotates"] else "")
 
 

@@ -35,8 +35,8 @@ def private_scratch(folder: str) -> None:
         ) from error
 
 
-def mount_above(lower: str, scratch: str) -> str:
-    """Mount an overlay above `lower` and return its path; written files stay in `scratch`.
+def mount_above(lower: str, scratch: str) -> None:
+    """Mount an overlay above `lower` at `scratch`/root; written files stay in `scratch`.
 
     Other file systems mounted below `lower` are not included. Raises VcudaError: no such folder, or
     the kernel refuses it as a lower layer.
@@ -47,14 +47,13 @@ def mount_above(lower: str, scratch: str) -> str:
         raise VcudaError(
             f"cannot be opened: {error.strerror}", lower, "name a root file system's folder"
         ) from error
-    root = scratch + "/root"
     try:
         for name in ("upper", "work", "root"):
             os.mkdir(f"{scratch}/{name}", 0o755)
         # Descriptors and relative names: a comma or colon in a path would split the options.
         os.chdir(scratch)
         options = f"lowerdir=/proc/self/fd/{lower_fd},upperdir=upper,workdir=work"
-        _mount("overlay", root, "overlay", MS_NODEV, options)
+        _mount("overlay", scratch + "/root", "overlay", MS_NODEV, options)
     except OSError as error:
         raise VcudaError(
             f"no overlay above it: {error.strerror}",
@@ -63,7 +62,6 @@ def mount_above(lower: str, scratch: str) -> str:
         ) from error
     finally:
         os.close(lower_fd)
-    return root
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None) -> None:

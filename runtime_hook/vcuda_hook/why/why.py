@@ -77,7 +77,7 @@ def why(arguments: argparse.Namespace, settings: Config) -> int:
     its += [waiting] if waiting else []
     if closed:
         its.append(_CLOSED)
-    answer["reasons"] = [each.as_json() for each in its or [_NOTHING]]
+    answer["reasons"] = [each._asdict() for each in its or [_NOTHING]]
     answer["events"] = recorded[-_MOST_EVENTS:]
     answer["scheduling"] = scheduling.as_json() if scheduling else None
     if arguments.json:
