@@ -16,6 +16,7 @@ from vcuda_oci.system.settings_file import Config
 
 from . import finding
 from .finding import ERROR, INFO, OK, WARNING, Finding
+from .nvml_answers import mode_of
 
 MPS = "mps"
 CHECKS = (MPS,)
@@ -125,19 +126,15 @@ def judge(
     return found or [Finding(MPS, OK, f"{wanted} daemons{program}")]
 
 
-def _modes(library: str) -> dict[str, int]:
+def _modes(library: str) -> dict[str, int | None]:
     """The compute mode (nvmlComputeMode_t) of each GPU, by its text. Raises VcudaError."""
-    answer = nvml.inventory(library)
-    driver, found = ctypes.CDLL(library), {}
+    gpus = [gpu for gpu in nvml.inventory(library).gpus if gpu.mig is None]
+    driver = ctypes.CDLL(library)
     driver.nvmlInit_v2()
-    for gpu in answer.gpus:
-        handle, mode = ctypes.c_void_p(), ctypes.c_int()
-        if gpu.mig is None and not driver.nvmlDeviceGetHandleByUUID(
-            gpu.uuid.encode(), ctypes.byref(handle)
-        ):
-            driver.nvmlDeviceGetComputeMode(handle, ctypes.byref(mode))
-            found[f"GPU {gpu.index} ({gpu.uuid})"] = mode.value
-    return found
+    return {
+        f"GPU {gpu.index} ({gpu.uuid})": mode_of(driver, gpu.uuid, "nvmlDeviceGetComputeMode")
+        for gpu in gpus
+    }
 
 
 def _daemons(ledger: Ledger) -> list[Daemon]:

@@ -18,8 +18,9 @@ from ..live.status import statuses
 from ..names import container_names
 from ..text import table
 from . import ps_fields
+from .live_view import gpus_by_uuid
 from .ps_fields import Field, Template
-from .show import gpus_by_uuid, unknown_figures
+from .show import unknown_figures
 from .terminal import Ended, Terminal, end_by, is_usable
 
 WATCH_SECONDS = 2.0

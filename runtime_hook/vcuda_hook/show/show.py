@@ -21,6 +21,7 @@ from ..live.status import GONE, Status, statuses
 from ..names import container_names
 from ..text import table
 from . import context_memory
+from .live_view import gpus_by_uuid
 
 _ANSWER_SECONDS = 2 * nvml.FIRST_ANSWER_SECONDS
 
@@ -165,15 +166,6 @@ def _gpu_row(entry: dict[str, Any], wide: bool, with_health: bool) -> tuple[str,
 
 def _free(entry: dict[str, Any]) -> tuple[str, str]:
     return f"{entry['free_core_percent']} %", table.size(entry["free_memory_bytes"])
-
-
-def gpus_by_uuid(settings: Config) -> dict[str, Gpu]:
-    """GPUs by UUID; none without a driver: the shares are shown all the same."""
-    try:
-        facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
-    except VcudaError:
-        return {}
-    return {gpu.uuid: gpu for gpu in facts.gpus}
 
 
 def _lines(value: Any, indent: str = "") -> list[str]:

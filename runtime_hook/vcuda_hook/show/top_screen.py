@@ -15,7 +15,7 @@ from ..text import table
 from . import top_table
 from .choices import COMPUTE, MEMORY, WAITS
 from .process_rows import ProcessRow
-from .top_table import COLOURS, DIM, LETTERS, USED, Line, count, seen
+from .top_table import COLOURS, DIM, LETTERS, USED, Line, seen
 
 _Entry = Mapping[str, Any]
 
@@ -56,7 +56,7 @@ def screen(view: _Entry, width: int, order: str, more: More = _NO_MORE) -> list[
             lines += [*top_table.lines(tenants, width, more.processes), []]
     unread = {entry["id"] for entry in view["tenants"] if entry["usage"] == views.UNREADABLE}
     if unread:
-        of = count(len(unread), "container")
+        of = table.count(len(unread), "container")
         lines += [[(f"The use of {of} is unknown: only root may read a usage page.", _BAD)], []]
     if not known:
         lines += [[("No GPU is known: 'vcuda gpus' says why.", "")], []]
@@ -68,7 +68,7 @@ def screen(view: _Entry, width: int, order: str, more: More = _NO_MORE) -> list[
 def title(view: _Entry, order: str) -> Line:
     containers = len({entry["id"] for entry in view["tenants"]})
     when = time.strftime("%H:%M:%S", time.localtime(view["time"]))
-    counts = f"{count(len(view['gpus']), 'GPU')}, {count(containers, 'container')}"
+    counts = f"{table.count(len(view['gpus']), 'GPU')}, {table.count(containers, 'container')}"
     return [("vcuda top", _BOLD), (f" {when}, {counts}, by {order}", "")]
 
 

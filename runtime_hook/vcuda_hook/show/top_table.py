@@ -63,7 +63,7 @@ def lines(
             label = table.cut(_label(each), longest - 2).ljust(longest - 2)
             found.append([(f"    {label}  {table.line(_figures(each, entry), widths)}", "")])
         left = len(its) - process_rows.MOST
-        found += [[(f"    and {count(left, 'more process', 'es')}", DIM)]] if left > 0 else []
+        found += [[(f"    and {table.count(left, 'more process', 'es')}", DIM)]] if left > 0 else []
     return found
 
 
@@ -114,10 +114,6 @@ def _of(used: int | None, share: int) -> str:
     if used is None:
         return f"- of {whole}"
     return f"{table.size(used).removesuffix(whole[whole.index(' ') :])} of {whole}"
-
-
-def count(number: int, what: str, many: str = "s") -> str:
-    return f"{number} {what}{'' if number == 1 else many}"
 
 
 def seen(text: str) -> str:

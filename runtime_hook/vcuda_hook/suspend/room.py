@@ -42,7 +42,7 @@ def refusal(
         leave = [other.id for other in others if _is_in_room(other, wanted)]
         hint = f"suspend {leave[0]}, which has its room" if leave else refused.hint
         return Refused(refused.reason, hint)
-    first = [other for other in earlier(mine, others) if other.id in waiters]
+    first = earlier(mine, others, waiters)
     taken += [share for other in first for share in _wanted(other)]
     if free.no_room(wanted, gpus, taken, overcommit):
         names = ", ".join(other.id for other in first)
@@ -50,14 +50,17 @@ def refusal(
     return None
 
 
-def earlier(mine: Allocation, others: Sequence[Allocation]) -> list[Allocation]:
-    """The waiting containers on GPUs of `mine` that come before it."""
+def earlier(
+    mine: Allocation, others: Sequence[Allocation], waiters: Collection[str]
+) -> list[Allocation]:
+    """The waiting containers on GPUs of `mine` that come before it. waiters: as `refusal`."""
     now = _turn(mine)
     uuids = {share.uuid for share in _wanted(mine)}
     return [
         other
         for other in others
-        if other.suspension
+        if other.id in waiters
+        and other.suspension
         and other.suspension.step == WAITING
         and bool(other.suspension.moves) == bool(mine.suspension and mine.suspension.moves)
         and _turn(other) < now

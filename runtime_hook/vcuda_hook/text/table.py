@@ -70,6 +70,11 @@ def coloured(text: str, colour: str) -> str:
     return f"\x1b[{_SGR[colour]}m{text}\x1b[0m"
 
 
+def count(number: int, what: str, many: str = "s") -> str:
+    """Such as "1 container", "2 containers"."""
+    return f"{number} {what}{'' if number == 1 else many}"
+
+
 def size(count: int) -> str:
     """Bytes in the largest unit with a digit before the point: "4 GiB", "1.5 MiB"."""
     units = ("B", "KiB", "MiB", "GiB", "TiB")
