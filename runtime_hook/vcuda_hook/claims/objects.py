@@ -45,11 +45,6 @@ class Held(NamedTuple):
     core_percent: int | None
     memory_bytes: int | None
 
-    def amounts(self, device: Device) -> tuple[int, int]:
-        """Its cores and memory. device: that it has."""
-        core = device.core_percent if self.core_percent is None else self.core_percent
-        return core, device.memory_bytes if self.memory_bytes is None else self.memory_bytes
-
 
 class Asked(NamedTuple):
     """One alternative of a request. core_percent, memory_bytes: None: all of the device. is_exact:
@@ -89,6 +84,12 @@ class Claim(NamedTuple):
     def text(self) -> str:
         """What it asks for, the first alternative of each request."""
         return ", ".join(str(each[0]) for each in self.asked)
+
+
+def amounts(one: Held | Asked, device: Device) -> tuple[int, int]:
+    """Cores and memory of the device that a claim has, or asks for."""
+    core = device.core_percent if one.core_percent is None else one.core_percent
+    return core, device.memory_bytes if one.memory_bytes is None else one.memory_bytes
 
 
 def claim_of(item: _Object) -> Claim | None:

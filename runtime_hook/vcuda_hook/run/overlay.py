@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 
 from vcuda_oci.model.errors import VcudaError
 
+from ..hooks.syscalls import mount, unshare
+
 CLONE_NEWNS = 0x00020000
 MS_NOSUID, MS_NODEV = 2, 4
 MS_REC, MS_SLAVE = 0x4000, 0x80000
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def private_scratch(folder: str) -> None:
@@ -23,10 +22,9 @@ def private_scratch(folder: str) -> None:
     """
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
-        if _libc.unshare(CLONE_NEWNS) != 0:
-            raise _last_error()
-        _mount("none", "/", None, MS_REC | MS_SLAVE, None)
-        _mount("vcuda-run", folder, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0700")
+        unshare(CLONE_NEWNS)
+        mount("none", "/", None, MS_REC | MS_SLAVE, None)
+        mount("vcuda-run", folder, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0700")
     except OSError as error:
         raise VcudaError(
             f"no private mount namespace: {error.strerror}",
@@ -53,7 +51,7 @@ def mount_above(lower: str, scratch: str) -> None:
         # Descriptors and relative names: a comma or colon in a path would split the options.
         os.chdir(scratch)
         options = f"lowerdir=/proc/self/fd/{lower_fd},upperdir=upper,workdir=work"
-        _mount("overlay", scratch + "/root", "overlay", MS_NODEV, options)
+        mount("overlay", scratch + "/root", "overlay", MS_NODEV, options)
     except OSError as error:
         raise VcudaError(
             f"no overlay above it: {error.strerror}",
@@ -62,14 +60,3 @@ def mount_above(lower: str, scratch: str) -> None:
         ) from error
     finally:
         os.close(lower_fd)
-
-
-def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None) -> None:
-    words = [word.encode() if word is not None else None for word in (source, target, kind, data)]
-    if _libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]) != 0:
-        raise _last_error()
-
-
-def _last_error() -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number))

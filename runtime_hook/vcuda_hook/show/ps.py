@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -86,7 +85,7 @@ def ps(arguments: argparse.Namespace, settings: Config) -> int:
     elif template:
         _print_by(template, listing)
     else:
-        for number, line in enumerate(_table(listing, arguments, _width())):
+        for number, line in enumerate(_table(listing, arguments, table.terminal_width())):
             print(line if number else table.coloured(line, "bold"))
     for error in listing.errors:
         sys.stderr.write(f"vcuda: {error}\n")
@@ -175,7 +174,3 @@ def _show(terminal: Terminal, arguments: argparse.Namespace, settings: Config) -
             return True
         if key in ("q", "Q"):
             return False
-
-
-def _width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
