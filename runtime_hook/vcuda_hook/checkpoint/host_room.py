@@ -16,9 +16,9 @@ from vcuda_oci.system import files
 
 from ..live import cgroup_folders
 
-# Beside the copy, for what else needs memory meanwhile.
+# Left free beside the copy, for other programs that need memory meanwhile.
 _SPARE_BYTES = 64 << 20
-# Above this a limit of v1 is none. Source: Linux, mm/page_counter.c
+# A larger limit of v1 means no limit. Source: Linux, mm/page_counter.c
 _NO_LIMIT = 1 << 60
 HOST = "the host"
 

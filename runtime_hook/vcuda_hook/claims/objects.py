@@ -1,4 +1,5 @@
-"""Claims and devices as values, read from the API's objects. Never raises: what is not one is None.
+"""Claims and devices as values, read from the API's objects. Nothing here raises: a wrong object is
+read as None.
 
 Source: Kubernetes 1.36, resource.k8s.io/v1, "ResourceClaim", "ResourceSlice".
 """
@@ -13,7 +14,7 @@ from vcuda_oci.model.sizes import gib
 from .dra_names import CORES, DRIVER, FENCED, MEMORY, SHARES, TYPE_GPU, WHOLE
 from .quantity import whole
 
-# Of these classes a claim is known to be ours before it is allocated.
+# A claim that asks for one of these classes is ours, even before it is allocated.
 CLASSES = (SHARES, WHOLE, *FENCED.values())
 _WHOLE_CORES = 100
 _MOST_COUNT = 64

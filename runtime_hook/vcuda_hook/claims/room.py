@@ -33,9 +33,9 @@ class Free(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Of one claim. fitting: nodes with room. refused: the reason of each other node. never: those
-    of them that have not enough even when nothing is held. exact: False: the claim also selects
-    devices by CEL, which was not judged.
+    """Where one claim fits. fitting: nodes with room. refused: the reason of each other node.
+    never: refused nodes that would have too little even if nothing were held. exact: False: the
+    claim also selects devices by CEL, which was not judged.
     """
 
     fitting: list[str]

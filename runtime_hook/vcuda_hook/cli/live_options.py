@@ -14,7 +14,7 @@ _FILTER_HELP = f"only containers with this value; may be repeated; keys: {', '.j
 
 
 def seconds(least: float, most: float) -> Callable[[str], float]:
-    """The type of an option whose value is a time in seconds."""
+    """The type of an option with a time in seconds."""
 
     def parsed(text: str) -> float:
         try:

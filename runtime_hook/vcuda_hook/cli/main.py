@@ -21,7 +21,7 @@ from vcuda_oci.system import settings_file
 
 from . import completion, engine_options, live_options, output
 
-# Module and function of each verb that is not in a module of its name beside this one.
+# Module and function of each verb; the others are in the module of their name beside this one.
 _VERBS = {
     "run": "run.command:run",
     "demo": "demo.demo:demo",
@@ -39,7 +39,7 @@ _VERBS = {
     "gpus": "show.show:gpus",
     "inspect": "show.show:inspect",
 }
-# They have containers or a socket to clean up.
+# Verbs that have containers or a socket to clean up when their reader closes the pipe.
 _OUTLIVE_THEIR_READER = ("run", "demo", "serve")
 
 

@@ -21,7 +21,7 @@ from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 
 DEAD, UNSHIMMED, OLDER = "dead-containers", "shim-not-loaded", "older-shim"
 CHECKS = (DEAD, UNSHIMMED, OLDER)
-# Of a file's name in mountinfo's "root". Source: Linux, fs/d_path.c.
+# How mountinfo's "root" marks a removed file. Source: Linux, fs/d_path.c.
 _REMOVED = "//deleted"
 
 
@@ -98,7 +98,7 @@ def shim_not_loaded(containers: Sequence[Container]) -> list[Finding]:
             hint = "let it load libcuda.so.1 from the loader's own folders"
             found.append(Finding(UNSHIMMED, ERROR, what, container.name, hint))
         if container.hidden:
-            what = "its processes cannot be looked at"
+            what = "its processes cannot be examined"
             hint = "run it as root on the host, where its runtime answers"
             found.append(Finding(UNSHIMMED, UNKNOWN, what, container.name, hint))
     return found or [Finding(UNSHIMMED, OK, "no program in a container goes round the shim")]

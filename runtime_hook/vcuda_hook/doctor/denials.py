@@ -1,4 +1,4 @@
-"""Find denials by SELinux or AppArmor, in this host's logs, of what a share needs."""
+"""Find denials by SELinux or AppArmor in this host's logs, of files that a share needs."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def named(text: str, allocations: Sequence[Allocation]) -> str:
 
 
 def name_in(error: VcudaError, allocations: Sequence[Allocation]) -> None:
-    """Write names for ids in the error, but in a list of candidates, which has both."""
+    """Replace ids by names in the error, except in a list of candidates, which has both."""
     error.where, error.hint = (named(each, allocations) for each in (error.where, error.hint))
     if not error.what.startswith(_MAY_BE):
         error.what = named(error.what, allocations)
@@ -109,7 +109,7 @@ def find(word: str, allocations: Sequence[Allocation]) -> Allocation:
 
 
 def hint_of(word: str, allocations: Sequence[Allocation]) -> str:
-    """What to do about a name that no container has: a name like it, if one is."""
+    """The hint for a name that no container has: a similar name, if there is one."""
     names = sorted({name for each in allocations if (name := name_of(each))})
     begun = [name for name in names if word and name.startswith(word)]
     near = begun or difflib.get_close_matches(word, names, 1)

@@ -20,7 +20,7 @@ from ..names import container_names
 
 
 def gpus_by_uuid(settings: Config) -> dict[str, Gpu]:
-    """GPUs by UUID; none without a driver: the shares are shown all the same."""
+    """GPUs by UUID; none without a driver, which hides no share."""
     try:
         facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
     except VcudaError:

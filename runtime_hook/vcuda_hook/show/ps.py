@@ -67,7 +67,7 @@ class Listing:
 def ps(arguments: argparse.Namespace, settings: Config) -> int:
     """List the shares. Returns 1 if a record is broken or a figure unknown; stderr names it.
 
-    Raises VcudaError: an unknown filter, field or option beside another.
+    Raises VcudaError: an unknown filter or field, or two options that exclude each other.
     """
     template = Template(arguments.format) if arguments.format else None
     forms = ("json", "quiet", "format", "wide", "watch", "processes")
@@ -122,7 +122,7 @@ def _table(listing: Listing, arguments: argparse.Namespace, width: int) -> list[
 
 
 def _fitting(entries: Sequence[Any], width: int) -> list[Field]:
-    """The columns that fit beside a name that can be read."""
+    """The columns that fit, with a readable part of the name."""
     fields = list(ps_fields.COLUMNS)
     wide = {
         field: max(len(field.heading), *(len(field.text(entry)) for entry in entries), 0)

@@ -24,9 +24,9 @@ _LEAST_BAR = 10
 
 
 class More(NamedTuple):
-    """What is shown of a GPU beside the sample. past: a sparkline of so many characters and what it
-    shows, as History.line. events: a line of so many characters with marks, and one with the
-    events' names. sensors: a line. processes: of an allocation, on a GPU.
+    """What is shown of a GPU beside the sample, by functions of its UUID. past: of the UUID and a
+    width: a sparkline and its caption, as History.line. events: likewise a line of marks, and the
+    events' names. sensors: a line. processes: those of an allocation on the GPU.
     """
 
     past: Callable[[str, int], tuple[str, str]] = lambda uuid, width: ("", "")

@@ -4,9 +4,9 @@
     record "resuming" with moves:   the new share is taken; nodes, page with the new GPU, driver
     record without suspension:      its shares are of the new GPU
 
-A repair completes the first back to work on the old GPU, the second on to work on the new one.
-While the driver has restored no process there, the way back is "suspended", with the old GPU's
-share.
+A repair of the first brings the container back to work on the old GPU, of the second to work on the
+new one. If the driver has restored no process there yet, the second may also end as "suspended",
+with the old GPU's share.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ def take_nodes_back(mine: Operation, facts: Host, moves: Mapping[str, str]) -> N
 def _change_nodes(
     mine: Operation, facts: Host, allowed: Sequence[str], denied: Sequence[str]
 ) -> VcudaError | None:
-    """As relocation.change_nodes; why it failed, also as an event. The node agent may not enter a
-    container: what it completes leaves the other GPU in the record, and the next verb that moves
-    containers takes that one's node away.
+    """Call relocation.change_nodes; return why it failed, and record that as an event. The node
+    agent may not enter a container, so it leaves the other GPU's node in the record (nodes_left),
+    and the next verb that moves containers takes the node away.
     """
     left = {*mine.record.nodes_left, *(mine.nodes_left or ())} - {*allowed}
     try:

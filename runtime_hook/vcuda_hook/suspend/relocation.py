@@ -56,16 +56,16 @@ def moves_to(
 
 
 def refusal(record: Allocation, facts: Host, to: Gpu) -> tuple[str, str] | None:
-    """Why the container cannot be moved to this GPU whatever is free there, and a hint; None: it
-    can be. Pure.
+    """Why the container cannot be moved to this GPU, even if all of it were free, and a hint; None:
+    it can be. Pure.
     """
     if len(record.shares) != 1:
         return "has shares of several GPUs", "move only containers of one GPU"
     if record.is_named_slice:
         return "is a named slice or a claim: its containers name its GPU", "suspend it"
     if record.pod and record.pod.get(PLACED) != NODE:
-        # The scheduler counts the pod on the GPU that it decided for, and knows of more that speaks
-        # against a GPU: the pod's neighbours by label, and the GPUs that its author named.
+        # The scheduler counts the pod on the GPU that it chose, and knows reasons against others
+        # that this host does not: the pod's neighbours by label, the GPUs that its author named.
         what = "belongs to a pod, which the scheduler has placed on its GPU"
         return what, "delete the pod, and it is scheduled anew; or suspend the container"
     if record.becoming:
@@ -100,9 +100,9 @@ def pairs(shares: Sequence[GpuShare], moves: Mapping[str, str]) -> list[list[str
 def change_nodes(
     record: Allocation, facts: Host, allowed: Sequence[str], denied: Sequence[str]
 ) -> None:
-    """Let the container open the GPUs `allowed`, and no more open those `denied`; by UUID.
+    """Let the container open the GPUs `allowed`, and deny it those in `denied`; by UUID.
 
-    What its processes have open stays. Raises VcudaError.
+    Files that its processes have open stay open. Raises VcudaError.
     """
     try:
         pid = container_processes.init_of(record.runtime, record.container_id)

@@ -21,10 +21,10 @@ def refusal(
 ) -> Refused | None:
     """Why `mine` cannot come back now; None: it can. drained: UUIDs of the drained GPUs.
 
-    Those that began to wait earlier come first: their shares count as taken; those that rotate come
-    after all that do not. On another GPU than its own it takes no room that is promised, and is
-    held up, and holds up, only others that leave their own. waiters: ids of the records of which a
-    program still waits for room; a killed program's record holds up no other.
+    Containers that began to wait earlier come first: their shares count as taken. Those that rotate
+    come after all that do not. On another GPU than its own a container takes no promised room, and
+    waits only behind others that leave their own GPU too. waiters: ids of the records for which a
+    program still waits; the record of a killed program is ignored.
     """
     others = [other for other in records if other.id != mine.id]
     moves = mine.suspension and mine.suspension.moves
