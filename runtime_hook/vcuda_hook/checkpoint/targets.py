@@ -42,7 +42,7 @@ class Targets:
             status, init = container_processes.state_of(record.runtime, record.container_id)
             ours = container_processes.cgroups("self")
             self._cgroups = container_cgroups.own(init, record.container_id, ours)
-        except (OSError, ValueError, KeyError, TypeError):
+        except OSError:
             raise VcudaError("its container has ended", record.id, "see 'vcuda ps'") from None
         if status == "paused":
             # The driver has threads in the processes that it locks; they must run.

@@ -61,7 +61,7 @@ def read_host(allocation: Allocation, name: str) -> Container:
         init = container_processes.init_of(allocation.runtime, allocation.container_id)
         pids = container_processes.of(init) if init else []
         container.shims = _shims(kernel_tables.mounts(f"/proc/{init}")) if init else frozenset()
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError:
         # The runtime does not know a container that is being created.
         pid, started = allocation.claimant
         container.hidden = liveness.start_time(pid) != started

@@ -31,7 +31,7 @@ class Process(NamedTuple):
 
 
 def init_of(runtime: Sequence[str], container_id: str) -> int:
-    """The pid of a container's first process; 0: none. Raises as `state_of` does."""
+    """The pid of a container's first process; 0: none. Raises OSError as `state_of` does."""
     return state_of(runtime, container_id)[1]
 
 
@@ -39,7 +39,7 @@ def state_of(runtime: Sequence[str], container_id: str) -> tuple[str, int]:
     """The container's status, such as "running" or "paused", and the pid of its first process; 0:
     none.
 
-    Raises OSError, ValueError, KeyError, TypeError: the runtime's answer has no pid.
+    Raises OSError: the runtime does not answer, or names no process.
     """
     try:
         done = subprocess.run(
@@ -49,16 +49,18 @@ def state_of(runtime: Sequence[str], container_id: str) -> tuple[str, int]:
             check=False,
             timeout=_STATE_SECONDS,
         )
+        state = json.loads(done.stdout)
+        return str(state.get("status", "")), int(state["pid"])
     except subprocess.TimeoutExpired as error:
         raise TimeoutError(f"{runtime[0]} says nothing") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ProcessLookupError(errno.ESRCH, f"{runtime[0]} names no process") from error
     except OSError:
         # The agent's image has no runtime, and only that knows which container is paused.
         first = liveness.first_process(list(runtime), container_id)
         if not first or liveness.start_time(first[0]) != first[1]:
             raise
         return "running", first[0]
-    state = json.loads(done.stdout)
-    return str(state.get("status", "")), int(state["pid"])
 
 
 def of(init: int, proc: str = "/proc") -> list[int]:

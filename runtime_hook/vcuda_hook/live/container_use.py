@@ -47,7 +47,7 @@ def of(ledger: Ledger, allocation: Allocation) -> list[ContainerProcess]:
     try:
         init = container_processes.init_of(allocation.runtime, allocation.container_id)
         pids = container_processes.of(init) if init else []
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError:
         return []
     page = usage.whole_page(ledger, allocation)
     by_pid = {each["pid"]: each for each in page.get("processes", ())}

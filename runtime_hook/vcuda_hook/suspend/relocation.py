@@ -106,7 +106,7 @@ def change_nodes(
     """
     try:
         pid = container_processes.init_of(record.runtime, record.container_id)
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError:
         raise VcudaError("its container has ended", record.id, "see 'vcuda ps'") from None
     order = {
         "pid": pid,
