@@ -1,10 +1,17 @@
-"""``vcuda cdi``: write CDI specs of this host's GPUs and of named slices."""
+"""``vcuda cdi``: write CDI specs of this host's GPUs and of named slices.
+
+With --watch a spec is written again when the driver, the GPUs or the named slices change. Each
+check reads everything again, which takes a few milliseconds: /proc and /dev report no changes.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import time
+from typing import NoReturn
 
 from vcuda_oci.ledger import events
 from vcuda_oci.ledger.ledger import Ledger
@@ -15,7 +22,7 @@ from vcuda_oci.system.settings_file import Config
 
 from ..live import slices
 from ..text import table
-from . import cdi_kind, cdi_watch, spec_file
+from . import cdi_kind, spec_file
 
 STANDARD_OUTPUT = "-"
 
@@ -57,8 +64,34 @@ def generate(arguments: argparse.Namespace, settings: Config) -> int:
     else:
         print(f"{'wrote' if changed else 'unchanged'} {output}: {', '.join(devices)}", flush=True)
     if arguments.watch:
-        cdi_watch.watch(ledger, settings, output, kind, arguments.interval)
+        _watch(ledger, settings, output, kind, arguments.interval)
     return 0
+
+
+def _watch(ledger: Ledger, settings: Config, path: str, kind: str, seconds: float) -> NoReturn:
+    """Run until SIGTERM or SIGINT; print one line for each time the spec was written.
+
+    A failure, for example during an update of the driver, is reported once on stderr and tried
+    again. Until then the spec stays unchanged; a container does not start while its files are
+    missing.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+    reported = ""
+    while True:
+        time.sleep(seconds)
+        try:
+            facts = apply_share.host_of(settings)
+            with ledger:
+                changed, devices = spec_file.write(ledger, facts, settings, path, kind)
+        except VcudaError as error:
+            if str(error) != reported:
+                sys.stderr.write(f"vcuda: {error}\n")
+            reported = str(error)
+            continue
+        reported = ""
+        if changed:
+            print(f"wrote {path}: {', '.join(devices)}", flush=True)
 
 
 def remove(arguments: argparse.Namespace, settings: Config) -> int:

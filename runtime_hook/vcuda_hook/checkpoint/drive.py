@@ -36,15 +36,14 @@ class Outcome(NamedTuple):
     """reason: "": all processes are where they shall be, except those that the driver gave up.
 
     hint: for the error line. lost: pids of processes that the driver gave up, or can never restore.
-    states: the last known, by pid. held: what the processes held before the first of them went off
-    the GPU, by UUID in bytes, as NVML reported it. locking: seconds until the first one went off,
-    in which their last calls ended.
+    held: what the processes held before the first of them went off the GPU, by UUID in bytes, as
+    NVML reported it. locking: seconds until the first one went off, in which their last calls
+    ended.
     """
 
-    reason: str
-    hint: str
-    lost: tuple[int, ...]
-    states: Mapping[int, int]
+    reason: str = ""
+    hint: str = ""
+    lost: tuple[int, ...] = ()
     held: Mapping[str, int] = {}
     locking: float = 0.0
 
@@ -83,7 +82,7 @@ def bring(
 
     def outcome(reason: str = "", hint: str = "try again") -> Outcome:
         lost = sorted({*steps.failed(states), *unrestorable})
-        return Outcome(reason, hint, tuple(lost), states, held, locking)
+        return Outcome(reason, hint, tuple(lost), held, locking)
 
     while True:
         try:
@@ -136,7 +135,7 @@ def bring(
             # On the way back to work a process that is given up holds up no other.
             is_lost = goal == steps.ON and answer.state == steps.FAILED
             if refusal and not again and not is_lost:
-                states = {**states, pid: answer.state}
+                states = {**states, pid: answer.state}  # which may be that it is given up
                 if call == steps.RESTORE and answer.status == _OPERATING_SYSTEM:
                     unrestorable.append(pid)
                 return outcome(*refusal)

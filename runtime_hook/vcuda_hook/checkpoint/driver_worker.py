@@ -26,13 +26,13 @@ import os
 import sys
 import time
 
+from vcuda_oci.host.nvml_structures import MOST_PROCESSES, NOT_AVAILABLE, Memory, Process
 from vcuda_oci.ledger.liveness import start_time
 from vcuda_oci.model import jsontree
 
-from .driver_memory import DriverMemory
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
 GONE, NO_CUDA, UNKNOWN = -1, -1, -2
@@ -41,6 +41,7 @@ SUCCESS, INVALID_VALUE, NOT_INITIALIZED = 0, 1, 3
 # Answers for a process without CUDA.
 WITHOUT_CUDA = (INVALID_VALUE, NOT_INITIALIZED)
 _ARGS_BYTES = 64
+_UUID_BYTES = 96
 _FUNCTIONS = {
     "lock": "cuCheckpointProcessLock",
     "checkpoint": "cuCheckpointProcessCheckpoint",
@@ -103,20 +104,51 @@ def _gpu_pairs(pairs: list[list[str]]) -> ctypes.Array[ctypes.c_char]:
 
 
 class _Memory:
-    """NVML beside libcuda, opened at the first question."""
+    """GPU memory as NVML reports it; the library beside libcuda is opened at the first question."""
 
     def __init__(self, cuda: str) -> None:
         folder, name = os.path.split(cuda)
         self._path = f"{folder}/{name.replace('libcuda', 'libnvidia-ml')}"
-        self._open: DriverMemory | None = None
+        self._opened: ctypes.CDLL | None = None
 
-    def answer(self, pids: list[int]) -> dict[str, Any]:
-        try:
-            self._open = self._open or DriverMemory(self._path)
-        except OSError:
-            return {"held": {}, "free": {}, "alone": []}
-        nvml = self._open
-        return {"held": nvml.held(pids), "free": nvml.free(), "alone": nvml.alone(pids)}
+    def answer(self, pids: Sequence[int]) -> dict[str, Any]:
+        """Each figure without the GPUs of which NVML has none; without NVML nothing."""
+        held, free, alone, memory = {}, {}, [], Memory()
+        for uuid, device, nvml in self._devices():
+            if not nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)):
+                free[uuid] = int(memory.free)
+            listed, count = (Process * MOST_PROCESSES)(), ctypes.c_uint(MOST_PROCESSES)
+            lists = nvml.nvmlDeviceGetComputeRunningProcesses_v3
+            if lists(device, ctypes.byref(count), listed):
+                continue
+            own = [each.used_bytes for each in listed[: count.value] if each.pid in pids]
+            if NOT_AVAILABLE not in own:
+                held[uuid] = sum(own)
+            if len(own) == count.value:
+                alone.append(uuid)
+        return {"held": held, "free": free, "alone": alone}
+
+    def _devices(self) -> Iterator[tuple[str, ctypes.c_void_p, ctypes.CDLL]]:
+        """The UUID and the handle of each GPU that answers, with the library."""
+        nvml, count = self._open(), ctypes.c_uint()
+        if nvml is None or nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+            return
+        for index in range(count.value):
+            device, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(_UUID_BYTES)
+            if nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)):
+                continue
+            if not nvml.nvmlDeviceGetUUID(device, uuid, ctypes.c_uint(_UUID_BYTES)):
+                yield uuid.value.decode(), device, nvml
+
+    def _open(self) -> ctypes.CDLL | None:
+        """None: it cannot be loaded, or does not start."""
+        if self._opened is None:
+            try:
+                nvml = ctypes.CDLL(self._path)
+            except OSError:
+                return None
+            self._opened = None if nvml.nvmlInit_v2() else nvml
+        return self._opened
 
 
 class _Answers:
@@ -131,7 +163,7 @@ class _Answers:
             sys.stdout.flush()
 
 
-def main(library: str, leave_seconds: float) -> None:
+def main(library: str, leave_seconds: str) -> None:
     """library: path of libcuda. leave_seconds: how long calls may take to end after the parent has:
     one that is cut short may leave a process half restored.
     """
@@ -162,7 +194,7 @@ def main(library: str, leave_seconds: float) -> None:
         calls.append(_thread.allocate_lock())
         calls[-1].acquire()
         _thread.start_new_thread(serve, (id, request, calls[-1]))
-    end = time.monotonic() + leave_seconds
+    end = time.monotonic() + float(leave_seconds)
     for running in calls:
         running.acquire(timeout=max(0.0, end - time.monotonic()))
     os._exit(0)

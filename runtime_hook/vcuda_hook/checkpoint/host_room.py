@@ -16,17 +16,15 @@ from vcuda_oci.system import files
 
 from ..live import cgroup_folders
 
-# Beside the copy, for what else needs memory meanwhile.
+# Left free beside the copy, for other programs that need memory meanwhile.
 _SPARE_BYTES = 64 << 20
-# Above this a limit of v1 is none. Source: Linux, mm/page_counter.c
+# A larger limit of v1 means no limit. Source: Linux, mm/page_counter.c
 _NO_LIMIT = 1 << 60
-
-
 HOST = "the host"
 
 
 class Limit(NamedTuple):
-    """of: a cgroup's folder, or "the host". free: bytes. needed: bytes that its processes hold."""
+    """of: a cgroup's folder, or HOST. free: bytes. needed: bytes that its processes hold."""
 
     of: str
     free: int
@@ -105,8 +103,9 @@ def _limits_above(folder: str, names: _Files, needed: int) -> Iterator[Limit]:
         most = _number(f"{folder}/{names.most}")
         used = _number(f"{folder}/{names.used}")
         if most is not None and used is not None and most < _NO_LIMIT:
-            free = most - used + _reclaimable(folder, names.reclaimable)
-            yield Limit(folder, free, needed)
+            # The kernel gives up file cache before it kills.
+            cache = _of_table(_text(f"{folder}/memory.stat"), names.reclaimable) or 0
+            yield Limit(folder, most - used + cache, needed)
         folder = os.path.dirname(folder)
 
 
@@ -114,11 +113,6 @@ def _number(path: str) -> int | None:
     """None: there is no such file, or it says "max"."""
     text = _text(path).strip()
     return int(text) if text.isdigit() else None
-
-
-def _reclaimable(folder: str, name: str) -> int:
-    """Bytes of file cache, which the kernel gives up before it kills. Source: memory.stat."""
-    return _of_table(_text(f"{folder}/memory.stat"), name) or 0
 
 
 def _host_available() -> int | None:

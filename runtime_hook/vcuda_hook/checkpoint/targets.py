@@ -26,7 +26,7 @@ class Targets:
 
     Another process cannot leave them, and one that a process of the container starts is in them.
     A named slice or a claim has no container of its own: its processes are those that have its
-    usage page mapped, as every program with the shim.
+    usage page mapped, as every program with the shim has.
     """
 
     def __init__(self, record: Allocation, containers: str) -> None:
@@ -42,7 +42,7 @@ class Targets:
             status, init = container_processes.state_of(record.runtime, record.container_id)
             ours = container_processes.cgroups("self")
             self._cgroups = container_cgroups.own(init, record.container_id, ours)
-        except (OSError, ValueError, KeyError, TypeError):
+        except OSError:
             raise VcudaError("its container has ended", record.id, "see 'vcuda ps'") from None
         if status == "paused":
             # The driver has threads in the processes that it locks; they must run.
@@ -108,8 +108,8 @@ def _processes(count: int) -> str:
 
 
 def _refuse_record(record: Allocation, facts: Host, by: str) -> None:
-    # Each user of a slice can write its page, and so have it taken for idle. So can each container
-    # of a claim, which has an idle time only if it names one.
+    # Each user of a slice can write its page, and so make it look idle. So can each container of a
+    # claim, but a claim has an idle time only if it names one.
     asks = record.id.startswith(names.CLAIM_PREFIX) and by == BY_IDLENESS
     if record.is_named_slice and by in UNTIL_CALL and not asks:
         what = "is a named slice or a claim, which several containers may share"

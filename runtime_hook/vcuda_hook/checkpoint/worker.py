@@ -11,23 +11,15 @@ import json
 import os
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import vcuda_hook
-import vcuda_oci
 from vcuda_oci.model.errors import VcudaError
 
+from ..live import own_program
 from . import driver_worker, steps
 
-_START = """
-import sys
-sys.path[:0] = sys.argv.pop(1).split(":")
-from vcuda_hook.checkpoint.driver_worker import main
-main(sys.argv[1], float(sys.argv[2]))
-"""
 MEMORY_SECONDS = 30.0
 # A driver that has to wake its GPUs first takes seconds.
 START_SECONDS = 60.0
@@ -87,16 +79,12 @@ class Worker:
         if self._process:
             return
         self._unread, self._is_ready = b"", False
-        places = [
-            os.path.dirname(os.path.dirname(os.path.abspath(path or "")))
-            for path in (vcuda_oci.__file__, vcuda_hook.__file__)
-        ]
         # CUDA_VISIBLE_DEVICES of the caller must not hide a GPU. No MPS daemon is asked: any user
         # of the host may have put a socket that never answers into its usual folder.
         environment = {key: os.environ[key] for key in os.environ if not key.startswith("CUDA_")}
         environment["CUDA_MPS_PIPE_DIRECTORY"] = os.devnull
         self._process = subprocess.Popen(
-            [sys.executable, "-ISBc", _START, ":".join(places), self._library, str(LEAVE_SECONDS)],
+            own_program.command("checkpoint.driver_worker", self._library, str(LEAVE_SECONDS)),
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

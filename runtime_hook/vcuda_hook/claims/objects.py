@@ -1,4 +1,5 @@
-"""Claims and devices as values, read from the API's objects. Never raises: what is not one is None.
+"""Claims and devices as values, read from the API's objects. Nothing here raises: a wrong object is
+read as None.
 
 Source: Kubernetes 1.36, resource.k8s.io/v1, "ResourceClaim", "ResourceSlice".
 """
@@ -13,7 +14,7 @@ from vcuda_oci.model.sizes import gib
 from .dra_names import CORES, DRIVER, FENCED, MEMORY, SHARES, TYPE_GPU, WHOLE
 from .quantity import whole
 
-# Of these classes a claim is known to be ours before it is allocated.
+# A claim that asks for one of these classes is ours, even before it is allocated.
 CLASSES = (SHARES, WHOLE, *FENCED.values())
 _WHOLE_CORES = 100
 _MOST_COUNT = 64
@@ -44,11 +45,6 @@ class Held(NamedTuple):
     device: str
     core_percent: int | None
     memory_bytes: int | None
-
-    def amounts(self, device: Device) -> tuple[int, int]:
-        """Its cores and memory. device: that it has."""
-        core = device.core_percent if self.core_percent is None else self.core_percent
-        return core, device.memory_bytes if self.memory_bytes is None else self.memory_bytes
 
 
 class Asked(NamedTuple):
@@ -89,6 +85,12 @@ class Claim(NamedTuple):
     def text(self) -> str:
         """What it asks for, the first alternative of each request."""
         return ", ".join(str(each[0]) for each in self.asked)
+
+
+def amounts(one: Held | Asked, device: Device) -> tuple[int, int]:
+    """Cores and memory of the device that a claim has, or asks for."""
+    core = device.core_percent if one.core_percent is None else one.core_percent
+    return core, device.memory_bytes if one.memory_bytes is None else one.memory_bytes
 
 
 def claim_of(item: _Object) -> Claim | None:

@@ -13,7 +13,7 @@ from vcuda_oci.model import policies
 from vcuda_oci.model.sizes import gib
 
 from .dra_names import FENCED, SHARES, TYPE_GPU, TYPE_MIG, TYPE_MPS, WHOLE
-from .objects import Asked, Claim, Device, Held
+from .objects import Asked, Claim, Device, Held, amounts
 
 # The types of devices of each class. Source: packaging/chart/templates/deviceclass.yaml.
 _KINDS = {
@@ -33,9 +33,9 @@ class Free(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Of one claim. fitting: nodes with room. refused: the reason of each other node. never: those
-    of them that have not enough even when nothing is held. exact: False: the claim also selects
-    devices by CEL, which was not judged.
+    """Where one claim fits. fitting: nodes with room. refused: the reason of each other node.
+    never: refused nodes that would have too little even if nothing were held. exact: False: the
+    claim also selects devices by CEL, which was not judged.
     """
 
     fitting: list[str]
@@ -79,9 +79,9 @@ class Room:
 
 
 def _left(device: Device, held: Sequence[Held]) -> Free:
-    amounts = [each.amounts(device) for each in held]
-    core = device.core_percent - sum(core for core, _ in amounts)
-    memory = device.memory_bytes - sum(memory for _, memory in amounts)
+    taken = [amounts(each, device) for each in held]
+    core = device.core_percent - sum(core for core, _ in taken)
+    memory = device.memory_bytes - sum(memory for _, memory in taken)
     return Free(device, max(0, core), max(0, memory))
 
 
@@ -123,7 +123,7 @@ def _take(one: Asked, left: Mapping[str, Free], taken: set[str]) -> dict[str, Fr
     """The devices that `one` would get, less what it takes; None: there are too few."""
     then: dict[str, Free] = {}
     for name, each in _of_class(one, left, taken):
-        core, memory = _amounts(one, each.device)
+        core, memory = amounts(one, each.device)
         if len(then) < one.times and each.core_percent >= core and each.memory_bytes >= memory:
             rest = each.core_percent - core, each.memory_bytes - memory
             then[name] = Free(each.device, *rest)
@@ -139,11 +139,6 @@ def _of_class(one: Asked, left: Mapping[str, Free], taken: set[str]) -> list[tup
     ]
 
 
-def _amounts(one: Asked, device: Device) -> tuple[int, int]:
-    core = device.core_percent if one.core_percent is None else one.core_percent
-    return core, device.memory_bytes if one.memory_bytes is None else one.memory_bytes
-
-
 def _nothing_fits(one: Asked, left: Mapping[str, Free], taken: set[str]) -> str:
     """The same words as for pods that ask by resources."""
     usable = [each for _, each in _of_class(one, left, taken)]
@@ -153,10 +148,10 @@ def _nothing_fits(one: Asked, left: Mapping[str, Free], taken: set[str]) -> str:
         return ", ".join(bad) or "no device of this kind is left"
 
     def nearness(each: Free) -> tuple[int, int]:
-        return min(each.core_percent, _amounts(one, each.device)[0]), each.memory_bytes
+        return min(each.core_percent, amounts(one, each.device)[0]), each.memory_bytes
 
     best = max(usable, key=nearness)
-    core, memory = _amounts(one, best.device)
+    core, memory = amounts(one, best.device)
     several = f" for each of {one.times}" if one.times > 1 else ""
     return (
         f"largest free share is {best.core_percent} % and {gib(best.memory_bytes)} on "

@@ -37,7 +37,7 @@ def drain(arguments: argparse.Namespace, settings: Config) -> int:
     show = _Show(arguments, ledger, facts)
     plan = drains.planned(ledger, facts, gpu.uuid, most)
     if not arguments.json:
-        print(f"GPU {gpu.index}, {gpu.uuid}: {_count(plan)}")
+        print(f"GPU {gpu.index}, {gpu.uuid}: {table.count(len(plan), 'container')}")
         show.plan(plan)
     if not show.may_begin(f"Drain GPU {gpu.index}?"):
         was = gpu.uuid in unhealthy.read_drained(ledger.state_dir)
@@ -46,7 +46,7 @@ def drain(arguments: argparse.Namespace, settings: Config) -> int:
     show.results(results)
     stay = [one for one in results if one.step.action == STAY]
     if not arguments.json:
-        left = f"; {_count(stay)} on it" if stay else ""
+        left = f"; {table.count(len(stay), 'container')} on it" if stay else ""
         print(f"GPU {gpu.index} is drained: it gets no new containers{left}")
     return show.answer(gpu.uuid, results, drained=True) or int(bool(stay))
 
@@ -203,10 +203,6 @@ class _Show:
 
 def _why(step: Step) -> str:
     return f"{step.reason}; {step.hint}" if step.hint and step.action != SUSPEND else step.reason
-
-
-def _count(some: Sequence[object]) -> str:
-    return f"{len(some)} container{'' if len(some) == 1 else 's'}"
 
 
 def _code(results: Sequence[Result]) -> int:

@@ -7,6 +7,7 @@ import argparse
 from vcuda_oci.model import names
 
 from ..engines.known import ENGINES, EVERY
+from .live_options import seconds
 
 
 def configure_options(configure: argparse.ArgumentParser) -> None:
@@ -97,7 +98,7 @@ def cdi_options(cdi: argparse.ArgumentParser) -> None:
     add(
         "--interval",
         metavar="SECONDS",
-        type=_interval,
+        type=seconds(0.01, 86400),
         default=5,
         help="time between checks of --watch; default 5",
     )
@@ -105,13 +106,6 @@ def cdi_options(cdi: argparse.ArgumentParser) -> None:
     remove.add_argument(
         "--force", action="store_true", help="remove a slice that a process uses, too"
     )
-
-
-def _interval(text: str) -> float:
-    seconds = float(text)
-    if not 0.01 <= seconds <= 86400:
-        raise argparse.ArgumentTypeError(f"no such pause '{text}'; write seconds, 0.01 to 86400")
-    return seconds
 
 
 def _kind(text: str) -> str:

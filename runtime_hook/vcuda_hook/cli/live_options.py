@@ -1,8 +1,9 @@
-"""The command line of `vcuda top`, `vcuda limit` and `vcuda events`, and of policies."""
+"""The command lines of the verbs that show and change live containers, and of policies."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from ..show.choices import PS_FILTERS, PS_ORDERS, TOP_ORDERS
 
@@ -10,6 +11,22 @@ ID_HELP = "allocation id or its first characters, or the name of the container o
 
 WHY_HELP = "as for inspect; also a container that holds no share, or a pod that waits"
 _FILTER_HELP = f"only containers with this value; may be repeated; keys: {', '.join(PS_FILTERS)}"
+
+
+def seconds(least: float, most: float) -> Callable[[str], float]:
+    """The type of an option with a time in seconds."""
+
+    def parsed(text: str) -> float:
+        try:
+            found = float(text)
+        except ValueError:
+            found = -1
+        if not least <= found <= most:
+            what = f"no such time '{text}'; write seconds, {least:g} to {most:g}"
+            raise argparse.ArgumentTypeError(what)
+        return found
+
+    return parsed
 
 
 def limit_options(limit: argparse.ArgumentParser) -> None:
@@ -64,7 +81,7 @@ def top_options(top: argparse.ArgumentParser) -> None:
     add(
         "--interval",
         metavar="SECONDS",
-        type=_interval,
+        type=seconds(0.1, 3600),
         default=1.0,
         help="time between samples, 0.1 to 3600; default 1",
     )
@@ -76,24 +93,14 @@ def top_options(top: argparse.ArgumentParser) -> None:
     )
 
 
-def _interval(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0
-    if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"no such pause '{text}'; write seconds, 0.1 to 3600")
-    return seconds
-
-
 def suspend_options(
     verb: argparse.ArgumentParser, timeout: str, gpu: str = "", needs_gpu: bool = False
 ) -> None:
-    """timeout: help of --timeout. gpu: of --gpu; "": there is none."""
+    """timeout: what --timeout is. gpu: help of --gpu; "": there is none."""
     if gpu:
         verb.add_argument("--gpu", metavar="GPU", default="", required=needs_gpu, help=gpu)
     verb.add_argument("id", metavar="ID", nargs="+", help=ID_HELP)
-    verb.add_argument("--timeout", metavar="SECONDS", type=_timeout, default=300, help=timeout)
+    _add_timeout(verb, timeout)
 
 
 def drain_options(verb: argparse.ArgumentParser) -> None:
@@ -130,18 +137,13 @@ def plan_options(verb: argparse.ArgumentParser) -> None:
 
 
 def _add_timeout(verb: argparse.ArgumentParser, what: str) -> None:
-    help = f"{what}, in seconds; default %(default)s"
-    verb.add_argument("--timeout", metavar="SECONDS", type=_timeout, default=300, help=help)
-
-
-def _timeout(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 <= seconds <= 86400:
-        raise argparse.ArgumentTypeError(f"no such time '{text}'; write seconds, 0 to 86400")
-    return seconds
+    verb.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds(0, 86400),
+        default=300,
+        help=f"{what}, in seconds; default %(default)s",
+    )
 
 
 def events_options(events: argparse.ArgumentParser) -> None:
@@ -164,10 +166,10 @@ def events_options(events: argparse.ArgumentParser) -> None:
 
 def _age(text: str) -> float:
     """Parse an age; return seconds."""
-    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    if not text[:-1].isdigit() or text[-1:] not in seconds:
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if not text[:-1].isdigit() or text[-1:] not in units:
         raise argparse.ArgumentTypeError(f"no such age '{text}'; write it like 90s, 10m, 3h or 2d")
-    return float(text[:-1]) * seconds[text[-1]]
+    return float(text[:-1]) * units[text[-1]]
 
 
 def policy_options(parser: argparse.ArgumentParser, live: bool = False) -> None:

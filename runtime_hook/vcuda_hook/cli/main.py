@@ -21,7 +21,7 @@ from vcuda_oci.system import settings_file
 
 from . import completion, engine_options, live_options, output
 
-# Module and function of each verb that is not in a module of its name beside this one.
+# Module and function of each verb; the others are in the module of their name beside this one.
 _VERBS = {
     "run": "run.command:run",
     "demo": "demo.demo:demo",
@@ -39,7 +39,7 @@ _VERBS = {
     "gpus": "show.show:gpus",
     "inspect": "show.show:inspect",
 }
-# They have containers or a socket to clean up.
+# Verbs that have containers or a socket to clean up when their reader closes the pipe.
 _OUTLIVE_THEIR_READER = ("run", "demo", "serve")
 
 
@@ -48,6 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return output.flushed(_main(argv))
     except SystemExit as end:
         raise SystemExit(output.flushed(end.code if isinstance(end.code, int) else 0)) from None
+    except VcudaError as error:
+        sys.stderr.write(f"vcuda: {error}\n")
+        return output.flushed(error.exit_code)
     except KeyboardInterrupt:
         sys.stderr.write("vcuda: interrupted\n")
         return 128 + signal.SIGINT
@@ -60,7 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     if words[:1] == ["simulate"]:
-        return _simulate(words[1:])
+        from .simulate import simulate  # late, as each verb's module; it has options of its own
+
+        simulate(words[1:])
     parser = build_parser()
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
@@ -82,15 +87,12 @@ def _main(argv: Sequence[str] | None) -> int:
         return _doctor(arguments)
     if arguments.verb == "run" and arguments.command[:1] == ["--"]:
         del arguments.command[0]  # argparse passes it on with the words after it
-    settings = None
+    settings = settings_file.load_named(os.path.abspath(arguments.config))
     try:
-        settings = settings_file.load_named(os.path.abspath(arguments.config))
         return _verb(arguments.verb)(arguments, settings)
     except VcudaError as error:
-        if settings:
-            _name_containers(error, settings)
-        sys.stderr.write(f"vcuda: {error}\n")
-        return error.exit_code
+        _name_containers(error, settings)
+        raise
 
 
 def _name_containers(error: VcudaError, settings: settings_file.Config) -> None:
@@ -108,15 +110,11 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
     _end_quietly_with_the_reader()
     config = os.path.abspath(arguments.config)
-    try:
-        if arguments.dry_run and arguments.upgrade:
-            arguments.parser.error("--dry-run goes with --bundle only")
-        if arguments.bundle or arguments.dry_run:
-            return bundle.bundle(arguments, config)
-        return report.doctor(arguments, config)
-    except VcudaError as error:
-        sys.stderr.write(f"vcuda: {error}\n")
-        return error.exit_code
+    if arguments.dry_run and arguments.upgrade:
+        arguments.parser.error("--dry-run goes with --bundle only")
+    if arguments.bundle or arguments.dry_run:
+        return bundle.bundle(arguments, config)
+    return report.doctor(arguments, config)
 
 
 def _help(parser: argparse.ArgumentParser, verb: str | None) -> None:
@@ -134,17 +132,6 @@ def _verb(name: str) -> Callable[[argparse.Namespace, settings_file.Config], int
     found: Callable[[argparse.Namespace, settings_file.Config], int]
     found = getattr(importlib.import_module(f"vcuda_hook.{module}"), function)
     return found
-
-
-def _simulate(words: Sequence[str]) -> int:
-    """`vcuda simulate` has its own option parser."""
-    from .simulate import simulate  # late, as each verb's module
-
-    try:
-        simulate(words)
-    except VcudaError as error:
-        sys.stderr.write(f"vcuda: {error}\n")
-        return 1
 
 
 def _end_quietly_with_the_reader() -> None:
@@ -214,16 +201,16 @@ def build_parser() -> argparse.ArgumentParser:
     )
     live_options.suspend_options(
         verb("suspend", "take containers off their GPUs; they sleep until resumed", "suspend nb"),
-        "how long the driver may take, in seconds; default %(default)s",
+        "how long the driver may take",
     )
     live_options.suspend_options(
         verb("resume", "bring suspended containers back to their GPUs", "resume nb --timeout 60"),
-        "how long to wait for room, in seconds, 0: not at all; default %(default)s",
+        "how long to wait for room (0: not at all)",
         "the GPU to come back to, by UUID or index; default: the one that each was on",
     )
     live_options.suspend_options(
         verb("move", "move containers to another GPU while they run", "move nb --gpu 1"),
-        "how long the driver may take to copy off, in seconds; default %(default)s",
+        "how long the driver may take to copy off",
         "the GPU to go to, by UUID or index",
         needs_gpu=True,
     )

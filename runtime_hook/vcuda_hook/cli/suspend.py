@@ -133,8 +133,8 @@ def _line(name: str, done: Done, now: str) -> str:
 
 
 class Progress:
-    """What the driver does with a container: a line on stderr that is written over again and again,
-    if that is a terminal.
+    """What the driver does with a container: one line on stderr, overwritten again and again, if
+    that is a terminal.
     """
 
     def __init__(self, name: str) -> None:

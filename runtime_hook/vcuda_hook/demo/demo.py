@@ -21,6 +21,7 @@ from vcuda_oci.pages import layout, page_reader
 from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
+from ..live.low_level import version
 from ..run.command import find_runtime
 from ..show import ps
 from ..text import table
@@ -106,7 +107,7 @@ def _show(
     device: Device, low_level: str, workload: str, seconds: float, containers: list[Container]
 ) -> dict[str, Any]:
     gpu = device.gpu()
-    engine = _engine(low_level)
+    engine = version(low_level).replace(" version ", " ") or low_level
     _print(f"{device.kind} GPU: {gpu.model}, {table.size(gpu.memory_bytes)}, {gpu.uuid}")
     _print(f"engine: {engine}")
     vcuda = [os.path.realpath(sys.argv[0]), "--config", device.config_path]
@@ -239,13 +240,6 @@ def _refused(vcuda: list[str], gpu_uuid: str) -> str:
         check=False,
     )
     return tried.stderr.strip() if tried.returncode == 1 else ""
-
-
-def _engine(low_level: str) -> str:
-    version = subprocess.run(
-        [low_level, "--version"], stdout=subprocess.PIPE, text=True, timeout=30, check=False
-    )
-    return version.stdout.partition("\n")[0].replace(" version ", " ").strip() or low_level
 
 
 def _workload(softgpu_dir: str | None) -> str:

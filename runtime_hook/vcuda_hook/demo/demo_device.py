@@ -14,6 +14,8 @@ from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system import settings_file
 from vcuda_oci.system.settings_file import Config
 
+from ..engines.texts.toml_values import written
+
 SOFTWARE_MEMORY = "16GiB"
 SOFTWARE_STATE = "/softgpu.state"
 PREFIX = "vcuda-demo."
@@ -30,11 +32,10 @@ class Device:
     def __init__(self, folder: str, kind: str, root: str, extra_mounts: list[str]) -> None:
         self.folder, self.kind, self.root = folder, kind, root
         self.config_path = folder + "/config.toml"
-        mounts = ", ".join(_quoted(mount) for mount in extra_mounts)
         text = (
-            f"state-dir = {_quoted(folder + '/state')}\n"
-            f"driver-root = {_quoted(root)}\n"
-            f"extra-mounts = [{mounts}]\n"
+            f"state-dir = {written(folder + '/state')}\n"
+            f"driver-root = {written(root)}\n"
+            f"extra-mounts = {written(extra_mounts)}\n"
         )
         with open(self.config_path, "w") as file:
             file.write(text)
@@ -101,8 +102,3 @@ def sweep() -> None:
             continue
         if liveness.start_time(int(pid)) != int(started):
             shutil.rmtree(f"{parent}/{name}", ignore_errors=True)
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

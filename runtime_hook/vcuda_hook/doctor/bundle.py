@@ -1,7 +1,7 @@
 """``vcuda doctor --bundle FILE``: one archive with what a maintainer needs, and no known secrets.
 
-Each part is read, cut to _MOST_BYTES and redacted by a process of its own, with a time limit. What
-cannot be read stands in its place as a reason. Engines' files and containers' config.json, with
+Each part is read, cut to _MOST_BYTES and redacted by a process of its own, with a time limit. A
+part that cannot be read is replaced by the reason. Engines' files and containers' config.json, with
 their environments and annotations, are never read.
 """
 
@@ -235,8 +235,8 @@ def _archive(parts: Sequence[tuple[Part, bytes]]) -> bytes:
 def _write(path: str, content: bytes) -> None:
     """Create the file for its owner alone; never through a link, never over another file.
 
-    The folder stays open: after a failure the file is removed there, whatever is at the path by
-    then.
+    The folder stays open, so that a failure removes the file there, even if another folder is at
+    its path by then.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     folder, name = os.path.split(path)

@@ -31,13 +31,10 @@ def examine(settings: Config) -> list[Finding]:
 
 
 def read_host() -> Cgroups:
-    process = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _, _, is_v2 = device_rules.device_cgroup(process)
+        _, _, is_v2 = device_rules.of_this_process()
     except FileNotFoundError:
         return Cgroups(0)
-    finally:
-        os.close(process)
     if not is_v2:
         return Cgroups(1)
     try:

@@ -16,11 +16,12 @@ from vcuda_oci.system.settings_file import Config
 from ..live import container_processes
 from ..live.container_processes import Process
 from ..names import container_names
+from . import finding
 from .finding import ERROR, INFO, OK, UNKNOWN, WARNING, Finding
 
 DEAD, UNSHIMMED, OLDER = "dead-containers", "shim-not-loaded", "older-shim"
 CHECKS = (DEAD, UNSHIMMED, OLDER)
-# Of a file's name in mountinfo's "root". Source: Linux, fs/d_path.c.
+# How mountinfo's "root" marks a removed file. Source: Linux, fs/d_path.c.
 _REMOVED = "//deleted"
 
 
@@ -42,7 +43,7 @@ class Container:
 
 def examine(settings: Config) -> list[Finding]:
     if os.geteuid() != 0:
-        return [Finding(name, UNKNOWN, "not checked", hint="run it as root") for name in CHECKS]
+        return finding.need_root(CHECKS)
     allocations, _ = Ledger(settings.state_dir).read()
     names = container_names.lines(allocations)
     containers = [read_host(allocation, names[allocation.id]) for allocation in allocations]
@@ -60,7 +61,7 @@ def read_host(allocation: Allocation, name: str) -> Container:
         init = container_processes.init_of(allocation.runtime, allocation.container_id)
         pids = container_processes.of(init) if init else []
         container.shims = _shims(kernel_tables.mounts(f"/proc/{init}")) if init else frozenset()
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError:
         # The runtime does not know a container that is being created.
         pid, started = allocation.claimant
         container.hidden = liveness.start_time(pid) != started
@@ -97,7 +98,7 @@ def shim_not_loaded(containers: Sequence[Container]) -> list[Finding]:
             hint = "let it load libcuda.so.1 from the loader's own folders"
             found.append(Finding(UNSHIMMED, ERROR, what, container.name, hint))
         if container.hidden:
-            what = "its processes cannot be looked at"
+            what = "its processes cannot be examined"
             hint = "run it as root on the host, where its runtime answers"
             found.append(Finding(UNSHIMMED, UNKNOWN, what, container.name, hint))
     return found or [Finding(UNSHIMMED, OK, "no program in a container goes round the shim")]

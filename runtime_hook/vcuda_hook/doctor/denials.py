@@ -1,4 +1,4 @@
-"""Find denials by SELinux or AppArmor, in this host's logs, of what a share needs."""
+"""Find denials by SELinux or AppArmor in this host's logs, of files that a share needs."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def read_host(
 
 
 def parse(line: str) -> list[Denied]:
-    """Parse a denial of something of ours; None for other lines, and for ones that were only
-    logged.
+    """The denial in a log's line, of something of ours; [] of other lines, and of a denial that was
+    only logged.
     """
     if found := _APPARMOR.search(line):
         denied = Denied("AppArmor", found[1], found[2])

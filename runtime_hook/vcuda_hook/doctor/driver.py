@@ -55,7 +55,10 @@ def read_host(root: str, proc: str = "/proc") -> Driver:
     driver.kernel = driver_scan.kernel_version(root)
     for name in (*device_nodes.CONTROL, *(f"nvidia{minor}" for minor in _minors(root))):
         driver.numbers[name] = _number(f"{root}/dev/{name}")
-    driver.uvm_major = _major(f"{proc}/devices", _UVM)
+    for line in _lines(f"{proc}/devices"):
+        number, _, module = line.strip().partition(" ")
+        if module == _UVM and number.isdigit():
+            driver.uvm_major = int(number)
     return driver
 
 
@@ -136,14 +139,6 @@ def _number(path: str) -> tuple[int, int] | None:
         return None
     number = status.st_rdev
     return (os.major(number), os.minor(number)) if stat.S_ISCHR(status.st_mode) else None
-
-
-def _major(path: str, name: str) -> int | None:
-    for line in _lines(path):
-        number, _, module = line.strip().partition(" ")
-        if module == name and number.isdigit():
-            return int(number)
-    return None
 
 
 def _lines(path: str) -> list[str]:

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 
 from vcuda_oci.model.errors import VcudaError
 
+from ..text import table
+
 OK, INFO, UNKNOWN, WARNING, ERROR = "ok", "info", "unknown", "warning", "error"
 SEVERITIES = (OK, INFO, UNKNOWN, WARNING, ERROR)  # in order of severity
 _EXIT_CODES = {OK: 0, INFO: 0, UNKNOWN: 1, WARNING: 1, ERROR: 2}
@@ -24,9 +26,8 @@ class Finding:
 
     def __str__(self) -> str:
         line = f"{self.where}: {self.what}" if self.where else self.what
-        line = f"{line}; {self.hint}" if self.hint else line
         # A name from a hostile file must not break the line.
-        return "".join(c if c.isprintable() else "?" for c in line)
+        return table.printable(f"{line}; {self.hint}" if self.hint else line)
 
 
 def as_json(finding: Finding) -> dict[str, str]:
@@ -38,6 +39,11 @@ def as_json(finding: Finding) -> dict[str, str]:
 
 def of_error(name: str, error: VcudaError) -> Finding:
     return Finding(name, ERROR, error.what, error.where, error.hint)
+
+
+def need_root(names: Sequence[str]) -> list[Finding]:
+    """The findings of checks that only root can make."""
+    return [Finding(name, UNKNOWN, "not checked", hint="run it as root") for name in names]
 
 
 def exit_code(findings: Sequence[Finding]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,7 +39,7 @@ class Installation:
 
 @dataclass
 class LowLevel:
-    """name: as set. path: None: not found. says: the first line of its --version, or "".
+    """name: as set. path: None: not found. version: the first line of its --version, or "".
 
     unlinked: device nodes without a link to their number in /dev/char.
     """
@@ -73,7 +72,7 @@ def read_host(settings: Config, dev: str = "/dev") -> LowLevel:
         for node, number in numbers.items()
         if number and not os.path.lexists(f"{dev}/char/{number[0]}:{number[1]}")
     ]
-    return LowLevel(name, path, _version(path) if path else "", unlinked)
+    return LowLevel(name, path, low_level.version(path) if path else "", unlinked)
 
 
 def programs(installation: Installation) -> Finding:
@@ -126,20 +125,6 @@ def runc_version(runtime: LowLevel) -> Finding:
         what += f", as /dev/char has no link for {nodes}"
         return Finding(RUNC, WARNING, what, runtime.path, hint)
     return Finding(RUNC, INFO, what + "; /dev/char has links for the GPU's", runtime.path, hint)
-
-
-def _version(path: str) -> str:
-    try:
-        done = subprocess.run(
-            [path, "--version"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
-    except OSError:
-        return ""  # not a program
-    return done.stdout.decode(errors="replace").partition("\n")[0]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

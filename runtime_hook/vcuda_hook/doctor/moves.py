@@ -14,7 +14,8 @@ from vcuda_oci.system.settings_file import Config
 from ..drain import drain
 from ..names import container_names
 from ..text import table
-from .finding import INFO, OK, UNKNOWN, WARNING, Finding
+from . import finding
+from .finding import INFO, OK, WARNING, Finding
 
 DRAINED, NODES_LEFT = "drained-gpus", "nodes-left"
 CHECKS = (DRAINED, NODES_LEFT)
@@ -22,7 +23,7 @@ CHECKS = (DRAINED, NODES_LEFT)
 
 def examine(settings: Config) -> list[Finding]:
     if os.geteuid() != 0:
-        return [Finding(name, UNKNOWN, "not checked", hint="run it as root") for name in CHECKS]
+        return finding.need_root(CHECKS)
     drained = unhealthy.read_drained(settings.state_dir)
     found = [_drained(settings.state_dir, uuid, each) for uuid, each in drained.items()]
     path = unhealthy.drained_in(settings.state_dir)

@@ -16,6 +16,7 @@ from vcuda_oci.system.settings_file import Config
 
 from . import finding
 from .finding import ERROR, INFO, OK, WARNING, Finding
+from .nvml_answers import mode_of
 
 MPS = "mps"
 CHECKS = (MPS,)
@@ -44,8 +45,7 @@ def examine(settings: Config) -> list[Finding]:
         root = settings.driver_root.rstrip("/")
         found = driver_scan.find(root)
         library = found.libraries.get("libnvidia-ml.so.1", "")
-        modes = (_EXCLUSIVE_PROCESS, _PROHIBITED)
-        exclusive, prohibited = (_in_mode(library, mode) for mode in modes)
+        modes = _modes(library)
         ledger = Ledger(settings.state_dir)
         daemons = _daemons(ledger)
     except VcudaError as error:
@@ -53,6 +53,10 @@ def examine(settings: Config) -> list[Finding]:
     has_program = mps_claim.CONTROL in found.files
     has_v3 = mps.has_namespaces(found.version)
     lacks_partitions = bool(settings.mps_partitions) and not mps.has_partitions(found.version)
+    exclusive, prohibited = (
+        [gpu for gpu, mode in modes.items() if mode == wanted]
+        for wanted in (_EXCLUSIVE_PROCESS, _PROHIBITED)
+    )
     return judge(
         settings.isolation,
         has_program,
@@ -122,20 +126,15 @@ def judge(
     return found or [Finding(MPS, OK, f"{wanted} daemons{program}")]
 
 
-def _in_mode(library: str, wanted: int) -> list[str]:
-    """The GPUs in a compute mode (nvmlComputeMode_t), as text. Raises VcudaError."""
-    answer = nvml.inventory(library)
-    driver, found = ctypes.CDLL(library), []
+def _modes(library: str) -> dict[str, int | None]:
+    """The compute mode (nvmlComputeMode_t) of each GPU, by its text. Raises VcudaError."""
+    gpus = [gpu for gpu in nvml.inventory(library).gpus if gpu.mig is None]
+    driver = ctypes.CDLL(library)
     driver.nvmlInit_v2()
-    for gpu in answer.gpus:
-        handle, mode = ctypes.c_void_p(), ctypes.c_int()
-        if gpu.mig is None and not driver.nvmlDeviceGetHandleByUUID(
-            gpu.uuid.encode(), ctypes.byref(handle)
-        ):
-            driver.nvmlDeviceGetComputeMode(handle, ctypes.byref(mode))
-            if mode.value == wanted:
-                found.append(f"GPU {gpu.index} ({gpu.uuid})")
-    return found
+    return {
+        f"GPU {gpu.index} ({gpu.uuid})": mode_of(driver, gpu.uuid, "nvmlDeviceGetComputeMode")
+        for gpu in gpus
+    }
 
 
 def _daemons(ledger: Ledger) -> list[Daemon]:

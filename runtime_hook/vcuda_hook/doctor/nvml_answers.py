@@ -20,12 +20,12 @@ CHECKS = (ANSWERS, PERSISTENCE, MIG_MODE)
 
 @dataclass
 class Gpu:
-    """persists: whether persistence mode is on; None: unknown. parts: MIG devices; None: not in MIG
-    mode."""
+    """persists: persistence mode, 0: off, 1: on; None: unknown. parts: MIG devices; None: not in
+    MIG mode."""
 
     index: int
     uuid: str
-    persists: bool | None
+    persists: int | None
     parts: int | None = None
 
 
@@ -60,7 +60,7 @@ def read_host(root: str) -> list[Gpu]:
         Gpu(
             gpu.index,
             gpu.uuid,
-            _persists(library, gpu.uuid),
+            mode_of(library, gpu.uuid, "nvmlDeviceGetPersistenceMode"),
             parts.count(gpu.uuid) if gpu.divided else None,
         )
         for gpu in gpus
@@ -75,7 +75,7 @@ def answers(gpus: Sequence[Gpu]) -> Finding:
 
 
 def persistence(gpus: Sequence[Gpu]) -> list[Finding]:
-    off = [f"GPU {gpu.index} ({gpu.uuid})" for gpu in gpus if gpu.persists is False]
+    off = [f"GPU {gpu.index} ({gpu.uuid})" for gpu in gpus if gpu.persists == 0]
     if off:
         what = (
             "persistence mode is off: while no program runs the driver lets the GPU go, and the "
@@ -84,7 +84,8 @@ def persistence(gpus: Sequence[Gpu]) -> list[Finding]:
         hint = "run 'systemctl enable --now nvidia-persistenced', or 'nvidia-smi -pm 1'"
         return [Finding(PERSISTENCE, WARNING, what, ", ".join(off), hint)]
     if not gpus or any(gpu.persists is None for gpu in gpus):
-        return [_unknown("the driver gives no answer")]
+        hint = "look at 'nvidia-smi -q -d PERFORMANCE'"
+        return [Finding(PERSISTENCE, UNKNOWN, "the driver gives no answer", hint=hint)]
     return [Finding(PERSISTENCE, OK, "on")]
 
 
@@ -109,18 +110,14 @@ def _not_examined() -> list[Finding]:
     return [Finding(check, UNKNOWN, what, hint=hint) for check in (PERSISTENCE, MIG_MODE)]
 
 
-def _unknown(what: str) -> Finding:
-    return Finding(PERSISTENCE, UNKNOWN, what, hint="look at 'nvidia-smi -q -d PERFORMANCE'")
-
-
-def _persists(library: ctypes.CDLL, uuid: str) -> bool | None:
-    """Whether persistence mode is on. Source: nvml.h, nvmlDeviceGetPersistenceMode;
-    nvmlEnableState_t.
+def mode_of(library: ctypes.CDLL, uuid: str, function: str) -> int | None:
+    """A mode of the GPU (nvmlEnableState_t, nvmlComputeMode_t), by the function of NVML that
+    answers it; None: unknown.
     """
     device, mode = ctypes.c_void_p(), ctypes.c_uint()
     try:
         failed = library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(device))
-        failed = failed or library.nvmlDeviceGetPersistenceMode(device, ctypes.byref(mode))
+        failed = failed or library[function](device, ctypes.byref(mode))
     except AttributeError:
         return None
-    return None if failed else mode.value == 1
+    return None if failed else mode.value

@@ -13,7 +13,7 @@ _SENSITIVE = r"token|secret|passw|passphrase|api[-_]?key|credential|private[-_]?
 # Bounded, because a long word would otherwise be searched from each of its characters.
 _WITHIN = rf"[\w.-]{{0,64}}(?:{_SENSITIVE})[\w.-]{{0,64}}"
 _KEY = re.compile(_WITHIN, re.IGNORECASE)
-# Each has one group before what is removed, or none.
+# The one group, if a pattern has it, stays; the rest of the match is removed.
 _PATTERNS = tuple(
     re.compile(pattern, flags)
     for pattern, flags in (

@@ -104,8 +104,8 @@ def settings_lines(text: str, path: str, former: Mapping[str, object] | None) ->
     for key, value in settings_file._DEFAULTS.items():
         before = (former or {}).get(key, value)
         if before != value and key not in named:
-            what = f"the default of {key} changes from {_shown(before)} to {_shown(value)}"
-            hint = f"to keep it, write {key} = {_shown(before)}"
+            what = f"the default of {key} changes from {json.dumps(before)} to {json.dumps(value)}"
+            hint = f"to keep it, write {key} = {json.dumps(before)}"
             found.append(Finding(SETTINGS, WARNING, what, path, hint))
     if former is None and not found:
         what = "every line is accepted; which defaults change is unknown"
@@ -174,10 +174,7 @@ def specifications(folders: Sequence[str], today: str) -> list[Finding]:
 def _of_containers(settings: Config, today: str) -> list[Finding]:
     """Records and pages as this version reads them, and the shims of running containers."""
     if os.geteuid() != 0:
-        return [
-            Finding(name, UNKNOWN, "not checked", hint="run it as root")
-            for name in (RECORDS, SHIMS)
-        ]
+        return finding.need_root((RECORDS, SHIMS))
     ledger = Ledger(settings.state_dir)
     allocations, broken = ledger.read()
     names = container_names.lines(allocations)
@@ -235,10 +232,6 @@ def _defaults(installed: str) -> dict[str, object] | None:
 def _nothing(name: str) -> Finding:
     hint = "no vcuda-container-runtime is in PATH"
     return Finding(name, UNKNOWN, "no installed version was found", hint=hint)
-
-
-def _shown(value: object) -> str:
-    return json.dumps(value)
 
 
 def _listed(folder: str) -> list[str]:

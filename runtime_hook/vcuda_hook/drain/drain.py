@@ -5,9 +5,9 @@ The order of writes, of which any program may be killed between any two:
     drain:   the GPU is in drained.json (no new containers), each container's move or suspend, ended
     undrain: the GPU is out of drained.json, each suspended container's resume
 
-Each move and suspend is whole by itself (control.py). A drain that was killed leaves the GPU
-closed, and the containers that it has not reached at work: the next `vcuda drain` goes on, `vcuda
-undrain` undoes it.
+Each move and suspend is complete in itself (control.py). A killed drain leaves the GPU closed, and
+the containers that it has not reached at work: the next `vcuda drain` continues, `vcuda undrain`
+undoes it.
 """
 
 from __future__ import annotations

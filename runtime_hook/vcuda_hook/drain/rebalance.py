@@ -73,8 +73,8 @@ def rebalance(
     begin: Begin,
     most_kept: int = 0,
 ) -> tuple[Proposal, list[Result]]:
-    """Move containers until the request fits, or no moves make it fit: what is left, and what was
-    done.
+    """Move containers until the request fits, or no moves make it fit. Returns the last proposal,
+    and the moves that were made.
 
     seconds, most_kept: as drain.drain. Raises VcudaError: a drain or rebalance is at work.
     """

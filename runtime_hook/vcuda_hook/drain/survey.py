@@ -42,7 +42,7 @@ class Found(NamedTuple):
 
     @property
     def tenant(self) -> Tenant:
-        """Of a container with a share of one GPU."""
+        """The container as placement moves it; it has a share of one GPU."""
         return Tenant(self.record.id, self.record.shares[0], self.to, self.bytes)
 
 

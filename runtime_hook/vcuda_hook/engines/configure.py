@@ -37,7 +37,8 @@ def configure(arguments: argparse.Namespace, settings: Config) -> int:
     if arguments.engine == EVERY:
         return _undo_all(arguments, settings)
     engine = hooks_d if arguments.hooks else _ENGINES[arguments.engine]
-    path = engine_file.real(arguments.engine_config or engine.FILE)
+    # A symlink stays, its target is edited.
+    path = os.path.realpath(arguments.engine_config or engine.FILE)
     name = hooks_d.NAME if arguments.hooks else arguments.engine
     record = undo_record.path_of(settings.path, name, path)
     if arguments.undo:

@@ -18,7 +18,7 @@ from vcuda_oci.model.errors import VcudaError
 from . import containerd_files
 from .containerd_files import PLUGINS, View
 from .plan import NAME, Options, Plan
-from .text_edit import MISSING, at
+from .text_edit import MISSING, at, is_plain, table_at
 from .texts.toml_document import Path
 from .texts.toml_values import written_key
 
@@ -27,6 +27,7 @@ FORM = "toml"
 NEW = "version = 2\n"
 AFTER = AFTER_REMOVAL = "systemctl restart containerd"
 
+_RUNTIMES = ("containerd", "runtimes")  # below the CRI plugin
 _RUNC = "io.containerd.runc.v2"
 _ANNOTATIONS = names.ANNOTATION_PREFIX + "*"
 # Keys of the copied handler that are dropped: they name another program, or pass annotations.
@@ -50,13 +51,13 @@ def plan_in(tree: dict[str, Any], written: View, merged: View, options: Options)
     if merged.cri_is_disabled or written.cri_is_disabled:
         raise VcudaError("disables the CRI plugin", path, "take it out of disabled_plugins")
     containerd: Path = ("plugins", plugin, "containerd")
-    handlers = _handlers(merged)
+    handlers = table_at(merged.cri, _RUNTIMES)
     _refuse_pod_annotations(handlers, options)
     default = at(merged.cri, ("containerd", "default_runtime_name"))
     default = default if isinstance(default, str) and default else "runc"
     model = _model(handlers, default)
     planned = Plan([])
-    if not _handlers(written):
+    if not table_at(written.cri, _RUNTIMES):
         planned.settings.append(((*containerd, "runtimes", default), {"runtime_type": _RUNC}))
     planned.settings.append(((*containerd, "runtimes", NAME), _handler(model, options.program)))
     if options.default:
@@ -79,16 +80,14 @@ def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
         merged = containerd_files.view(options.path, tree)
     for path, value in planned.settings:
         key = path[2:]  # below the CRI plugin; its name depends on the file's version
-        if not _says(merged.at(key), value):
+        if not _says(at(merged.cri, key), value):
             raise _hidden(tree, key, value, options)
 
 
 def _hidden(tree: dict[str, Any], key: Path, value: Any, options: Options) -> VcudaError:
     """The error that names the file which overrides our setting."""
     where = os.path.realpath(options.path)
-    files = containerd_files.files(options.path, tree)
-    later = files[[path for path, _ in files].index(where) + 1 :]
-    for path, other in later:
+    for path, other in containerd_files.later(options.path, tree):
         for plugin in PLUGINS.values():
             theirs = at(containerd_files.section(other, plugin), key)
             if theirs is not MISSING and not _says(theirs, value):
@@ -109,9 +108,8 @@ def _refuse_replaced_section(tree: dict[str, Any], options: Options) -> None:
     """Raises VcudaError: an imported file has a section for the CRI, which replaces ours in
     containerd 1.
     """
-    plugin, where = containerd_files.plugin_of(tree), os.path.realpath(options.path)
-    files = containerd_files.files(options.path, tree)
-    for path, other in files[[path for path, _ in files].index(where) + 1 :]:
+    plugin = containerd_files.plugin_of(tree)
+    for path, other in containerd_files.later(options.path, tree):
         if containerd_files.section(other, plugin):
             what = f"imports {path}, and the section there for {plugin} replaces this file's"
             raise VcudaError(what, options.path, f"run this with --config {path}")
@@ -132,11 +130,6 @@ def _says(known: Any, value: Any) -> bool:
     return bool(known == value)
 
 
-def _handlers(view: View) -> dict[str, Any]:
-    found = view.at(("containerd", "runtimes"))
-    return found if isinstance(found, dict) else {}
-
-
 def _model(handlers: dict[str, Any], default: str) -> dict[str, Any]:
     """The handler to copy: the default one, or runc if the default is of another kind."""
     for name in (default, "runc"):
@@ -154,9 +147,8 @@ def _handler(model: dict[str, Any], runtime: str) -> dict[str, Any]:
     carried = {
         key: value
         for key, value in model.items()
-        if value and key not in _NOT_CARRIED and value != _DEFAULTS.get(key) and _is_plain(value)
+        if value and key not in _NOT_CARRIED and value != _DEFAULTS.get(key) and is_plain(value)
     }
-    options = model.get("options", {})
     return {
         **carried,
         "runtime_type": _RUNC,
@@ -164,18 +156,12 @@ def _handler(model: dict[str, Any], runtime: str) -> dict[str, Any]:
         "options": {
             **{
                 key: value
-                for key, value in (options if isinstance(options, dict) else {}).items()
-                if value and key not in _NOT_CARRIED_OPTIONS and _is_plain(value)
+                for key, value in table_at(model, ("options",)).items()
+                if value and key not in _NOT_CARRIED_OPTIONS and is_plain(value)
             },
             "BinaryName": runtime,
         },
     }
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(isinstance(item, (str, int)) for item in value)
-    return isinstance(value, (str, int))
 
 
 def _refuse_pod_annotations(handlers: dict[str, Any], options: Options) -> None:

@@ -14,8 +14,7 @@ import subprocess
 from typing import Any
 
 from . import engine_file
-from .text_edit import at, parse
-from .texts.toml_document import Path
+from .text_edit import at, merge, parse, table_at
 
 FILE = "/etc/containerd/config.toml"
 # The CRI plugin's name by the file's version; the last also for later versions.
@@ -32,9 +31,6 @@ class View:
         self.cri = cri
         self.cri_is_disabled = bool(_NEEDED.intersection(map(str, disabled_plugins)))
 
-    def at(self, path: Path) -> Any:
-        return at(self.cri, path)
-
 
 def view(path: str, tree: dict[str, Any]) -> View:
     """The merged configuration if `path`, a main or an imported file, had the content `tree`.
@@ -49,7 +45,7 @@ def _merged(trees: list[dict[str, Any]]) -> View:
     disabled: list[Any] = []
     for tree in trees:
         for plugin in PLUGINS.values():
-            _merge(cri, section(tree, plugin))
+            merge(cri, section(tree, plugin))
         names = tree.get("disabled_plugins")
         disabled += names if isinstance(names, list) else []
     return View(cri, disabled)
@@ -111,6 +107,12 @@ def files(path: str, tree: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return list(found.items())
 
 
+def later(path: str, tree: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Those of `files` that are merged after `path`."""
+    found = files(path, tree)
+    return found[[each for each, _ in found].index(os.path.realpath(path)) + 1 :]
+
+
 def main_file(path: str) -> str:
     """The main file that imports `path`, or `path` itself."""
     for candidate in (f"{os.path.dirname(os.path.dirname(path))}/config.toml", FILE):
@@ -141,19 +143,8 @@ def plugin_of(tree: dict[str, Any]) -> str:
 
 
 def section(tree: dict[str, Any], plugin: str) -> dict[str, Any]:
-    found = at(tree, ("plugins", plugin))
-    return found if isinstance(found, dict) else {}
+    return table_at(tree, ("plugins", plugin))
 
 
 def read(path: str) -> dict[str, Any]:
     return parse("toml", engine_file.read(path) or "", path)
-
-
-def _merge(into: dict[str, Any], other: dict[str, Any]) -> None:
-    for key, value in other.items():
-        known = into.get(key)
-        if isinstance(value, dict):
-            into[key] = dict(known) if isinstance(known, dict) else {}
-            _merge(into[key], value)
-        else:
-            into[key] = value

@@ -16,8 +16,9 @@ from vcuda_oci.system import settings_file
 
 from ..live import low_level
 from . import crio_files
+from .crio_files import RUNTIMES
 from .plan import NAME, Options, Plan
-from .text_edit import MISSING, at
+from .text_edit import MISSING, at, is_plain, table_at
 from .texts.toml_values import written_key
 
 FILE = "/etc/crio/crio.conf.d/99-vcuda.conf"
@@ -25,7 +26,6 @@ FORM = "toml"
 NEW = ""
 AFTER = AFTER_REMOVAL = "systemctl restart crio"
 
-_RUNTIMES = ("crio", "runtime", "runtimes")
 _DEFAULT = ("crio", "runtime", "default_runtime")
 # Keys of the copied handler that are dropped, because they name another program.
 _NOT_CARRIED = ("runtime_path", "runtime_config_path", "inherit_default_runtime")
@@ -42,13 +42,13 @@ def plan(tree: dict[str, Any], options: Options) -> Plan:
     default, model = _model(seen)
     handler: dict[str, Any] = {"runtime_path": options.program, "runtime_type": "oci"}
     for key, value in model.items():
-        if value and key not in handler and key not in _NOT_CARRIED and crio_files.is_plain(value):
+        if value and key not in handler and key not in _NOT_CARRIED and is_plain(value):
             handler[key] = value
     # CRI-O's old setting `conmon` applies to every handler.
     monitor = at(seen, ("crio", "runtime", "conmon"))
     monitor = handler.get("monitor_path") if monitor in (MISSING, "") else monitor
     handler.update(_monitor(monitor, options))
-    planned = Plan([((*_RUNTIMES, NAME), handler)])
+    planned = Plan([((*RUNTIMES, NAME), handler)])
     if options.default:
         planned.settings.append((_DEFAULT, NAME))
     ours = _low_level_runtime(model.get("runtime_path") or low_level.find(default), options)
@@ -81,8 +81,7 @@ def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
 
 def _model(seen: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """CRI-O's default handler and its name, or the next one that runs containers as runc does."""
-    handlers = at(seen, _RUNTIMES)
-    handlers = handlers if isinstance(handlers, dict) else {}
+    handlers = table_at(seen, RUNTIMES)
     default = at(seen, _DEFAULT)
     names = [default, *_DEFAULT_NAMES] if isinstance(default, str) and default else _DEFAULT_NAMES
     for name in names:

@@ -12,11 +12,10 @@ import subprocess
 from typing import Any
 
 from . import engine_file
-from .text_edit import at, parse
-from .texts.toml_document import Path
+from .text_edit import merge, parse, table_at
 
 _MAIN = "/etc/crio/crio.conf"
-_RUNTIMES = ("crio", "runtime", "runtimes")
+RUNTIMES = ("crio", "runtime", "runtimes")
 _SECONDS = 60
 
 
@@ -42,13 +41,14 @@ def read(path: str) -> dict[str, Any]:
     """
     merged: dict[str, Any] = {}
     for _, tree in files(path):
-        _merge(merged, tree, ())
+        merge(merged, tree, RUNTIMES)
     running = _running() if main_file(path) == _MAIN else {}
-    for name, handler in _handlers(merged).items():
-        known = _handlers(running).get(name)
-        if isinstance(handler, dict) and isinstance(known, dict):
-            _handlers(merged)[name] = {**known, **handler}
-    _merge(running, merged, ())
+    handlers = table_at(merged, RUNTIMES)
+    for name, handler in handlers.items():
+        known = table_at(running, (*RUNTIMES, name))
+        if known and isinstance(handler, dict):
+            handlers[name] = {**known, **handler}
+    merge(running, merged, RUNTIMES)
     return running
 
 
@@ -58,12 +58,6 @@ def asked(path: str, *words: str) -> subprocess.CompletedProcess[bytes] | None:
     main = main_file(path)
     named = ["--config", main if os.path.exists(main) else ""]
     return _crio(*named, *folder, *words)
-
-
-def is_plain(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(isinstance(item, str) for item in value)
-    return isinstance(value, (str, int))
 
 
 def _running() -> dict[str, Any]:
@@ -88,17 +82,3 @@ def _crio(*words: str) -> subprocess.CompletedProcess[bytes] | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _handlers(tree: dict[str, Any]) -> dict[str, Any]:
-    found = at(tree, _RUNTIMES)
-    return found if isinstance(found, dict) else {}
-
-
-def _merge(into: dict[str, Any], other: dict[str, Any], here: Path) -> None:
-    for key, value in other.items():
-        if isinstance(value, dict) and here != _RUNTIMES:
-            into[key] = dict(into[key]) if isinstance(into.get(key), dict) else {}
-            _merge(into[key], value, (*here, key))
-        else:
-            into[key] = value

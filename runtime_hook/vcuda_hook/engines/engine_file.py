@@ -8,11 +8,6 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
 
 
-def real(path: str) -> str:
-    """The file that `path` resolves to: a symlink stays, its target is edited."""
-    return os.path.realpath(path)
-
-
 def read(path: str) -> str | None:
     """The text; None: no such file. Raises VcudaError: it cannot be read."""
     try:

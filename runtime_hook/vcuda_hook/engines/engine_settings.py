@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .containerd_files import PLUGINS
+from .text_edit import table_at
 from .texts.toml_document import Document
 
 DOCKER, CONTAINERD, CRIO, PODMAN = "docker", "containerd", "crio", "podman"
@@ -33,8 +35,6 @@ _FILES = {
 _HOOKS = ("/usr/share/containers/oci/hooks.d/*.json", "/etc/containers/oci/hooks.d/*.json")
 _HOOK = "vcuda-container-hook"
 _NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
-# The CRI plugin's name in files of containerd's versions 3, 2 and 1.
-_CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 
 
 @dataclass
@@ -118,21 +118,21 @@ def _read_file(engine: Engine, path: str) -> None:
 
 
 def _add_docker(engine: Engine, tree: Any, path: str) -> None:
-    for name, runtime in _table(tree, "runtimes").items():
+    for name, runtime in table_at(tree, ("runtimes",)).items():
         engine.handlers[name] = Handler(name, _text(runtime, "path"), path)
     _set_default(engine, _text(tree, "default-runtime"), path)
 
 
 def _add_containerd(engine: Engine, tree: Any, path: str) -> None:
-    for plugin in _CRI_PLUGINS:
-        cri = _table(tree, "plugins", plugin)
+    for plugin in reversed(PLUGINS.values()):
+        cri = table_at(tree, ("plugins", plugin))
         if cri:
             engine.cri_file = path
-        containerd = _table(cri, "containerd")
-        for name, table in _table(containerd, "runtimes").items():
+        containerd = table_at(cri, ("containerd",))
+        for name, table in table_at(containerd, ("runtimes",)).items():
             # An imported file adds to the handler, because containerd 2 merges them.
             handler = engine.handlers.setdefault(name, Handler(name, "", path))
-            options = _table(table, "options")
+            options = table_at(table, ("options",))
             if _text(options, "BinaryName"):
                 handler.path, handler.file = _text(options, "BinaryName"), path
             if isinstance(options.get("SystemdCgroup"), bool):
@@ -148,20 +148,20 @@ def _add_containerd(engine: Engine, tree: Any, path: str) -> None:
 
 
 def _add_crio(engine: Engine, tree: Any, path: str) -> None:
-    runtime = _table(tree, "crio", "runtime")
-    for name, table in _table(runtime, "runtimes").items():
+    runtime = table_at(tree, ("crio", "runtime"))
+    for name, table in table_at(runtime, ("runtimes",)).items():
         engine.handlers[name] = Handler(name, _text(table, "runtime_path"), path)
     _set_default(engine, _text(runtime, "default_runtime"), path)
 
 
 def _add_podman(engine: Engine, tree: Any, path: str) -> None:
-    runtimes = _table(tree, "engine", "runtimes")
+    runtimes = table_at(tree, ("engine", "runtimes"))
     for name in runtimes:
         # The first existing one is used.
         places = _texts(runtimes, name)
         there = [place for place in places if os.path.exists(place)] or places
         engine.handlers[name] = Handler(name, there[0] if there else "", path)
-    _set_default(engine, _text(_table(tree, "engine"), "runtime"), path)
+    _set_default(engine, _text(table_at(tree, ("engine",)), "runtime"), path)
 
 
 _ADD = {
@@ -175,13 +175,6 @@ _ADD = {
 def _set_default(engine: Engine, name: str, path: str) -> None:
     if name:
         engine.default, engine.default_file = name, path
-
-
-def _table(tree: Any, *names: str) -> dict[str, Any]:
-    """The table at this path; {} if the value is of another type."""
-    for name in names:
-        tree = tree.get(name) if isinstance(tree, dict) else None
-    return tree if isinstance(tree, dict) else {}
 
 
 def _text(tree: Any, name: str) -> str:

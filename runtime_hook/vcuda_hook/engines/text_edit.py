@@ -62,6 +62,32 @@ def at(tree: Any, path: Path) -> Any:
     return tree
 
 
+def table_at(tree: Any, path: Path) -> dict[str, Any]:
+    """The table at `path`; {}: there is none."""
+    found = at(tree, path)
+    return found if isinstance(found, dict) else {}
+
+
+def merge(
+    into: dict[str, Any], other: dict[str, Any], whole: Path | None = None, here: Path = ()
+) -> None:
+    """Merge `other` into `into`, tables key by key. whole: the path of a table of which each entry
+    is replaced as a whole.
+    """
+    for key, value in other.items():
+        if isinstance(value, dict) and here != whole:
+            into[key] = dict(table_at(into, (key,)))
+            merge(into[key], value, whole, (*here, key))
+        else:
+            into[key] = value
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a form can write the value: a text, a number, true or false, or a list of them."""
+    values = value if isinstance(value, list) else [value]
+    return all(isinstance(each, (str, int)) for each in values)
+
+
 def added(form: str, text: str, settings: list[Setting], where: str) -> tuple[str, list[Setting]]:
     """The text with all settings, and those that it lacked.
 

@@ -6,12 +6,13 @@ process of the image runs yet, but other containers may change its volumes meanw
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import stat
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from vcuda_oci.edits.edits import HOOK_SECONDS, Edits
 from vcuda_oci.model.errors import VcudaError
@@ -44,7 +45,7 @@ def attach(
     """
     process = container.process
     inner, home = _mount_namespace(process), _mount_namespace(_open_folder("/proc/self"))
-    if os.path.samestat(os.fstat(inner), os.fstat(home)):
+    if os.path.sameopenfile(inner, home):
         raise VcudaError(
             "the process is in no mount namespace of its own",
             "container state",
@@ -61,24 +62,13 @@ def attach(
         device_rules.change(process, id, edits.devices, edits.denied, majors)
     except (OSError, NotImplementedError) as error:
         raise VcudaError(f"no device rule can be changed: {error}", "cgroup", _HINT) from error
-    # The container's root user and group as ids of the host.
-    user, group = (kernel_tables.outside_id(process, name) for name in ("uid_map", "gid_map"))
-    host_devices = root_paths.host_devices()
-    shared = root_paths.shared_mounts(process)
-    syscalls.setns(inner)
-    try:
-        inside = Root(_open_folder(root), host_devices, shared)
-        # In a user namespace new files need an owner that the namespace maps.
-        syscalls.set_file_ids(user, group)
+    with _inside(process, inner, home, root) as inside:
         for mount, place in mounts:
             _lay(inside, place, mount, place in again)
         for host_node, node in nodes:
             _make_node(inside, node, host_node)
         for node in edits.denied:
             _remove_node(inside, node)
-    finally:
-        syscalls.set_file_ids(0, 0)
-        syscalls.setns(home)
 
 
 def change_nodes(
@@ -93,7 +83,7 @@ def change_nodes(
     process: a descriptor of /proc/<pid> of its first process. Raises VcudaError, OSError.
     """
     inner, home = _mount_namespace(process), _mount_namespace(_open_folder("/proc/self"))
-    if os.path.samestat(os.fstat(inner), os.fstat(home)):
+    if os.path.sameopenfile(inner, home):
         hint = "start the container on that GPU"
         raise VcudaError("has the host's mount namespace", container_id, hint)
     nodes = [(_node_mount(driver_root, node, process), node) for node in allowed]
@@ -102,16 +92,31 @@ def change_nodes(
     except (OSError, NotImplementedError) as error:
         hint = "start the container on that GPU"
         raise VcudaError(f"no device rule can be changed: {error}", "cgroup", hint) from error
+    with _inside(process, inner, home, "/") as inside:
+        for host_node, node in nodes:
+            _make_node(inside, node, host_node)
+        for node in denied:
+            _remove_node(inside, node)
+
+
+@contextlib.contextmanager
+def _inside(process: int, inner: int, home: int, root: str) -> Iterator[Root]:
+    """The container's root at path `root`, while this thread is in the mount namespace `inner`,
+    with the file accesses of the container's root user.
+    """
+    # The container's root user and group as ids of the host.
     user, group = (kernel_tables.outside_id(process, name) for name in ("uid_map", "gid_map"))
     host_devices = root_paths.host_devices()
     shared = root_paths.shared_mounts(process)
     syscalls.setns(inner)
-    inside = Root(_open_folder("/"), host_devices, shared)
-    syscalls.set_file_ids(user, group)
-    for host_node, node in nodes:
-        _make_node(inside, node, host_node)
-    for node in denied:
-        _remove_node(inside, node)
+    try:
+        inside = Root(_open_folder(root), host_devices, shared)
+        # In a user namespace new files need an owner that the namespace maps.
+        syscalls.set_file_ids(user, group)
+        yield inside
+    finally:
+        syscalls.set_file_ids(0, 0)
+        syscalls.setns(home)
 
 
 def run_hooks(edits: Edits, kind: str, pid: int) -> None:
@@ -167,7 +172,7 @@ def _lay(root: Root, place: str, mount: int, again: bool = False) -> None:
     try:
         target = root.make_target(place, mount)
         # The wrapper or an earlier hook of the same container has made it.
-        if again or not root_paths.same_file(target, mount):
+        if again or not os.path.sameopenfile(target, mount):
             if root.is_shared(target):
                 raise OSError(errno.EXDEV, "it is in a volume that shares its mounts with the host")
             syscalls.attach_mount(mount, target)

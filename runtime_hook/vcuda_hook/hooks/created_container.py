@@ -7,6 +7,7 @@ import select
 import stat
 
 from vcuda_oci.container import hook_state
+from vcuda_oci.container.bundle import Command
 from vcuda_oci.container.hook_state import State
 from vcuda_oci.guest import process
 from vcuda_oci.model.errors import VcudaError
@@ -27,7 +28,7 @@ class Container:
 
     def __init__(self, state: State, pid: int, runtime: list[str]) -> None:
         self.state, self.pid, self.runtime = state, pid, runtime
-        self.process = _proc(pid)
+        self.process = process.open_folder(pid)
 
 
 def report_to_engine(line: str, allocation: str) -> None:
@@ -68,23 +69,24 @@ def bundle_of(state: State) -> str:
     crun gives "/" if the container has a user namespace: it has changed its working folder by then.
     In that case the runtime's own command line has the bundle, if it is about this container.
     """
-    if state.bundle != "/":
-        return state.bundle
-    try:
-        _, _, command = calling_runtime.find(int(os.readlink("/proc/self")))
-    except (OSError, ValueError):
-        return state.bundle
-    is_about_it = command.container_id == state.id and command.bundle.startswith("/")
-    return command.bundle if is_about_it else state.bundle
+    command = _calling_command() if state.bundle == "/" else None
+    if command and command.container_id == state.id and command.bundle.startswith("/"):
+        return command.bundle
+    return state.bundle
 
 
 def is_kept() -> bool:
     """Whether the runtime that called this hook leaves the ended container to its caller."""
+    command = _calling_command()
+    return command is not None and command.is_kept
+
+
+def _calling_command() -> Command | None:
+    """The command line of the runtime that called this hook; None: called by hand."""
     try:
-        _, _, command = calling_runtime.find(int(os.readlink("/proc/self")))
+        return calling_runtime.find(int(os.readlink("/proc/self")))[2]
     except (OSError, ValueError):
-        return False
-    return command.is_kept
+        return None
 
 
 def find(kind: str, state: State) -> Container:
@@ -101,7 +103,7 @@ def find(kind: str, state: State) -> Container:
             for name in ("mnt", "cgroup"):
                 flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
                 syscalls.setns(os.open(f"/proc/{host}/ns/{name}", flags))
-            cgroup_folders.join(_proc(host))
+            cgroup_folders.join(process.open_folder(host))
         else:
             pid = state.pid
             _, query, _ = calling_runtime.find(int(os.readlink("/proc/self")))
@@ -110,9 +112,5 @@ def find(kind: str, state: State) -> Container:
         return Container(state, pid, query)
     except (OSError, ValueError) as error:
         raise VcudaError(
-            f"its process is gone: {error}", hook_state.WHERE, hook_state.HINT
+            f"its process has ended: {error}", hook_state.WHERE, hook_state.HINT
         ) from error
-
-
-def _proc(pid: int) -> int:
-    return process.open_folder(pid)

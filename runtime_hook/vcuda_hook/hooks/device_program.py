@@ -34,16 +34,6 @@ _R0, _R1, _R2 = range(3)
 _NEXT_NODE = -1
 
 
-class _Attach(ctypes.Structure):
-    _fields_ = [
-        ("target", ctypes.c_uint32),
-        ("program", ctypes.c_uint32),
-        ("type", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        ("replaced", ctypes.c_uint32),
-    ]
-
-
 class _Query(ctypes.Structure):
     _fields_ = [
         ("target", ctypes.c_uint32),
@@ -54,10 +44,6 @@ class _Query(ctypes.Structure):
         ("count", ctypes.c_uint32),
         ("padding", ctypes.c_uint32),
     ]
-
-
-class _Id(ctypes.Structure):
-    _fields_ = [("id", ctypes.c_uint32), ("next", ctypes.c_uint32), ("flags", ctypes.c_uint32)]
 
 
 class _InfoCall(ctypes.Structure):
@@ -155,7 +141,8 @@ def _attached(folder: int) -> list[int]:
 
 
 def _by_id(program_id: int) -> int:
-    return syscalls.bpf(_PROG_GET_FD, _Id(program_id, 0, 0))
+    # The id; the next id and flags are not used.
+    return syscalls.bpf(_PROG_GET_FD, (ctypes.c_uint32 * 3)(program_id))
 
 
 def _instructions(program: int) -> bytes:
@@ -200,6 +187,8 @@ def _replace(folder: int, old: int, new: int) -> None:
     """Replace a program with the flags of the attached one: runtimes attach with ALLOW_MULTI."""
     try:
         flags = _ALLOW_MULTI | _REPLACE
-        syscalls.bpf(_PROG_ATTACH, _Attach(folder, new, _CGROUP_DEVICE, flags, old))
+        # Target, program, type, flags, the program that is replaced.
+        order = (ctypes.c_uint32 * 5)(folder, new, _CGROUP_DEVICE, flags, old)
+        syscalls.bpf(_PROG_ATTACH, order)
     finally:
         os.close(new)

@@ -32,7 +32,7 @@ def change(
         return
     folder, is_v2 = own_cgroup(process)
     if is_v2:
-        for place in up_to_scope(folder, container_id, own_folder()):
+        for place in up_to_scope(folder, container_id, of_this_process()[1]):
             device_program.change(place, _numbers(allowed), _numbers(denied))
         return
     if not _allows_all(folder):
@@ -70,16 +70,16 @@ def own_cgroup(process: int) -> tuple[str, bool]:
     path, folder, is_v2 = device_cgroup(process)
     if ".." in path.split("/"):
         raise PermissionError(1, "the container's cgroup is outside of this cgroup namespace")
-    if path == "/" or folder == own_folder():
+    if path == "/" or folder == of_this_process()[1]:
         raise PermissionError(1, "the container has ended, or has no cgroup of its own")
     return folder, is_v2
 
 
-def own_folder() -> str:
-    """The folder of the cgroup that checks this process's devices. Raises OSError."""
+def of_this_process() -> tuple[str, str, bool]:
+    """As `device_cgroup`."""
     process = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return device_cgroup(process)[1]
+        return device_cgroup(process)
     finally:
         os.close(process)
 

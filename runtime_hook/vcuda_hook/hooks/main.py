@@ -21,8 +21,8 @@ An OCI hook: the container's state (JSON) comes on standard input, from the runt
   poststop [ALLOCATION]     release what the stopped container held
   byStatus                  createRuntime or poststop, by what the state says: where one command
                             is called for both, as in hooks.d
-  cdi                       what our CDI spec cannot say, not knowing the container nor its image;
-                            of a container that has stopped: remove the mount points of its driver
+  cdi                       what our CDI spec cannot say, as it depends on the container and its
+                            image; for a stopped container: remove the mount points of its driver
 
 Exit status: 0 done, or nothing to do; 1 refused, and the runtime gives the container up; 2 not
 called like this. poststop never fails.

@@ -116,8 +116,3 @@ def host_devices() -> frozenset[int]:
 def shared_mounts(process: int) -> frozenset[int]:
     """The ids of a process's mounts that are in a peer group. process: its folder in /proc."""
     return frozenset(mount.id for mount in kernel_tables.mounts(process) if mount.is_shared)
-
-
-def same_file(one: int, other: int) -> bool:
-    first, second = os.fstat(one), os.fstat(other)
-    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)

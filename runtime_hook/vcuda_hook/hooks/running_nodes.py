@@ -19,7 +19,7 @@ from vcuda_oci.model.errors import VcudaError
 from . import attach
 
 
-def main(argument: str) -> int:
+def main(argument: str) -> None:
     """Print why it failed, as JSON: what, where and hint; nothing if it did not."""
     order = json.loads(argument)
     allowed, denied = ([DeviceNode(*node) for node in order[key]] for key in ("allowed", "denied"))
@@ -31,4 +31,3 @@ def main(argument: str) -> int:
     except OSError as error:
         what = f"its device nodes cannot be changed: {error.strerror}"
         sys.stdout.write(json.dumps([what, order["container_id"], "see 'vcuda ps'"]))
-    return 0

@@ -5,6 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 # The same on every machine. Source: include/uapi/asm-generic/unistd.h.
 _OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
 _PIDFD_OPEN, _PIDFD_GETFD = 434, 438
@@ -22,22 +26,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
-class _OpenHow(ctypes.Structure):
-    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
-
-
-class _MountAttr(ctypes.Structure):
-    _fields_ = [
-        ("attr_set", ctypes.c_uint64),
-        ("attr_clr", ctypes.c_uint64),
-        ("propagation", ctypes.c_uint64),
-        ("userns_fd", ctypes.c_uint64),
-    ]
-
-
 def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
     """Open an existing `path` under the rules of openat2(2). Since Linux 5.6."""
-    how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
+    how = (ctypes.c_uint64 * 3)(flags | os.O_CLOEXEC, 0, resolve)  # open_how: flags, mode, resolve
     return _call(_OPENAT2, ctypes.c_int(folder), os.fsencode(path), ctypes.byref(how), _size(how))
 
 
@@ -49,7 +40,8 @@ def clone_mount(path: str) -> int:
 
 def set_mount(mount: int, attributes: int) -> None:
     """Set MOUNT_ATTR_* of a detached mount and make it private. Since Linux 5.12."""
-    attr = _MountAttr(attributes, 0, _MS_PRIVATE, 0)
+    # struct mount_attr: set, clear, propagation, user namespace
+    attr = (ctypes.c_uint64 * 4)(attributes, 0, _MS_PRIVATE, 0)
     flags = ctypes.c_uint(_AT_EMPTY_PATH)
     _call(_MOUNT_SETATTR, ctypes.c_int(mount), b"", flags, ctypes.byref(attr), _size(attr))
 
@@ -62,6 +54,17 @@ def attach_mount(mount: int, target: int) -> None:
 
 def setns(namespace: int) -> None:
     if _libc.setns(ctypes.c_int(namespace), ctypes.c_int(0)) != 0:
+        _fail()
+
+
+def unshare(flags: int) -> None:
+    if _libc.unshare(ctypes.c_int(flags)) != 0:
+        _fail()
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, data: str | None) -> None:
+    words = [word.encode() if word is not None else None for word in (source, target, kind, data)]
+    if _libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]) != 0:
         _fail()
 
 
@@ -97,7 +100,7 @@ def file_system_type(descriptor: int) -> int:
     return int(found[0])
 
 
-def bpf(command: int, attributes: ctypes.Structure) -> int:
+def bpf(command: int, attributes: ctypes.Structure | ctypes.Array[Any]) -> int:
     """Call bpf(2); returns a file descriptor or 0."""
     machine = os.uname().machine
     number = _BPF.get(machine)
@@ -106,8 +109,8 @@ def bpf(command: int, attributes: ctypes.Structure) -> int:
     return _call(number, ctypes.c_int(command), ctypes.byref(attributes), _size(attributes))
 
 
-def _size(structure: ctypes.Structure) -> ctypes.c_size_t:
-    return ctypes.c_size_t(ctypes.sizeof(structure))
+def _size(memory: ctypes.Structure | ctypes.Array[Any]) -> ctypes.c_size_t:
+    return ctypes.c_size_t(ctypes.sizeof(memory))
 
 
 def _call(number: int, *arguments: object) -> int:

@@ -31,7 +31,7 @@ class Process(NamedTuple):
 
 
 def init_of(runtime: Sequence[str], container_id: str) -> int:
-    """The pid of a container's first process; 0: none. Raises as `state_of` does."""
+    """The pid of a container's first process; 0: none. Raises OSError as `state_of` does."""
     return state_of(runtime, container_id)[1]
 
 
@@ -39,7 +39,7 @@ def state_of(runtime: Sequence[str], container_id: str) -> tuple[str, int]:
     """The container's status, such as "running" or "paused", and the pid of its first process; 0:
     none.
 
-    Raises OSError, ValueError, KeyError, TypeError: the runtime's answer has no pid.
+    Raises OSError: the runtime does not answer, or names no process.
     """
     try:
         done = subprocess.run(
@@ -49,16 +49,18 @@ def state_of(runtime: Sequence[str], container_id: str) -> tuple[str, int]:
             check=False,
             timeout=_STATE_SECONDS,
         )
+        state = json.loads(done.stdout)
+        return str(state.get("status", "")), int(state["pid"])
     except subprocess.TimeoutExpired as error:
         raise TimeoutError(f"{runtime[0]} says nothing") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ProcessLookupError(errno.ESRCH, f"{runtime[0]} names no process") from error
     except OSError:
         # The agent's image has no runtime, and only that knows which container is paused.
         first = liveness.first_process(list(runtime), container_id)
         if not first or liveness.start_time(first[0]) != first[1]:
             raise
         return "running", first[0]
-    state = json.loads(done.stdout)
-    return str(state.get("status", "")), int(state["pid"])
 
 
 def of(init: int, proc: str = "/proc") -> list[int]:
@@ -116,30 +118,30 @@ def _has_mounted(process: str, page: str) -> bool:
     return any(mount.root.endswith((end, end + "//deleted")) for mount in mounts)
 
 
-def examine(pid: int, proc: str = "/proc") -> Process:
+def examine(pid: int) -> Process:
     """Examine a process. Raises OSError: it has ended, or may not be examined."""
     foreign = ""
     # A program with the shim maps two libcudas; do not read very many.
-    for (path, file), _ in zip(_libcudas(pid, proc), range(_MOST_LIBCUDAS)):
+    for (path, file), _ in zip(_libcudas(pid), range(_MOST_LIBCUDAS)):
         if shim_mark.said_by(process.read_mapped(file, shim_mark.MOST_BYTES)):
             foreign = ""
             break
         foreign = foreign or path
-    return Process(pid, kernel_tables.command(f"{proc}/{pid}"), foreign)
+    return Process(pid, kernel_tables.command(f"/proc/{pid}"), foreign)
 
 
-def _libcudas(pid: int, proc: str) -> Iterator[tuple[str, str]]:
+def _libcudas(pid: int) -> Iterator[tuple[str, str]]:
     """(path inside the container, the file itself) of every mapped libcuda.
 
     The file is opened through /proc/<pid>/map_files, because another file may be at that path by
     now. Source: proc(5), maps and map_files.
     """
     seen = set()
-    for mapping in kernel_tables.mappings(f"{proc}/{pid}"):
+    for mapping in kernel_tables.mappings(f"/proc/{pid}"):
         file = mapping.device, mapping.inode
         if _LIBCUDA.fullmatch(mapping.path) and file not in seen:
             seen.add(file)
-            yield mapping.path, process.mapped_file(pid, mapping, proc)
+            yield mapping.path, process.mapped_file(pid, mapping)
 
 
 def cgroups(pid: int | str, proc: str = "/proc", parts: Collection[bytes] = ()) -> dict[str, str]:

@@ -47,7 +47,7 @@ def of(ledger: Ledger, allocation: Allocation) -> list[ContainerProcess]:
     try:
         init = container_processes.init_of(allocation.runtime, allocation.container_id)
         pids = container_processes.of(init) if init else []
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError:
         return []
     page = usage.whole_page(ledger, allocation)
     by_pid = {each["pid"]: each for each in page.get("processes", ())}
@@ -63,10 +63,10 @@ def of(ledger: Ledger, allocation: Allocation) -> list[ContainerProcess]:
     return found
 
 
-def _process(pid: int, proc: str = "/proc") -> ContainerProcess | None:
+def _process(pid: int) -> ContainerProcess | None:
     """None: it has ended. Source: proc(5), NSpid of status."""
     try:
-        inside = kernel_tables.status(f"{proc}/{pid}").get("NSpid", str(pid)).split()[-1]
-        return ContainerProcess(pid, int(inside), kernel_tables.command(f"{proc}/{pid}"))
+        inside = kernel_tables.status(f"/proc/{pid}").get("NSpid", str(pid)).split()[-1]
+        return ContainerProcess(pid, int(inside), kernel_tables.command(f"/proc/{pid}"))
     except (OSError, ValueError, IndexError):
         return None

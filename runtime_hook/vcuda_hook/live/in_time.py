@@ -36,7 +36,7 @@ class _Asked:
             code = 1
             try:
                 os.setpgid(0, 0)  # a process group, so that its children can be killed too
-                # A reader of this program's output must not wait for a child that stays behind.
+                # A child that stays behind must not keep this program's output open for its reader.
                 quiet = os.open(os.devnull, os.O_RDWR)
                 for stream in (0, 1, 2):
                     os.dup2(quiet, stream)

@@ -1,8 +1,9 @@
-"""Find the low-level runtime, runc or crun, as the launcher does (oci/launcher/exec.c)."""
+"""The low-level runtime, runc or crun, found as the launcher does (oci/launcher/exec.c)."""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 
 # CRI-O's packages install their runtimes in the last of these folders.
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/libexec/crio"
@@ -19,3 +20,18 @@ def find(name: str) -> str | None:
         if found:
             return found
     return None
+
+
+def version(path: str) -> str:
+    """The first line of its --version; "": it is not a program, or says nothing."""
+    try:
+        done = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+    except OSError:
+        return ""
+    return done.stdout.decode(errors="replace").partition("\n")[0]

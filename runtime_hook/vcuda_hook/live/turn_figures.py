@@ -139,7 +139,7 @@ def _span(before: GpuTurns | None, now: GpuTurns | None) -> int:
 
 
 def _between(before: Turns | None, now: Turns) -> Turns:
-    """What was added; everything, where a new keeper counts anew."""
+    """What was added between both; all of `now` if a new keeper began to count at 0."""
     if before is None or any(one < other for one, other in zip(now, before)):
         return now
     return Turns(*(one - other for one, other in zip(now, before)))

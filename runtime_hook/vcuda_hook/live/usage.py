@@ -110,12 +110,12 @@ def processes_between(earlier: Sample | None, later: Sample | None, at: int) -> 
     if later is None:
         return []
     same = earlier if earlier and earlier.file == later.file else None
-    before = {_who(each): each.busy_ns[at] for each in same.processes} if same else {}
+    before = {_key(each): each.busy_ns[at] for each in same.processes} if same else {}
     passed = later.at_ns - same.at_ns if same else 0
     found = [
         ProcessUse(
             each.pid,
-            percent_of(before.get(_who(each)), each.busy_ns[at], passed),
+            percent_of(before.get(_key(each)), each.busy_ns[at], passed),
             each.held_bytes[at],
         )
         for each in later.processes
@@ -133,7 +133,7 @@ def percent_of(before_ns: int | None, now_ns: int, passed_ns: int) -> float | No
     return min(100.0, 100 * (now_ns - before_ns) / passed_ns)
 
 
-def _who(process: page_reader.UsageProcess) -> tuple[int, int, int]:
+def _key(process: page_reader.UsageProcess) -> tuple[int, int, int]:
     """A slot is used again, by the next generation."""
     return process.slot, process.generation, process.pid
 

@@ -36,8 +36,9 @@ def gpu_entry(
     overcommit: float,
     sick: str | None,
 ) -> dict[str, Any]:
-    """One GPU and what is free on it. promised: the shares of it. taken: those of it that placement
-    counts; of lent room more than the GPU has. sick: why it is unhealthy, or "".
+    """One GPU and what is free on it. promised: its shares. taken: those of its shares that
+    placement counts, which may be more than the GPU has where room is lent. sick: why it is
+    unhealthy, or "".
     """
     left = 0 if gpu.divided else 1
     core = max(0, 100 - sum(share.core_percent for share in taken))
@@ -170,7 +171,9 @@ def _figures(use: Use, gpu: Gpu | None) -> dict[str, Any]:
 
 
 def _suspension(allocation: Allocation, uuid: str) -> dict[str, Any]:
-    """Of a suspended container: what it holds of the GPU now is nothing, whatever its page says."""
+    """The suspension of a container; one that is off its GPU holds no memory there, even if its
+    page says so.
+    """
     held = allocation.suspension
     if held is None:
         return {"suspension": None}
@@ -199,8 +202,8 @@ def suspended_for(entry: Mapping[str, Any]) -> str:
 
 def policy(entry: Mapping[str, Any]) -> str:
     """The policy as text, such as "elastic to 80 %, priority 5, low latency, rotates"."""
-    counters = ("policy", "core_ceiling_percent", "weight", "priority", "latency")
-    text = policies.describe(*(entry[key] for key in counters))
+    keys = ("policy", "core_ceiling_percent", "weight", "priority", "latency")
+    text = policies.describe(*(entry[key] for key in keys))
     return text + (", rotates" if entry["rotates"] else "")
 
 

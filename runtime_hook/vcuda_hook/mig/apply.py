@@ -1,4 +1,4 @@
-"""Make the GPU instances of a layout; those of an earlier layout go first.
+"""Make the GPU instances of a layout, after those of an earlier layout were destroyed.
 
 Everything is planned for all GPUs before anything is made. Each instance has a record, as a
 container's has, so that the next layout knows which are ours; like the instances themselves, the
@@ -59,7 +59,7 @@ def apply(
     with instances.lock(ledger), Mig(facts.library) as driver:
         if not dry_run:
             instances.sweep(ledger)
-        # What the sweep could not destroy is in use; a dry run takes it for gone.
+        # A sweep leaves stale instances that are in use; a dry run counts all of them as destroyed.
         stale = _there(driver, instance_records.stale(ledger)) if dry_run else {}
         records = instance_records.read(ledger.state_dir, STATIC)
         ours = _there(driver, records)
@@ -122,8 +122,8 @@ def _carry_out(
     for taken in wanted.destroy:
         with ledger:  # no container gets a share of it meanwhile
             _check_unused(ledger, driver, [ours[gpu, taken]])
-            is_gone = instances.destroy(ledger, driver, ours[gpu, taken], STATIC)
-        if not is_gone:
+            is_destroyed = instances.destroy(ledger, driver, ours[gpu, taken], STATIC)
+        if not is_destroyed:
             hint = "end the processes that use it: see 'nvidia-smi'"
             raise VcudaError("an instance of the former layout is in use", gpu, hint)
     for place in wanted.create:

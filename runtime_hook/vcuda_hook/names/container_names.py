@@ -75,7 +75,7 @@ def named(text: str, allocations: Sequence[Allocation]) -> str:
 
 
 def name_in(error: VcudaError, allocations: Sequence[Allocation]) -> None:
-    """Write names for ids in the error, but in a list of candidates, which has both."""
+    """Replace ids by names in the error, except in a list of candidates, which has both."""
     error.where, error.hint = (named(each, allocations) for each in (error.where, error.hint))
     if not error.what.startswith(_MAY_BE):
         error.what = named(error.what, allocations)
@@ -109,7 +109,7 @@ def find(word: str, allocations: Sequence[Allocation]) -> Allocation:
 
 
 def hint_of(word: str, allocations: Sequence[Allocation]) -> str:
-    """What to do about a name that no container has: a name like it, if one is."""
+    """The hint for a name that no container has: a similar name, if there is one."""
     names = sorted({name for each in allocations if (name := name_of(each))})
     begun = [name for name in names if word and name.startswith(word)]
     near = begun or difflib.get_close_matches(word, names, 1)
@@ -121,20 +121,20 @@ def all_of(word: str, allocations: Sequence[Allocation]) -> list[Allocation]:
     characters, a name as `vcuda ps` shows it, or a pod's name with or without namespace or
     container. A full id comes before names, a pod's full name before a part of one.
     """
+    if not word:
+        return []
     for key in ("id", "container_id"):
-        exact = [each for each in allocations if word and getattr(each, key) == word]
+        exact = [each for each in allocations if getattr(each, key) == word]
         if len(exact) == 1:
             return exact
     found = [
         each
         for each in allocations
-        if word and (each.id.startswith(word) or each.container_id.startswith(word))
+        if each.id.startswith(word) or each.container_id.startswith(word)
     ]
-    found += [each for each in allocations if each not in found and word and name_of(each) == word]
-    if found:
-        return found
+    found += [each for each in allocations if each not in found and name_of(each) == word]
     pods = [each for each in allocations if each.pod]
-    return [each for each in pods if word and word in forms_of_pod(name_of(each))]
+    return found or [each for each in pods if word in forms_of_pod(name_of(each))]
 
 
 def _with_name(allocation: Allocation) -> str:

@@ -1,6 +1,6 @@
 """Names and images of containers in the files of their engines.
 
-An engine's file is root's own and is read whole, when it has changed; what is in it a user chose.
+An engine's file belongs to root and is read whole when it has changed; users chose its content.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace, settings: settings_file.Config) -> NoRetu
             cwd,
             terminal,
         )
-    if parent:  # it counts more than the bundle's own
+    if parent:  # it overrides the bundle's own
         tree.setdefault("linux", {})["cgroupsPath"] = group
     spec.ask(tree, words)
 

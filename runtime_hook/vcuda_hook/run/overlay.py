@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 
 from vcuda_oci.model.errors import VcudaError
 
+from ..hooks.syscalls import mount, unshare
+
 CLONE_NEWNS = 0x00020000
 MS_NOSUID, MS_NODEV = 2, 4
 MS_REC, MS_SLAVE = 0x4000, 0x80000
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def private_scratch(folder: str) -> None:
@@ -23,10 +22,9 @@ def private_scratch(folder: str) -> None:
     """
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
-        if _libc.unshare(CLONE_NEWNS) != 0:
-            raise _last_error()
-        _mount("none", "/", None, MS_REC | MS_SLAVE, None)
-        _mount("vcuda-run", folder, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0700")
+        unshare(CLONE_NEWNS)
+        mount("none", "/", None, MS_REC | MS_SLAVE, None)
+        mount("vcuda-run", folder, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0700")
     except OSError as error:
         raise VcudaError(
             f"no private mount namespace: {error.strerror}",
@@ -35,8 +33,8 @@ def private_scratch(folder: str) -> None:
         ) from error
 
 
-def mount_above(lower: str, scratch: str) -> str:
-    """Mount an overlay above `lower` and return its path; written files stay in `scratch`.
+def mount_above(lower: str, scratch: str) -> None:
+    """Mount an overlay above `lower` at `scratch`/root; written files stay in `scratch`.
 
     Other file systems mounted below `lower` are not included. Raises VcudaError: no such folder, or
     the kernel refuses it as a lower layer.
@@ -47,14 +45,13 @@ def mount_above(lower: str, scratch: str) -> str:
         raise VcudaError(
             f"cannot be opened: {error.strerror}", lower, "name a root file system's folder"
         ) from error
-    root = scratch + "/root"
     try:
         for name in ("upper", "work", "root"):
             os.mkdir(f"{scratch}/{name}", 0o755)
         # Descriptors and relative names: a comma or colon in a path would split the options.
         os.chdir(scratch)
         options = f"lowerdir=/proc/self/fd/{lower_fd},upperdir=upper,workdir=work"
-        _mount("overlay", root, "overlay", MS_NODEV, options)
+        mount("overlay", scratch + "/root", "overlay", MS_NODEV, options)
     except OSError as error:
         raise VcudaError(
             f"no overlay above it: {error.strerror}",
@@ -63,15 +60,3 @@ def mount_above(lower: str, scratch: str) -> str:
         ) from error
     finally:
         os.close(lower_fd)
-    return root
-
-
-def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None) -> None:
-    words = [word.encode() if word is not None else None for word in (source, target, kind, data)]
-    if _libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]) != 0:
-        raise _last_error()
-
-
-def _last_error() -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number))

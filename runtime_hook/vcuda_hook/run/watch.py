@@ -51,7 +51,8 @@ def watch_this_process(
             os.dup2(nothing, standard)
         for name in os.listdir("/proc/self/fd"):
             if int(name) > 2 and int(name) != waiting_for:
-                _close(int(name))
+                with contextlib.suppress(OSError):  # the listing's own descriptor
+                    os.close(int(name))
         select.select([waiting_for], [], [])
         try:
             clean_up_after(Ledger(state_dir), claimant, runtime_root, container_id, group)
@@ -110,13 +111,6 @@ def _join_cgroups_of_init() -> None:
         init = os.open("/proc/1", os.O_PATH | os.O_DIRECTORY)
         cgroup_folders.join(init)
         os.close(init)
-
-
-def _close(fd: int) -> None:
-    try:
-        os.close(fd)
-    except OSError:
-        pass  # the listing's own descriptor
 
 
 def _claimed_by(ledger: Ledger, claimant: list[int]) -> Allocation | None:

@@ -73,7 +73,7 @@ class Advised:
         advice = self.advice
         kind = f"{self.workload.kind}, {self.workload.image}".removesuffix(", ")
         ago = table.age(now - self.demand.last)
-        seen = f"{_days(advice.days)}, {self.demand.samples} samples, last {ago} ago"
+        seen = f"{table.count(advice.days, 'day')}, {self.demand.samples} samples, last {ago} ago"
         sure = f"; confidence: {advice.confidence}" if advice.confidence else ""
         memory = "" if advice.memory_bytes is None else table.size(advice.memory_bytes)
         compute = "" if advice.core_percent is None else f"{advice.core_percent} %"
@@ -177,7 +177,7 @@ class Advised:
                 "what is there shows under another limit"
             )
         usual = advice.usual_bytes
-        days = _days(min(PEAK_DAYS, advice.days))
+        days = table.count(min(PEAK_DAYS, advice.days), "day")
         text = f"it needed {table.size(advice.peak_bytes)} at most in {days}"
         if usual is not None and usual < advice.peak_bytes:
             text += f", up to {table.size(usual)} on nine days of ten"
@@ -196,10 +196,6 @@ class Advised:
         if advice.core_reason == recommend.TAKES_ALL:
             text += "; it takes all the time that it gets"
         return text
-
-
-def _days(count: int) -> str:
-    return f"{count} day{'' if count == 1 else 's'}"
 
 
 def _wrapped(text: str) -> list[str]:

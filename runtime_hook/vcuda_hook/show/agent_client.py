@@ -42,7 +42,7 @@ def ask(listen: str, path: str) -> Any:
 
 
 class Event(NamedTuple):
-    """Of a GPU. time: in seconds since 1970. name: the container's, or ""."""
+    """An event of a GPU. time: seconds since 1970. name: the container's, or ""."""
 
     time: float
     kind: str
@@ -82,7 +82,7 @@ class Followed:
 
 
 def events_of(tree: Any) -> dict[str, list[Event]]:
-    """The events in the agent's /history, by UUID, oldest first; what is no event is left out."""
+    """The events in the agent's /history, by UUID, oldest first; invalid ones are left out."""
     events = tree.get("events") if isinstance(tree, dict) else None
     found: dict[str, list[Event]] = {}
     for each in events if isinstance(events, list) else ():
@@ -94,7 +94,7 @@ def events_of(tree: Any) -> dict[str, list[Event]]:
 
 
 def sensors_of(tree: Any) -> dict[str, dict[str, float]]:
-    """The sensors in the agent's /usage, by UUID; what is no number is left out."""
+    """The sensors in the agent's /usage, by UUID; invalid figures are left out."""
     gpus = tree.get("gpus") if isinstance(tree, dict) else None
     found = {}
     for gpu in gpus if isinstance(gpus, list) else ():

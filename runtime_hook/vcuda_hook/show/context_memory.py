@@ -5,19 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 
-import vcuda_hook
-import vcuda_oci
 from vcuda_oci.host.host import Host
 from vcuda_oci.model.errors import VcudaError
 
-_START = """
-import sys
-sys.path[:0] = sys.argv.pop(1).split(":")
-from vcuda_hook.show.context_probe import main
-main(*sys.argv[1:])
-"""
+from ..live import own_program
+
 SECONDS = 120
 
 
@@ -26,16 +19,11 @@ def measure(facts: Host) -> dict[str, int | None]:
     libraries = [
         f"{facts.folder}/{name}.so.{facts.version}" for name in ("libcuda", "libnvidia-ml")
     ]
-    # The installation has one folder for all packages, the source tree two.
-    places = [
-        os.path.dirname(os.path.dirname(os.path.abspath(path or "")))
-        for path in (vcuda_oci.__file__, vcuda_hook.__file__)
-    ]
     # CUDA_VISIBLE_DEVICES of the caller must not hide a GPU.
     environment = {key: os.environ[key] for key in os.environ if key != "CUDA_VISIBLE_DEVICES"}
     try:
         done = subprocess.run(
-            [sys.executable, "-ISBc", _START, ":".join(places), *libraries],
+            own_program.command("show.context_probe", *libraries),
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,

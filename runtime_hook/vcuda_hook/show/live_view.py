@@ -10,12 +10,22 @@ from vcuda_oci.host import host
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system.settings_file import Config
 
 from ..live import fence_figures, turn_figures, usage, views
 from ..live.turn_figures import GpuTurns
 from ..live.usage import Sample
 from ..names import container_names
+
+
+def gpus_by_uuid(settings: Config) -> dict[str, Gpu]:
+    """GPUs by UUID; none without a driver, which hides no share."""
+    try:
+        facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
+    except VcudaError:
+        return {}
+    return {gpu.uuid: gpu for gpu in facts.gpus}
 
 
 class LiveView:
@@ -32,16 +42,11 @@ class LiveView:
         of GPU time. Without a driver there are no GPUs.
         """
         allocations, broken = self._ledger.read()
-        try:
-            cache = self._settings.state_dir + "/host.json"
-            gpus = host.load(self._settings.driver_root, cache).gpus
-        except VcudaError:
-            gpus = []
+        gpus = gpus_by_uuid(self._settings)
         samples = {
             allocation.id: usage.take_sample(self._ledger, allocation) for allocation in allocations
         }
         turns = turn_figures.read(self._settings.state_dir)
-        by_uuid = {gpu.uuid: gpu for gpu in gpus}
         names = container_names.of(allocations)
         tenants = [
             entry
@@ -49,13 +54,13 @@ class LiveView:
             for entry in views.tenant_entries(
                 allocation,
                 usage.between(allocation, self._before.get(allocation.id), samples[allocation.id]),
-                by_uuid,
+                gpus,
                 names[allocation.id],
             )
         ]
         overcommit = self._settings.memory_overcommit
         sick = unhealthy.reasons(self._settings.state_dir)
-        entries = views.gpu_entries(gpus, allocations, overcommit, sick)
+        entries = views.gpu_entries(list(gpus.values()), allocations, overcommit, sick)
         turn_figures.add_to(tenants, entries, self._turns_before, turns)
         fence_figures.add_to(tenants, entries, fence_figures.read(self._settings.state_dir))
         self._before, self._turns_before = samples, turns

@@ -17,7 +17,7 @@ from ..live import container_use, usage
 from ..live.container_use import ContainerProcess
 
 _PERIOD_SECONDS = 1.0
-# Of one container; the screen says how many more there are.
+# Rows of one container; the screen says how many more processes there are.
 MOST = 20
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -18,8 +17,9 @@ from ..live.status import statuses
 from ..names import container_names
 from ..text import table
 from . import ps_fields
+from .live_view import gpus_by_uuid
 from .ps_fields import Field, Template
-from .show import gpus_by_uuid, unknown_figures
+from .show import unknown_figures
 from .terminal import Ended, Terminal, end_by, is_usable
 
 WATCH_SECONDS = 2.0
@@ -67,7 +67,7 @@ class Listing:
 def ps(arguments: argparse.Namespace, settings: Config) -> int:
     """List the shares. Returns 1 if a record is broken or a figure unknown; stderr names it.
 
-    Raises VcudaError: an unknown filter, field or option beside another.
+    Raises VcudaError: an unknown filter or field, or two options that exclude each other.
     """
     template = Template(arguments.format) if arguments.format else None
     forms = ("json", "quiet", "format", "wide", "watch", "processes")
@@ -85,7 +85,7 @@ def ps(arguments: argparse.Namespace, settings: Config) -> int:
     elif template:
         _print_by(template, listing)
     else:
-        for number, line in enumerate(_table(listing, arguments, _width())):
+        for number, line in enumerate(_table(listing, arguments, table.terminal_width())):
             print(line if number else table.coloured(line, "bold"))
     for error in listing.errors:
         sys.stderr.write(f"vcuda: {error}\n")
@@ -122,7 +122,7 @@ def _table(listing: Listing, arguments: argparse.Namespace, width: int) -> list[
 
 
 def _fitting(entries: Sequence[Any], width: int) -> list[Field]:
-    """The columns that fit beside a name that can be read."""
+    """The columns that fit, with a readable part of the name."""
     fields = list(ps_fields.COLUMNS)
     wide = {
         field: max(len(field.heading), *(len(field.text(entry)) for entry in entries), 0)
@@ -174,7 +174,3 @@ def _show(terminal: Terminal, arguments: argparse.Namespace, settings: Config) -
             return True
         if key in ("q", "Q"):
             return False
-
-
-def _width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0

@@ -32,7 +32,7 @@ def _pod(key: str) -> Callable[[Entry], str]:
 
 
 def _memory(entry: Entry) -> str:
-    """Of a suspended container "host 3 GiB / 4 GiB": what it holds in the host's memory."""
+    """Used and limit; for a suspended container "host 3 GiB / 4 GiB": what it holds there."""
     used = _size(entry["memory_used_bytes"])
     if views.is_off(entry):
         used = f"host {table.size(entry['suspension']['bytes'])}"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from vcuda_oci.host import host
+from vcuda_oci.host import host, nvml
 from vcuda_oci.ledger import liveness, unhealthy
 from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.allocation import Allocation
@@ -16,11 +16,14 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system.settings_file import Config
 
-from ..live import fence_figures, turn_figures, usage, views
+from ..live import fence_figures, in_time, turn_figures, usage, views
 from ..live.status import GONE, Status, statuses
 from ..names import container_names
 from ..text import table
-from . import context_memory, gpu_answers
+from . import context_memory
+from .live_view import gpus_by_uuid
+
+_ANSWER_SECONDS = 2 * nvml.FIRST_ANSWER_SECONDS
 
 
 def unknown_figures(states: Sequence[Status], entries: Sequence[Any]) -> VcudaError | None:
@@ -70,7 +73,7 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     measured = context_memory.measure(facts) if arguments.measure_context else {}
     overcommit = settings.memory_overcommit
     library = facts.libraries.get("libnvidia-ml.so.1", "")
-    lost = gpu_answers.silent(library, facts.gpus) if library else {}
+    lost = _silent(library, facts.gpus) if library else {}
     sick = {**lost, **unhealthy.reasons(settings.state_dir)}  # the agent may know the cause
     entries = views.gpu_entries(facts.gpus, _held(allocations), overcommit, sick)
     turn_figures.add_to([], entries, {}, turn_figures.read(settings.state_dir))
@@ -89,6 +92,32 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     for path, reason in broken:
         sys.stderr.write(f"vcuda: {broken_record(path, reason)}\n")
     return 1 if broken else 0
+
+
+def _silent(library: str, gpus: Sequence[Gpu]) -> dict[str, str]:
+    """NVML's error for each GPU that does not answer now, by UUID: the cached facts of the host may
+    name a lost one. library: NVML's file.
+    """
+    (answer,) = in_time.ask([lambda: _inventory(library)], _ANSWER_SECONDS)
+    if isinstance(answer, in_time.Unanswered):
+        return {gpu.uuid: f"unknown: {answer.reason}" for gpu in gpus}
+    reasons: dict[str, str] = answer["silent"]
+    every = reasons.get("", "NVML does not list it")
+    return {
+        gpu.uuid: reasons.get(str(gpu.index), every)
+        for gpu in gpus
+        if gpu.uuid not in answer["uuids"]
+    }
+
+
+def _inventory(library: str) -> dict[str, Any]:
+    """The UUIDs of the GPUs that answer; errors by index, or by "" for all of them."""
+    try:
+        answer = nvml.inventory(library)
+    except VcudaError as error:
+        return {"uuids": [], "silent": {"": error.what}}
+    silent = {str(index): error.what for index, error in answer.silent.items()}
+    return {"uuids": [gpu.uuid for gpu in answer.gpus], "silent": silent}
 
 
 def _held(allocations: Sequence[Allocation]) -> list[Allocation]:
@@ -137,15 +166,6 @@ def _gpu_row(entry: dict[str, Any], wide: bool, with_health: bool) -> tuple[str,
 
 def _free(entry: dict[str, Any]) -> tuple[str, str]:
     return f"{entry['free_core_percent']} %", table.size(entry["free_memory_bytes"])
-
-
-def gpus_by_uuid(settings: Config) -> dict[str, Gpu]:
-    """GPUs by UUID; none without a driver: the shares are shown all the same."""
-    try:
-        facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
-    except VcudaError:
-        return {}
-    return {gpu.uuid: gpu for gpu in facts.gpus}
 
 
 def _lines(value: Any, indent: str = "") -> list[str]:

@@ -13,7 +13,6 @@ import termios
 import time
 import tty
 from collections.abc import Sequence
-from typing import Any
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -56,7 +55,7 @@ class Terminal:
         self._before = termios.tcgetattr(0) if self._keys else []
         caught = (*_ENDS, signal.SIGTSTP, signal.SIGWINCH)
         # Python writes each signal's number to this pipe; the handlers do nothing.
-        self._handlers = {number: signal.signal(number, _nothing) for number in caught}
+        self._handlers = {number: signal.signal(number, lambda *_: None) for number in caught}
         self._fd = signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         self._take()
         return self
@@ -89,9 +88,9 @@ class Terminal:
         while True:
             if self._pressed:
                 return self._next()
-            from_whom = [self._wake, *([0] if self._keys else [])]
+            sources = [self._wake, *([0] if self._keys else [])]
             left = max(0.0, until - time.monotonic())
-            ready, _, _ = select.select(from_whom, [], [], left)
+            ready, _, _ = select.select(sources, [], [], left)
             if not ready:
                 return None
             if self._wake in ready:
@@ -145,7 +144,3 @@ class Terminal:
             sys.stdout.flush()
         except OSError:
             raise Ended(0) from None
-
-
-def _nothing(_number: int, _frame: Any) -> None:
-    pass

@@ -73,7 +73,7 @@ def _print(live: LiveView, arguments: argparse.Namespace) -> int:
             width = shutil.get_terminal_size((_WIDTH, 0)).columns
             body = top_screen.screen(view, width, arguments.sort)
             for line in (top_screen.title(view, arguments.sort), [], *body):
-                print(top_screen.drawn(line, width, _with_colour()))
+                print(top_screen.drawn(line, width, table.has_colour()))
         unread = any(entry["usage"] == views.UNREADABLE for entry in view["tenants"])
         return 1 if view["broken_records"] or (unread and os.geteuid() != 0) else 0
 
@@ -160,8 +160,4 @@ def _page(
     lines = [top_screen.title(view, order), [], *body]
     lines += [[] for _ in range(height - 1 - len(lines))]
     lines = [*lines[: height - 1], [(_HELP, "2")]]
-    return [top_screen.drawn(line, width, _with_colour()) for line in lines]
-
-
-def _with_colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return [top_screen.drawn(line, width, table.has_colour()) for line in lines]

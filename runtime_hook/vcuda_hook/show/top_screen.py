@@ -15,7 +15,7 @@ from ..text import table
 from . import top_table
 from .choices import COMPUTE, MEMORY, WAITS
 from .process_rows import ProcessRow
-from .top_table import COLOURS, DIM, LETTERS, USED, Line, count, seen
+from .top_table import COLOURS, DIM, LETTERS, USED, Line, seen
 
 _Entry = Mapping[str, Any]
 
@@ -24,9 +24,9 @@ _LEAST_BAR = 10
 
 
 class More(NamedTuple):
-    """What is shown of a GPU beside the sample. past: a sparkline of so many characters and what it
-    shows, as History.line. events: a line of so many characters with marks, and one with the
-    events' names. sensors: a line. processes: of an allocation, on a GPU.
+    """What is shown of a GPU beside the sample, by functions of its UUID. past: of the UUID and a
+    width: a sparkline and its caption, as History.line. events: likewise a line of marks, and the
+    events' names. sensors: a line. processes: those of an allocation on the GPU.
     """
 
     past: Callable[[str, int], tuple[str, str]] = lambda uuid, width: ("", "")
@@ -56,7 +56,7 @@ def screen(view: _Entry, width: int, order: str, more: More = _NO_MORE) -> list[
             lines += [*top_table.lines(tenants, width, more.processes), []]
     unread = {entry["id"] for entry in view["tenants"] if entry["usage"] == views.UNREADABLE}
     if unread:
-        of = count(len(unread), "container")
+        of = table.count(len(unread), "container")
         lines += [[(f"The use of {of} is unknown: only root may read a usage page.", _BAD)], []]
     if not known:
         lines += [[("No GPU is known: 'vcuda gpus' says why.", "")], []]
@@ -68,7 +68,7 @@ def screen(view: _Entry, width: int, order: str, more: More = _NO_MORE) -> list[
 def title(view: _Entry, order: str) -> Line:
     containers = len({entry["id"] for entry in view["tenants"]})
     when = time.strftime("%H:%M:%S", time.localtime(view["time"]))
-    counts = f"{count(len(view['gpus']), 'GPU')}, {count(containers, 'container')}"
+    counts = f"{table.count(len(view['gpus']), 'GPU')}, {table.count(containers, 'container')}"
     return [("vcuda top", _BOLD), (f" {when}, {counts}, by {order}", "")]
 
 

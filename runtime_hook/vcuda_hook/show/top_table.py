@@ -19,8 +19,8 @@ _Entry = Mapping[str, Any]
 # A text and its colour (SGR parameters, or "").
 Line = list[tuple[str, str]]
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-# Of xterm's 256: hues like those by Okabe and Ito, which colour-blind people can distinguish; 3:1
-# against black and white, because a program cannot know the terminal's ground.
+# From xterm's 256 colours: hues like those by Okabe and Ito, which colour-blind people can
+# distinguish, with a contrast of 3:1 to both black and white: the terminal's background is unknown.
 COLOURS = ("38;5;166", "38;5;32", "38;5;29", "38;5;136", "38;5;169", "38;5;61", "38;5;244")
 DIM, USED = "2", "7;"
 # HELD is shown while the containers of a GPU take turns.
@@ -63,7 +63,7 @@ def lines(
             label = table.cut(_label(each), longest - 2).ljust(longest - 2)
             found.append([(f"    {label}  {table.line(_figures(each, entry), widths)}", "")])
         left = len(its) - process_rows.MOST
-        found += [[(f"    and {count(left, 'more process', 'es')}", DIM)]] if left > 0 else []
+        found += [[(f"    and {table.count(left, 'more process', 'es')}", DIM)]] if left > 0 else []
     return found
 
 
@@ -114,10 +114,6 @@ def _of(used: int | None, share: int) -> str:
     if used is None:
         return f"- of {whole}"
     return f"{table.size(used).removesuffix(whole[whole.index(' ') :])} of {whole}"
-
-
-def count(number: int, what: str, many: str = "s") -> str:
-    return f"{number} {what}{'' if number == 1 else many}"
 
 
 def seen(text: str) -> str:

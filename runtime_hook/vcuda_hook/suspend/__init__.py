@@ -1,1 +1,1 @@
-"""Take containers off their GPUs and bring them back, whatever fails or is killed."""
+"""Take containers off their GPUs and bring them back, safe against failures and kills."""

@@ -35,7 +35,7 @@ from .operation import Ended, Operation
 from .places import (
     BACK_SECONDS,
     Done,
-    bring_either,
+    bring_back,
     failed,
     library_of,
     put_off,
@@ -112,7 +112,7 @@ def suspend(
                     raise
                 except VcudaError as error:
                     outcome = outcome._replace(reason=error.what, hint=error.hint)
-            place, back = bring_either(mine, worker, (steps.ON, steps.OFF), quiet)
+            place, back = bring_back(mine, worker, quiet)
         if place == steps.OFF:
             return put_off(mine, begun, outcome.held)
         raise failed(mine, outcome if place else back, "suspend", place)
@@ -155,7 +155,7 @@ def resume(
             if moves:
                 return elsewhere.arrive(mine, facts, worker, progress, begun, "resume")
             try:
-                place, outcome = bring_either(mine, worker, (steps.ON, steps.OFF), progress)
+                place, outcome = bring_back(mine, worker, progress)
             except Unreachable:  # the driver has not been asked
                 mine.update(mine.step(SUSPENDED))
                 raise
@@ -198,7 +198,7 @@ def move(
             raise VcudaError("is suspended", id, hint)
         if not moves:
             relocation.leave_others(mine.record, facts)
-            mine.write_nodes_left([])
+            mine.forget_nodes_left()
             return Done({}, changed=False)
         refuse_unfit(mine.record, facts, by, ledger)
         with Worker(library_of(facts), mine.lock) as worker:
@@ -217,7 +217,7 @@ def move(
             note = functools.partial(elsewhere.note_found, mine)
             outcome = drive.bring(steps.OFF, targets, worker, seconds, progress, note=note)
             if outcome.reason:
-                place, back = bring_either(mine, worker, (steps.ON, steps.OFF), quiet)
+                place, back = bring_back(mine, worker, quiet)
                 elsewhere.take_nodes_back(mine, facts, moves)
                 if place == steps.OFF:
                     mine.update(mine.step(SUSPENDED))

@@ -4,9 +4,9 @@
     record "resuming" with moves:   the new share is taken; nodes, page with the new GPU, driver
     record without suspension:      its shares are of the new GPU
 
-A repair completes the first back to work on the old GPU, the second on to work on the new one.
-While the driver has restored no process there, the way back is "suspended", with the old GPU's
-share.
+A repair of the first brings the container back to work on the old GPU, of the second to work on the
+new one. If the driver has restored no process there yet, the second may also end as "suspended",
+with the old GPU's share.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ def take_nodes_back(mine: Operation, facts: Host, moves: Mapping[str, str]) -> N
 def _change_nodes(
     mine: Operation, facts: Host, allowed: Sequence[str], denied: Sequence[str]
 ) -> VcudaError | None:
-    """As relocation.change_nodes; why it failed, also as an event. The node agent may not enter a
-    container: what it completes leaves the other GPU in the record, and the next verb that moves
-    containers takes that one's node away.
+    """Call relocation.change_nodes; return why it failed, and record that as an event. The node
+    agent may not enter a container, so it leaves the other GPU's node in the record (nodes_left),
+    and the next verb that moves containers takes the node away.
     """
     left = {*mine.record.nodes_left, *(mine.nodes_left or ())} - {*allowed}
     try:
@@ -110,7 +110,7 @@ def settle_nodes(ledger: Ledger, facts: Host) -> None:
         try:
             with Operation(ledger, one.id, 0) as mine:
                 relocation.leave_others(mine.record, facts)
-                mine.write_nodes_left([])
+                mine.forget_nodes_left()
         except VcudaError:
             pass  # it has ended, another verb works on it, or the next one tries again
 
@@ -155,7 +155,7 @@ def restore(
         mine.name_gpus(moves)
         targets = targets_of(mine)
         if targets is None:
-            outcome = Outcome("", "", (), {})  # it has ended: nothing is left to bring anywhere
+            outcome = Outcome()  # it has ended: nothing is left to bring anywhere
         else:
             pairs = relocation.pairs(mine.record.shares, moves)
             outcome = drive.bring(
@@ -170,7 +170,7 @@ def restore(
                 trim=functools.partial(trims.ask_others, mine.ledger, mine.id),
             )
     except VcudaError as error:
-        outcome = Outcome(error.what, error.hint, (), {})
+        outcome = Outcome(error.what, error.hint)
     if not outcome.reason:
         mine.let_calls_go_on()
         mine.end_move()

@@ -135,9 +135,9 @@ class Operation:
             raise unwritable(self.ledger.allocations, error) from error
         self.record = changed
 
-    def write_nodes_left(self, uuids: list[str]) -> None:
-        """Write nodes_left alone. Raises Ended; VcudaError."""
-        self.nodes_left = uuids
+    def forget_nodes_left(self) -> None:
+        """Write into the record that no nodes are left. Raises Ended; VcudaError."""
+        self.nodes_left = []
         with self.ledger:
             self._change(lambda now: now)
 

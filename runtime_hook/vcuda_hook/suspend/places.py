@@ -66,24 +66,22 @@ def library_of(facts: Host) -> str:
     return f"{facts.folder}/libcuda.so.{facts.version}"
 
 
-def bring_either(
-    mine: Operation, worker: Worker, places: tuple[str, str], progress: Progress
-) -> tuple[str | None, Outcome]:
-    """Bring the processes to the first of the places, or else to the other.
+def bring_back(mine: Operation, worker: Worker, progress: Progress) -> tuple[str | None, Outcome]:
+    """Bring the processes back to work, or else off the GPUs.
 
-    Returns the place, and how the first went; None: the driver allows neither. Until the driver is
-    asked to change anything all are where they were. Raises Unreachable then.
+    Returns the place, and how the way to work went; None: the driver allows neither. Until the
+    driver is asked to change anything all are where they were. Raises Unreachable then.
     """
     held = mine.record.suspension
     if held and not held.asked:
-        return steps.ON, Outcome("", "", (), {})
+        return steps.ON, Outcome()
     first = None
-    for place in places:
+    for place in (steps.ON, steps.OFF):
         try:
             worker.start()
             targets = targets_of(mine)
             if targets is None:
-                return place, Outcome("", "", (), {})  # nothing is left to bring anywhere
+                return place, Outcome()  # nothing is left to bring anywhere
             needed = held.needed if held else {}
             outcome = drive.bring(
                 place,
@@ -98,11 +96,11 @@ def bring_either(
         except VcudaError as error:
             if first is None and isinstance(error, Unreachable):
                 raise
-            outcome = Outcome(error.what, error.hint, (), {})
+            outcome = Outcome(error.what, error.hint)
         first = first or outcome
         if not outcome.reason:
             return place, first._replace(lost=tuple({*first.lost, *outcome.lost}))
-    return None, first or Outcome("", "", (), {})
+    return None, first or Outcome()
 
 
 def targets_of(mine: Operation) -> Targets | None:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 
-import vcuda_hook
-import vcuda_oci
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.ledger import Ledger
@@ -19,15 +15,9 @@ from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.placement import eligible, free
 from vcuda_oci.placement.eligible import Refused
 
-from ..live import container_processes
+from ..live import container_processes, own_program
 
 LEAST_DRIVER = 580
-_START = """
-import sys
-sys.path[:0] = sys.argv.pop(1).split(":")
-from vcuda_hook.hooks.running_nodes import main
-sys.exit(main(sys.argv[1]))
-"""
 _SECONDS = 30.0
 
 
@@ -66,16 +56,16 @@ def moves_to(
 
 
 def refusal(record: Allocation, facts: Host, to: Gpu) -> tuple[str, str] | None:
-    """Why the container cannot be moved to this GPU whatever is free there, and a hint; None: it
-    can be. Pure.
+    """Why the container cannot be moved to this GPU, even if all of it were free, and a hint; None:
+    it can be. Pure.
     """
     if len(record.shares) != 1:
         return "has shares of several GPUs", "move only containers of one GPU"
     if record.is_named_slice:
         return "is a named slice or a claim: its containers name its GPU", "suspend it"
     if record.pod and record.pod.get(PLACED) != NODE:
-        # The scheduler counts the pod on the GPU that it decided for, and knows of more that speaks
-        # against a GPU: the pod's neighbours by label, and the GPUs that its author named.
+        # The scheduler counts the pod on the GPU that it chose, and knows reasons against others
+        # that this host does not: the pod's neighbours by label, the GPUs that its author named.
         what = "belongs to a pod, which the scheduler has placed on its GPU"
         return what, "delete the pod, and it is scheduled anew; or suspend the container"
     if record.becoming:
@@ -110,13 +100,13 @@ def pairs(shares: Sequence[GpuShare], moves: Mapping[str, str]) -> list[list[str
 def change_nodes(
     record: Allocation, facts: Host, allowed: Sequence[str], denied: Sequence[str]
 ) -> None:
-    """Let the container open the GPUs `allowed`, and no more open those `denied`; by UUID.
+    """Let the container open the GPUs `allowed`, and deny it those in `denied`; by UUID.
 
-    What its processes have open stays. Raises VcudaError.
+    Files that its processes have open stay open. Raises VcudaError.
     """
     try:
         pid = container_processes.init_of(record.runtime, record.container_id)
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError:
         raise VcudaError("its container has ended", record.id, "see 'vcuda ps'") from None
     order = {
         "pid": pid,
@@ -125,11 +115,7 @@ def change_nodes(
         "allowed": _nodes(facts, allowed),
         "denied": _nodes(facts, denied),
     }
-    places = [
-        os.path.dirname(os.path.dirname(os.path.abspath(path or "")))
-        for path in (vcuda_oci.__file__, vcuda_hook.__file__)
-    ]
-    words = [sys.executable, "-ISBc", _START, ":".join(places), json.dumps(order)]
+    words = own_program.command("hooks.running_nodes", json.dumps(order))
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:

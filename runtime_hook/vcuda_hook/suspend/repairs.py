@@ -14,7 +14,7 @@ from ..checkpoint import steps
 from ..checkpoint.worker import Worker
 from . import elsewhere
 from .operation import Busy, Ended, Operation
-from .places import bring_either, failed, library_of, quiet, report_lost
+from .places import bring_back, failed, library_of, quiet, report_lost
 
 
 def repair(ledger: Ledger, facts: Host, id: str, seconds: float = 0) -> bool:
@@ -46,7 +46,7 @@ def settle(mine: Operation, facts: Host) -> bool:
         if moves:
             place, outcome = elsewhere.restore(mine, facts, worker, quiet)
         else:
-            place, outcome = bring_either(mine, worker, (steps.ON, steps.OFF), quiet)
+            place, outcome = bring_back(mine, worker, quiet)
     if place is None:
         raise failed(mine, outcome, "repair", place)
     if moves:

@@ -21,10 +21,10 @@ def refusal(
 ) -> Refused | None:
     """Why `mine` cannot come back now; None: it can. drained: UUIDs of the drained GPUs.
 
-    Those that began to wait earlier come first: their shares count as taken; those that rotate come
-    after all that do not. On another GPU than its own it takes no room that is promised, and is
-    held up, and holds up, only others that leave their own. waiters: ids of the records of which a
-    program still waits for room; a killed program's record holds up no other.
+    Containers that began to wait earlier come first: their shares count as taken. Those that rotate
+    come after all that do not. On another GPU than its own a container takes no promised room, and
+    waits only behind others that leave their own GPU too. waiters: ids of the records for which a
+    program still waits; the record of a killed program is ignored.
     """
     others = [other for other in records if other.id != mine.id]
     moves = mine.suspension and mine.suspension.moves
@@ -42,7 +42,7 @@ def refusal(
         leave = [other.id for other in others if _is_in_room(other, wanted)]
         hint = f"suspend {leave[0]}, which has its room" if leave else refused.hint
         return Refused(refused.reason, hint)
-    first = [other for other in earlier(mine, others) if other.id in waiters]
+    first = earlier(mine, others, waiters)
     taken += [share for other in first for share in _wanted(other)]
     if free.no_room(wanted, gpus, taken, overcommit):
         names = ", ".join(other.id for other in first)
@@ -50,14 +50,17 @@ def refusal(
     return None
 
 
-def earlier(mine: Allocation, others: Sequence[Allocation]) -> list[Allocation]:
-    """The waiting containers on GPUs of `mine` that come before it."""
+def earlier(
+    mine: Allocation, others: Sequence[Allocation], waiters: Collection[str]
+) -> list[Allocation]:
+    """The waiting containers on GPUs of `mine` that come before it. waiters: as `refusal`."""
     now = _turn(mine)
     uuids = {share.uuid for share in _wanted(mine)}
     return [
         other
         for other in others
-        if other.suspension
+        if other.id in waiters
+        and other.suspension
         and other.suspension.step == WAITING
         and bool(other.suspension.moves) == bool(mine.suspension and mine.suspension.moves)
         and _turn(other) < now

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import liveness, unhealthy
@@ -24,13 +23,6 @@ _SWEEP_SECONDS = 2.0  # between sweeps, which ask low-level runtimes
 
 # Whether a program may still wait: called while there is no room, with the reason.
 Waiting = Callable[[str], None]
-
-
-class _Answer(NamedTuple):
-    """refused: None: there is room. is_next: no other container comes before this one."""
-
-    refused: Refused | None
-    is_next: bool
 
 
 def take(
@@ -52,12 +44,11 @@ def take(
     while True:
         waiters = _waiters(mine)
         with mine.ledger:
-            answer = _ask(mine, facts, overcommit, waiters, waits)
-            if answer.refused and time.monotonic() - swept >= _SWEEP_SECONDS:
+            refused, is_next = _ask(mine, facts, overcommit, waiters, waits)
+            if refused and time.monotonic() - swept >= _SWEEP_SECONDS:
                 swept = time.monotonic()
                 if mine.ledger.sweep(liveness.is_alive):
-                    answer = _ask(mine, facts, overcommit, waiters, waits)
-            refused = answer.refused
+                    refused, is_next = _ask(mine, facts, overcommit, waiters, waits)
             if not refused:
                 mine.write(waits.replaced(step=RESUMING, wanted=0))
                 return
@@ -66,7 +57,7 @@ def take(
             if mine.record.suspension and mine.record.suspension.step != WAITING:
                 mine.write(waits)
             seen = _changed(mine)
-        if answer.is_next:
+        if is_next:
             worker.start()
         waiting(refused.reason)
         _await_change(mine, seen, min(end, time.monotonic() + _READ_SECONDS))
@@ -74,15 +65,15 @@ def take(
 
 def _ask(
     mine: Operation, facts: Host, overcommit: float, waiters: set[str], waits: Suspension
-) -> _Answer:
+) -> tuple[Refused | None, bool]:
+    """Why there is no room, None: there is; and whether no other container comes before it."""
     records, broken = mine.ledger.read()
     if broken:
         raise broken_record(*broken[0])
     as_waiter = mine.record.replaced(suspension=waits)
     drained = unhealthy.read_drained(mine.ledger.state_dir)
     refused = room.refusal(as_waiter, records, facts.gpus, overcommit, waiters, drained)
-    before = [one for one in room.earlier(as_waiter, records) if one.id in waiters]
-    return _Answer(refused, not before)
+    return refused, not room.earlier(as_waiter, records, waiters)
 
 
 def _changed(mine: Operation) -> int:

@@ -8,8 +8,8 @@ from vcuda_oci.model.allocation import Allocation
 
 from ..checkpoint.drive import LOCK_SECONDS, ROOM_SECONDS
 
-# The copies then take 7.7 % of the time. What else a swap takes (the last kernels, the start of the
-# programs, the first launches) has 2.3 % before a tenth of the GPU's time is lost.
+# The copies then take 7.7 % of the time. That leaves 2.3 % for the other parts of a swap (the last
+# kernels, the start of the programs, the first launches) before a tenth of the GPU's time is lost.
 QUANTUM_SWAPS = 12
 # A swap that has not been measured yet is taken to run at this rate, each way.
 UNMEASURED_BYTES_PER_SECOND = 2 << 30

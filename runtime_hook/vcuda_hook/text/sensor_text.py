@@ -10,7 +10,7 @@ from . import table
 def of(sensors: Mapping[str, float | None]) -> str:
     """Such as "41 °C, 120 of 350 W, 1,980 MHz, PCIe out 1.2 GiB/s in 3 MiB/s"; "": none is known.
 
-    sensors: by key, as the agent's /usage has them; null where NVML does not tell.
+    sensors: by key, as the agent's /usage has them; null where NVML has no figure.
     """
     heat, power, most = (
         sensors.get(key) for key in ("temperature_celsius", "power_watts", "power_limit_watts")

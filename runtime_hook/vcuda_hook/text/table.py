@@ -14,10 +14,14 @@ _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 def print_table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], shrinks: int | None = None
 ) -> None:
-    """Print `lines`, not wider than the terminal."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    for number, text in enumerate(lines(headings, rows, shrinks, width)):
+    """Print what `lines` returns, not wider than the terminal."""
+    for number, text in enumerate(lines(headings, rows, shrinks, terminal_width())):
         print(text if number else coloured(text, "bold"))
+
+
+def terminal_width() -> int:
+    """The width of standard output's terminal; 0: it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def lines(
@@ -63,11 +67,18 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=2))
 
 
+def has_colour() -> bool:
+    """Whether standard output is a terminal that may show colours. Source: no-color.org."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
 def coloured(text: str, colour: str) -> str:
-    """`text` in a colour if standard output is a terminal. Source: no-color.org."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return text
-    return f"\x1b[{_SGR[colour]}m{text}\x1b[0m"
+    return f"\x1b[{_SGR[colour]}m{text}\x1b[0m" if has_colour() else text
+
+
+def count(number: int, what: str, many: str = "s") -> str:
+    """Such as "1 container", "2 containers"."""
+    return f"{number} {what}{'' if number == 1 else many}"
 
 
 def size(count: int) -> str:

@@ -64,9 +64,6 @@ class Reason(NamedTuple):
     what: str
     hint: str = ""
 
-    def as_json(self) -> dict[str, str]:
-        return self._asdict()
-
 
 def of_state(
     status: str, held: Suspension | None, becoming: bool, wait: float | None = None

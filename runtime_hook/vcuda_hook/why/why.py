@@ -77,7 +77,7 @@ def why(arguments: argparse.Namespace, settings: Config) -> int:
     its += [waiting] if waiting else []
     if closed:
         its.append(_CLOSED)
-    answer["reasons"] = [each.as_json() for each in its or [_NOTHING]]
+    answer["reasons"] = [each._asdict() for each in its or [_NOTHING]]
     answer["events"] = recorded[-_MOST_EVENTS:]
     answer["scheduling"] = scheduling.as_json() if scheduling else None
     if arguments.json:
@@ -130,8 +130,8 @@ def _of_share(settings: Config, allocation: Allocation) -> dict[str, Any]:
 
 
 def _of_stay(settings: Config, allocation: Allocation, of: str = "it") -> list[Reason]:
-    """Why it keeps the GPU although it may be suspended when idle, or for others. of: what is named
-    in the reason.
+    """Why a container that may be suspended, when idle or for others, cannot be. of: how the reason
+    names it.
     """
     by = BY_ROTATION if allocation.rotates else BY_IDLENESS
     try:
@@ -162,8 +162,8 @@ def _of_room(
 def _of_absence(
     scheduling: Scheduling | None, recorded: Sequence[dict[str, Any]], now: float
 ) -> list[Reason]:
-    """Of what holds no share here: the cluster's word on a pod that waits comes first, because this
-    host's events may be of an earlier pod of its name.
+    """Reasons of a container or pod without a share here. What the cluster says of a waiting pod
+    comes first: this host's events may be of an earlier pod of that name.
     """
     last = scheduling.events[-1] if scheduling and scheduling.events else None
     its = list(reasons.of_no_node(last)) if last else []
@@ -181,8 +181,8 @@ def _mine(view: dict[str, Any], allocation: Allocation) -> dict[str, dict[str, A
 
 
 def _events_of(settings: Config, word: str, allocation: Allocation | None) -> list[dict[str, Any]]:
-    """Those of the allocation, or of what `word` names, oldest first; none if this user may not
-    read them.
+    """The events of the allocation, or of what `word` names, oldest first; none if this user may
+    not read them.
     """
     reader = Reader(f"{settings.state_dir}/{events.NAME}")
     try:

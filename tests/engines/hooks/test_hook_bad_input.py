@@ -24,7 +24,7 @@ __all__ = ["hooked"]  # a fixture
 MOMENTS = 6  # from the hook's start to the container's
 DEAD = (
     r"vcuda-container-hook: (container {id}-\d+: its first process cannot be reached|"
-    r"standard input: its process is gone|cgroup: no device rule can be changed): [^;]+; [^;]+ "
+    r"standard input: its process has ended|cgroup: no device rule can be changed): [^;]+; [^;]+ "
     r"\(allocation {id}-\d+\)"
 )
 LOOK = """
@@ -130,7 +130,7 @@ def test_a_process_that_has_ended_gets_nothing(
         hooked.engine.delete(container)
     assert (refused.rc, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
     assert re.match(
-        "vcuda-container-hook: .*its (first )?process (is gone|cannot be reached)", refused.stderr
+        "vcuda-container-hook: .*its (first )?process (has ended|cannot be reached)", refused.stderr
     )
     assert traces.leftovers(before, after) == []
 

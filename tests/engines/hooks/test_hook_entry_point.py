@@ -218,7 +218,7 @@ def test_a_pid_that_is_no_containers_is_one_line(
     finally:
         hooked.engine.delete(container)
     assert status == 1
-    assert line.startswith("vcuda-container-hook: standard input: its process is gone")
+    assert line.startswith("vcuda-container-hook: standard input: its process has ended")
     assert line.count("\n") == 1
 
 

@@ -29,3 +29,12 @@ def test_state_file_names_the_first_process_without_a_runtime(tmp_path: Path) ->
 def test_ended_process_of_a_state_file_is_none(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         container_processes.init_of(write_state(tmp_path, 1), "box")
+
+
+@pytest.mark.parametrize("answer", ["", "[]", '{"status": "running"}', '{"pid": null}'])
+def test_answer_without_a_pid_is_no_process(tmp_path: Path, answer: str) -> None:
+    runtime = tmp_path / "runc"
+    runtime.write_text(f"#!/bin/sh\nprintf '%s' '{answer}'\n")
+    runtime.chmod(0o755)
+    with pytest.raises(ProcessLookupError):
+        container_processes.state_of([str(runtime)], "box")

@@ -86,7 +86,7 @@ class Held:
             init = container_processes.init_of(self.allocation.runtime, id)
             started = liveness.start_time(init)
             cgroups = container_cgroups.own(init, id, own) if started else {}
-        except (OSError, ValueError, KeyError, TypeError):
+        except OSError:
             started = 0
         if started:
             self.init, self.started = init, started

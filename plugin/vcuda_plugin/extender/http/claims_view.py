@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from vcuda_hook.claims.objects import Claim, Device
+from vcuda_hook.claims.objects import Claim, Device, amounts
 from vcuda_hook.claims.room import NOT_JUDGED, Room, Verdict
 
 from .viewer_rights import Sight
@@ -31,7 +31,7 @@ class ClaimsView:
                 device = gpus.get((held.node, held.device))
                 if device is None:
                     continue
-                share = claim if self._sees(claim) else None, *held.amounts(device)
+                share = claim if self._sees(claim) else None, *amounts(held, device)
                 self._shares.setdefault((held.node, device.uuid), []).append(share)
         self._judged: dict[object, Verdict | None] = {}
 

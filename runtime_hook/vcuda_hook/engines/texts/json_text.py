@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-Path = tuple[str, ...]
+from .toml_document import Path
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()

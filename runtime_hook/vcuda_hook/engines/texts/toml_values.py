@@ -128,7 +128,7 @@ def scalar(text: str, at: int) -> tuple[Any, int]:
         if found:
             return _clock(*found.groups()), found.end()
     except ValueError as error:
-        raise TomlError(f"no date: {error}", at) from None
+        raise TomlError(f"not a date: {error}", at) from None
     found = _BASED.match(text, at)
     if found:
         return int(found.group(), 0), found.end()

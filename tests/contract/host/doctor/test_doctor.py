@@ -171,7 +171,7 @@ def test_runtime_without_an_answer_for_a_live_container_is_reported(
         Finding(
             "shim-not-loaded",
             UNKNOWN,
-            "its processes cannot be looked at",
+            "its processes cannot be examined",
             "a",
             "run it as root on the host, where its runtime answers",
         ),

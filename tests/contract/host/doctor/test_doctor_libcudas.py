@@ -87,7 +87,7 @@ def test_a_process_with_very_many_mappings_is_reported_as_not_checked(tmp_path: 
     own.touch()
     os.truncate(own, 8192 * 30000)
     with found(tmp_path, [own], 30000) as (_, shim):
-        assert (shim.severity, shim.what) == (UNKNOWN, "its processes cannot be looked at")
+        assert (shim.severity, shim.what) == (UNKNOWN, "its processes cannot be examined")
 
 
 def test_a_process_with_very_many_libcudas_costs_the_doctor_a_few_reads(tmp_path: Path) -> None:

@@ -203,8 +203,8 @@ def test_a_drop_in_that_sorts_last_makes_ours_the_default(conf: EngineConf) -> N
     ours = f"{conf.folder}/engine/conf.d/99-vcuda.toml"
     assert conf.run("containerd", "--default", path=ours) == 0
     view = containerd_files.view(conf.path, toml_text.parse(conf.read()))
-    assert view.at(("containerd", "default_runtime_name")) == "vcuda"
-    made = view.at(("containerd", "runtimes", "vcuda"))
+    assert view.cri["containerd"]["default_runtime_name"] == "vcuda"
+    made = view.cri["containerd"]["runtimes"]["vcuda"]
     assert made["options"] == {"SystemdCgroup": True, "BinaryName": conf.runtime}
     assert conf.run("containerd", "--undo", path=ours) == 0
     assert sorted(os.listdir(os.path.dirname(nvidia))) == ["10-cgroups.toml", "99-nvidia.toml"]
