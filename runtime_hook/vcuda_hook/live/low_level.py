@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 
+_VERSION_SECONDS = 30  # a broken program may say nothing and not end
 # CRI-O's packages install their runtimes in the last of these folders.
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/libexec/crio"
 
@@ -31,7 +32,8 @@ def version(path: str) -> str:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             check=False,
+            timeout=_VERSION_SECONDS,
         )
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode(errors="replace").partition("\n")[0]
