@@ -7,9 +7,8 @@ ends at a line feed only, and single spaces separate fields. A malformed row is 
 
 from __future__ import annotations
 
+import errno
 import os
-
-from . import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -164,6 +163,12 @@ def _read(process: str | int, name: str, most: int) -> bytes:
     else:
         fd = os.open(f"{process}/{name}", flags)
     try:
-        return files.content(fd, most, name)
+        chunks = []
+        while chunk := os.read(fd, 1 << 16):
+            chunks.append(chunk)
+            most -= len(chunk)
+            if most < 0:
+                raise OSError(errno.EFBIG, "table too large", name)
+        return b"".join(chunks)
     finally:
         os.close(fd)
