@@ -17,7 +17,7 @@ def read(path: str, limit: int = 64 << 20, follow: bool = False) -> bytes:
     """
     fd = _open(path, 0 if follow else os.O_NOFOLLOW)
     try:
-        return _content(fd, limit, path)
+        return content(fd, limit, path)
     finally:
         os.close(fd)
 
@@ -56,7 +56,7 @@ def read_settings(path: str, limit: int = 64 << 20) -> bytes:
             from . import trusted_file  # late, as above
 
             raise trusted_file.not_regular(path)
-        return _content(fd, limit, path)
+        return content(fd, limit, path)
     except FileNotFoundError as error:  # the folder is missing; a missing file means the defaults
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path) from error
     finally:
@@ -68,7 +68,8 @@ def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def _content(fd: int, limit: int, path: str) -> bytes:
+def content(fd: int, limit: int, path: str) -> bytes:
+    """Read an open file to its end. path: for the error. Raises OSError as `read` does."""
     chunks = []
     while chunk := os.read(fd, 1 << 16):  # malloc maps new memory for each larger read
         chunks.append(chunk)
