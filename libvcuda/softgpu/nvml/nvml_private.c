@@ -26,12 +26,8 @@ handle_by_index (unsigned index, nvmlDevice_t *device, unsigned flags)
 static nvmlReturn_t
 processes (nvmlDevice_t device, unsigned *count, struct private_process *entries)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (count && (entries || !*count), NVML_ERROR_INVALID_ARGUMENT);
   struct process list[SOFTGPU_MAX_SLOTS];
-  unsigned room = *count;
-  *count = softgpu_processes (device, list);
-  REQUIRE (*count <= room, NVML_ERROR_INSUFFICIENT_SIZE);
+  REQUIRE_SUCCESS (softgpu_list_processes (device, count, entries, list));
   for (unsigned i = 0; i < *count; i++)
     {
       memset (&entries[i], 0, sizeof entries[i]);

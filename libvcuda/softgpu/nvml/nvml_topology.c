@@ -74,11 +74,10 @@ nvmlDeviceGetNvLinkRemoteDeviceType (nvmlDevice_t device, unsigned link,
 {
   nvmlEnableState_t active;
   REQUIRE (type, NVML_ERROR_INVALID_ARGUMENT);
-  nvmlReturn_t rc = nvmlDeviceGetNvLinkState (device, link, &active);
-  if (rc == NVML_SUCCESS)
-    *type = link_end (device->gpu, link) == SOFTGPU_MAX_GPUS ? NVML_NVLINK_DEVICE_TYPE_SWITCH
-                                                             : NVML_NVLINK_DEVICE_TYPE_GPU;
-  return rc;
+  REQUIRE_SUCCESS (nvmlDeviceGetNvLinkState (device, link, &active));
+  *type = link_end (device->gpu, link) == SOFTGPU_MAX_GPUS ? NVML_NVLINK_DEVICE_TYPE_SWITCH
+                                                           : NVML_NVLINK_DEVICE_TYPE_GPU;
+  return NVML_SUCCESS;
 }
 
 nvmlReturn_t
@@ -86,9 +85,7 @@ nvmlDeviceGetNvLinkRemotePciInfo_v2 (nvmlDevice_t device, unsigned link, nvmlPci
 {
   nvmlEnableState_t active;
   REQUIRE (pci, NVML_ERROR_INVALID_ARGUMENT);
-  nvmlReturn_t rc = nvmlDeviceGetNvLinkState (device, link, &active);
-  if (rc != NVML_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (nvmlDeviceGetNvLinkState (device, link, &active));
   int end = link_end (device->gpu, link);
   unsigned bus
       = (end == SOFTGPU_MAX_GPUS ? SWITCH_BUS : monitor.tie.state->gpu[end].pci_bus) & 0xff;
@@ -99,8 +96,4 @@ nvmlDeviceGetNvLinkRemotePciInfo_v2 (nvmlDevice_t device, unsigned link, nvmlPci
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t
-nvmlDeviceGetNvLinkRemotePciInfo (nvmlDevice_t device, unsigned link, nvmlPciInfo_t *pci)
-{
-  return nvmlDeviceGetNvLinkRemotePciInfo_v2 (device, link, pci);
-}
+ALSO_NAMED (nvmlDeviceGetNvLinkRemotePciInfo, nvmlDeviceGetNvLinkRemotePciInfo_v2);
