@@ -131,15 +131,10 @@ new_operation (const CUarrayMapInfo *info, CUdevice device, struct operation **m
   REQUIRE (info->deviceBitMask == 1u << device && info->flags == 0 && info->reserved[0] == 0
                && info->reserved[1] == 0,
            CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = find_tiles (info, &wanted.tiles);
-  if (rc == CUDA_SUCCESS)
-    rc = wanted.tiles->context->device == device
-             ? softgpu_find_box (info, wanted.tiles, &wanted.box)
-             : CUDA_ERROR_INVALID_VALUE;
-  if (rc == CUDA_SUCCESS)
-    rc = find_memory (info, &wanted.box, device, &wanted.physical);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (find_tiles (info, &wanted.tiles));
+  REQUIRE (wanted.tiles->context->device == device, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_SUCCESS (softgpu_find_box (info, wanted.tiles, &wanted.box));
+  REQUIRE_SUCCESS (find_memory (info, &wanted.box, device, &wanted.physical));
   *made = malloc (sizeof **made);
   if (*made)
     {
@@ -176,12 +171,9 @@ cuMemMapArrayAsync (CUarrayMapInfo *list, unsigned int count, CUstream stream)
 {
   REQUIRE_DRIVER ();
   REQUIRE (list && count, CUDA_ERROR_INVALID_VALUE);
-  CUcontext context = softgpu_stream_context (stream);
-  REQUIRE (context,
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
-  CUresult rc = softgpu_check_stream (stream);
-  if (rc == CUDA_SUCCESS)
-    rc = softgpu_check_implicit (stream);
+  REQUIRE_STREAM (context, stream);
+  REQUIRE_SUCCESS (softgpu_check_stream (stream));
+  CUresult rc = softgpu_check_implicit (stream);
   struct operation *made = NULL, **last = &made;
   for (unsigned i = 0; i < count && rc == CUDA_SUCCESS; i++)
     {

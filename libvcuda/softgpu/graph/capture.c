@@ -75,8 +75,8 @@ CUresult
 cuStreamBeginCapture_v2 (CUstream stream, CUstreamCaptureMode mode)
 {
   REQUIRE_DRIVER ();
-  CUresult rc = may_begin (stream, mode);
-  return rc == CUDA_SUCCESS ? begin (stream, mode, NULL) : rc;
+  REQUIRE_SUCCESS (may_begin (stream, mode));
+  return begin (stream, mode, NULL);
 }
 
 CUresult
@@ -92,12 +92,10 @@ cuStreamBeginCaptureToGraph (CUstream stream, CUgraph graph, const CUgraphNode *
   REQUIRE_DRIVER ();
   (void) edges;
   REQUIRE (graph && graph->kind == GRAPH && (dependencies || !count), CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = may_begin (stream, mode);
-  if (rc == CUDA_SUCCESS)
-    rc = begin (stream, mode, graph);
-  if (rc == CUDA_SUCCESS && !softgpu_set_frontier (stream, dependencies, count, false))
-    rc = CUDA_ERROR_OUT_OF_MEMORY;
-  return rc;
+  REQUIRE_SUCCESS (may_begin (stream, mode));
+  REQUIRE_SUCCESS (begin (stream, mode, graph));
+  bool set = softgpu_set_frontier (stream, dependencies, count, false);
+  return set ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static void
@@ -200,8 +198,8 @@ softgpu_refuse_stream (CUstream stream)
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-/* Invalidates the captures of CONTEXT that STREAMS_WITH chooses, and says whether there were any.
- */
+/* Invalidates the captures of CONTEXT, if BLOCKING_ONLY those with a blocking stream; whether there
+   were any.  */
 static bool
 invalidate (CUcontext context, bool blocking_only)
 {

@@ -99,12 +99,6 @@ struct capture
 CUresult softgpu_add_node (CUgraphNode *node, CUgraph graph, CUgraphNodeType type,
                            const CUgraphNode *from, size_t count);
 
-CUresult softgpu_add_kernel (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,
-                             size_t count, const CUDA_KERNEL_NODE_PARAMS *params);
-CUresult softgpu_add_alloc (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
-                            CUDA_MEM_ALLOC_NODE_PARAMS *params);
-CUresult softgpu_add_dependency (CUgraphNode node, CUgraphNode from);
-
 /* Makes a node like NODE, without its edges.  */
 CUresult softgpu_copy_node (CUgraphNode *copy, CUgraph graph, const struct CUgraphNode_st *node,
                             const CUgraphNode *from, size_t count);
@@ -168,13 +162,6 @@ softgpu_check_unsafe (void)
 }
 
 /* Returns from the calling function where a stream capture forbids it.  */
-#define REQUIRE_SAFE()                                                                             \
-  do                                                                                               \
-    {                                                                                              \
-      CUresult allowed = softgpu_check_unsafe ();                                                  \
-      if (allowed != CUDA_SUCCESS)                                                                 \
-        return allowed;                                                                            \
-    }                                                                                              \
-  while (0)
+#define REQUIRE_SAFE() REQUIRE_SUCCESS (softgpu_check_unsafe ())
 
 #endif
