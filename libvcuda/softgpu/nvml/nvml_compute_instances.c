@@ -88,12 +88,12 @@ nvmlComputeInstanceDestroy (nvmlComputeInstance_t compute)
   struct softgpu_state *state = monitor.tie.state;
   REQUIRE (softgpu_may_divide (softgpu_root (), &state->gpu[part]), NVML_ERROR_NO_PERMISSION);
   softgpu_lock (&monitor.tie);
-  bool gone = softgpu_part_of (compute, true) != part;
-  bool busy = !gone && softgpu_in_use (&monitor.tie, part);
-  if (!gone && !busy)
+  bool stale = softgpu_part_of (compute, true) != part;
+  bool busy = !stale && softgpu_in_use (&monitor.tie, part);
+  if (!stale && !busy)
     softgpu_remove_compute (state, softgpu_root (), part);
   softgpu_unlock (&monitor.tie);
-  return gone ? NVML_ERROR_INVALID_ARGUMENT : busy ? NVML_ERROR_IN_USE : NVML_SUCCESS;
+  return stale ? NVML_ERROR_INVALID_ARGUMENT : busy ? NVML_ERROR_IN_USE : NVML_SUCCESS;
 }
 
 nvmlReturn_t

@@ -94,11 +94,11 @@ nvmlGpuInstanceDestroy (nvmlGpuInstance_t instance)
   struct softgpu_state *state = monitor.tie.state;
   REQUIRE (softgpu_may_divide (softgpu_root (), &state->gpu[part]), NVML_ERROR_NO_PERMISSION);
   softgpu_lock (&monitor.tie);
-  bool gone = softgpu_part_of (instance, false) != part, busy = !gone && *state->gpu[part].uuid;
-  if (!gone && !busy)
+  bool stale = softgpu_part_of (instance, false) != part, busy = !stale && *state->gpu[part].uuid;
+  if (!stale && !busy)
     softgpu_remove_instance (state, softgpu_root (), part);
   softgpu_unlock (&monitor.tie);
-  return gone ? NVML_ERROR_INVALID_ARGUMENT : busy ? NVML_ERROR_IN_USE : NVML_SUCCESS;
+  return stale ? NVML_ERROR_INVALID_ARGUMENT : busy ? NVML_ERROR_IN_USE : NVML_SUCCESS;
 }
 
 nvmlReturn_t

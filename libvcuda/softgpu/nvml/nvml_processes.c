@@ -42,8 +42,7 @@ processes_of (nvmlDevice_t device, struct process list[SOFTGPU_MAX_SLOTS])
         .pid = process->pid,
         .held_bytes = softgpu_on_device (&account, use)
                       + (server ? of_clients (tie->state, &account, slot, device->gpu) : 0),
-        .percent
-        = (unsigned) ((softgpu_busy_in_last_second (use->period, now) + 5000000) / 10000000),
+        .percent = softgpu_percent_busy (use->period, now),
       };
     }
   softgpu_unlock (tie);

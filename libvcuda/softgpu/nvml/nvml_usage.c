@@ -24,9 +24,9 @@ utilisation_of (nvmlDevice_t device)
   softgpu_lock (tie);
   uint64_t now = softgpu_now ();
   softgpu_advance (tie->state, device->gpu, now);
-  uint64_t busy = softgpu_busy_in_last_second (tie->state->gpu[device->gpu].period, now);
+  unsigned percent = softgpu_percent_busy (tie->state->gpu[device->gpu].period, now);
   softgpu_unlock (tie);
-  return (unsigned) ((busy + 5000000) / 10000000);
+  return percent;
 }
 
 static unsigned

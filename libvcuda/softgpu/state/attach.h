@@ -73,6 +73,9 @@ void softgpu_end_change (struct softgpu_state *state);
 void softgpu_reap (struct attachment *tie);
 bool softgpu_slot_alive (struct attachment *tie, unsigned slot);
 
+/* What the process in SLOT has of GPU. With the lock held.  */
+struct softgpu_use softgpu_use_of (const struct softgpu_state *state, unsigned slot, unsigned gpu);
+
 /* Whether ENTRY of the state is a GPU or a MIG device that this process may open.  */
 bool softgpu_may_open (const struct softgpu_state *state, const char *devices, unsigned entry);
 
