@@ -1,6 +1,6 @@
 /* Copies of rectangles and boxes, within and between contexts.  */
 
-#include "copy/copy.h"
+#include "driver/driver.h"
 
 static CUDA_MEMCPY3D
 from_2d (const CUDA_MEMCPY2D *copy)

@@ -1,6 +1,6 @@
 /* Copies of one row of bytes, as boxes of one row.  */
 
-#include "copy/copy.h"
+#include "driver/driver.h"
 
 /* One side of a row of BYTES.  */
 #define FROM(type, member, value, offset)                                                          \

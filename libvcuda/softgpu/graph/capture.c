@@ -1,7 +1,6 @@
 /* Stream capture: beginning, ending, and what it forbids meanwhile.  */
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/capture.h"
 

@@ -1,7 +1,6 @@
 /* Graphs: their nodes and edges.  */
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/graph.h"
 

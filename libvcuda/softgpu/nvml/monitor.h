@@ -92,6 +92,9 @@ softgpu_is_mig (nvmlDevice_t device)
 /* Writes TEXT to OUT of LENGTH bytes.  */
 nvmlReturn_t softgpu_put_text (char *out, unsigned length, const char *text);
 
+/* Where the device with the bus number BUS sits.  */
+nvmlPciInfo_t softgpu_pci_at (unsigned bus);
+
 struct process
 {
   unsigned pid; /* in the caller's pid namespace */

@@ -1,8 +1,6 @@
 /* NVML: compute instances. A GPU instance has room for one here, which takes all of it: as callers
    that give a container an instance of its own ask for it.  */
 
-#include <string.h>
-
 #include "nvml/instances.h"
 
 /* The driver's ids of compute profiles, by NVML_COMPUTE_INSTANCE_PROFILE_...  */

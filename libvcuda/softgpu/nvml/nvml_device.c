@@ -80,17 +80,22 @@ nvmlDeviceGetVbiosVersion (nvmlDevice_t device, char *version, unsigned int leng
   return softgpu_put_text (version, length, "00.00.00.00.00");
 }
 
+nvmlPciInfo_t
+softgpu_pci_at (unsigned bus)
+{
+  nvmlPciInfo_t pci = { .bus = bus & 0xff };
+  snprintf (pci.busId, sizeof pci.busId, "00000000:%02X:00.0", pci.bus & 0xff);
+  snprintf (pci.busIdLegacy, sizeof pci.busIdLegacy, "0000:%02X:00.0", pci.bus & 0xff);
+  return pci;
+}
+
 nvmlReturn_t
 nvmlDeviceGetPciInfo_v3 (nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
   REQUIRE_DEVICE (device);
   REQUIRE (pci, NVML_ERROR_INVALID_ARGUMENT);
-  unsigned bus = gpu_of (device)->pci_bus & 0xff;
-  memset (pci, 0, sizeof *pci);
-  pci->bus = bus;
+  *pci = softgpu_pci_at (gpu_of (device)->pci_bus);
   pci->pciDeviceId = 0x10de;
-  snprintf (pci->busId, sizeof pci->busId, "00000000:%02X:00.0", bus);
-  snprintf (pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", bus);
   return NVML_SUCCESS;
 }
 

@@ -1,7 +1,6 @@
 /* NVML: the private table that nvidia-smi asks for, as far as nvidia-smi of 535 and 550 needs it.
    Its process lists name every process that uses the device, as the public ones do.  */
 
-#include <stdio.h>
 #include <string.h>
 
 #include "nvml/monitor.h"
@@ -61,9 +60,7 @@ static const struct
     [72 ... 79] = REST,
     [81 - 1] = (void *) handle_by_index,
     [81 ... 211] = REST,
-    [213 - 1] = (void *) processes,
-    [214 - 1] = (void *) processes,
-    [215 - 1] = (void *) processes,
+    [213 - 1 ... 215 - 1] = (void *) processes,
     [215 ... 228] = REST,
     [230 - 1] = (void *) nvmlDeviceGetMaxPcieLinkGeneration,
     [230 ... SLOTS - 2] = REST,

@@ -1,8 +1,5 @@
 /* NVML: how the GPUs are joined, as softgpu create --topology said; not supported without it.  */
 
-#include <stdio.h>
-#include <string.h>
-
 #include "nvml/monitor.h"
 
 enum
@@ -87,12 +84,8 @@ nvmlDeviceGetNvLinkRemotePciInfo_v2 (nvmlDevice_t device, unsigned link, nvmlPci
   REQUIRE (pci, NVML_ERROR_INVALID_ARGUMENT);
   REQUIRE_SUCCESS (nvmlDeviceGetNvLinkState (device, link, &active));
   int end = link_end (device->gpu, link);
-  unsigned bus
-      = (end == SOFTGPU_MAX_GPUS ? SWITCH_BUS : monitor.tie.state->gpu[end].pci_bus) & 0xff;
-  memset (pci, 0, sizeof *pci);
-  pci->bus = bus;
-  snprintf (pci->busId, sizeof pci->busId, "00000000:%02X:00.0", bus);
-  snprintf (pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", bus);
+  *pci
+      = softgpu_pci_at (end == SOFTGPU_MAX_GPUS ? SWITCH_BUS : monitor.tie.state->gpu[end].pci_bus);
   return NVML_SUCCESS;
 }
 

@@ -1,9 +1,6 @@
 /* NVML: utilisation and sensors. The sensors' values are computed from the load: they lie between
    those of an idle card and of a busy one.  */
 
-#include <string.h>
-#include <time.h>
-
 #include "nvml/monitor.h"
 
 enum
