@@ -1,5 +1,4 @@
-/* softgpu time: how each GPU's time was spent, as a judge reads it: from the state itself, never by
-   events.  */
+/* softgpu time: how each GPU's time was spent, by the state itself, not by events.  */
 
 #include <getopt.h>
 #include <stdio.h>

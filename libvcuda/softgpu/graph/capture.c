@@ -169,9 +169,11 @@ softgpu_leave_capture (CUstream stream)
 }
 
 CUresult
-softgpu_refuse_unsafe (void)
+softgpu_check_unsafe (void)
 {
   bool refused = false;
+  if (!softgpu_captures)
+    return CUDA_SUCCESS;
   pthread_mutex_lock (&guard);
   for (struct capture *capture = captures; capture; capture = capture->next)
     {
@@ -187,7 +189,7 @@ softgpu_refuse_unsafe (void)
 }
 
 CUresult
-softgpu_refuse_stream (CUstream stream)
+softgpu_check_stream (CUstream stream)
 {
   if (default_stream (stream))
     return softgpu_check_implicit (stream);
@@ -213,9 +215,12 @@ invalidate (CUcontext context, bool blocking_only)
 }
 
 CUresult
-softgpu_refuse_implicit (CUcontext context)
+softgpu_check_implicit (CUstream stream)
 {
-  return invalidate (context, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+  bool legacy = default_stream (stream) && stream != CU_STREAM_PER_THREAD;
+  return softgpu_captures && legacy && invalidate (softgpu_current_context (), true)
+             ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+             : CUDA_SUCCESS;
 }
 
 CUresult

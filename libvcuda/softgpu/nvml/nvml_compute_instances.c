@@ -1,9 +1,9 @@
-/* NVML: compute instances. A GPU instance has room for one here, which takes all of it: as callers
-   that give a container an instance of its own ask for it.  */
+/* NVML: compute instances. A GPU instance has room for one here, which takes all of it: callers
+   that give each container an instance of its own ask for no other.  */
 
 #include "nvml/instances.h"
 
-/* The driver's ids of compute profiles, by NVML_COMPUTE_INSTANCE_PROFILE_...  */
+/* The slices of each compute profile, NVML_COMPUTE_INSTANCE_PROFILE_...  */
 static const unsigned slices_of[NVML_COMPUTE_INSTANCE_PROFILE_COUNT]
     = { 1, 2, 3, 4, 7, 8, 6, 1, 7 };
 

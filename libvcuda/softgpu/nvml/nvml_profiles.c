@@ -40,8 +40,9 @@ nvmlDeviceGetGpuInstanceProfileInfo (nvmlDevice_t device, unsigned int profile,
 }
 
 /* Versions 2 and 3 begin alike: a version, then what version 1 has, but for one field.  */
-static nvmlReturn_t
-put (nvmlDevice_t device, unsigned profile, nvmlGpuInstanceProfileInfo_v2_t *info)
+nvmlReturn_t
+nvmlDeviceGetGpuInstanceProfileInfoV (nvmlDevice_t device, unsigned int profile,
+                                      nvmlGpuInstanceProfileInfo_v2_t *info)
 {
   nvmlGpuInstanceProfileInfo_t plain;
   REQUIRE (info, NVML_ERROR_INVALID_ARGUMENT);
@@ -66,18 +67,11 @@ put (nvmlDevice_t device, unsigned profile, nvmlGpuInstanceProfileInfo_v2_t *inf
 }
 
 nvmlReturn_t
-nvmlDeviceGetGpuInstanceProfileInfoV (nvmlDevice_t device, unsigned int profile,
-                                      nvmlGpuInstanceProfileInfo_v2_t *info)
-{
-  return put (device, profile, info);
-}
-
-nvmlReturn_t
 nvmlDeviceGetGpuInstanceProfileInfoByIdV (nvmlDevice_t device, unsigned int id,
                                           nvmlGpuInstanceProfileInfo_v2_t *info)
 {
   REQUIRE_SHAPE (shape, device, id);
-  return put (device, softgpu_shapes[shape].name, info);
+  return nvmlDeviceGetGpuInstanceProfileInfoV (device, softgpu_shapes[shape].name, info);
 }
 
 nvmlReturn_t

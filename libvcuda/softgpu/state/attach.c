@@ -231,7 +231,7 @@ softgpu_may_open (const struct softgpu_state *state, const char *devices, unsign
 }
 
 static void
-look_around (struct attachment *tie, const char *devices)
+find_visible (struct attachment *tie, const char *devices)
 {
   const struct softgpu_state *state = tie->state;
   tie->gpu_count = tie->mig_count = 0;
@@ -255,7 +255,7 @@ softgpu_attach_at (struct attachment *tie, const struct softgpu_paths *paths,
   enum attach_result result = map_state (tie, paths->state);
   if (result != ATTACHED)
     return result;
-  look_around (tie, paths->devices);
+  find_visible (tie, paths->devices);
   if (!take_slot (tie, kind))
     {
       close (tie->fd);

@@ -123,7 +123,7 @@ struct softgpu_slot_gpu
   _Atomic uint64_t managed_bytes; /* besides; may be more than the GPU has */
   uint64_t head;                  /* commands submitted since the slot was taken */
   uint64_t tail;                  /* all below are done */
-  uint64_t held_ns;   /* time in which at least one of its kernels ran: what a judge goes by */
+  uint64_t held_ns;               /* time in which at least one of its kernels ran */
   uint64_t waited_ns; /* time with unfinished commands while another process's kernel ran */
   uint64_t kernels_submitted;
   uint64_t kernels_finished;
@@ -224,10 +224,10 @@ struct softgpu_slot
   _Atomic uint32_t parts_fd;      /* descriptor + 1 of the list of its memory: see parts.h */
   _Atomic uint64_t parts_offset;  /* of the list, in that file */
   _Atomic uint32_t shares_memory; /* it has opened other processes' memory */
-  uint32_t unrestorable;          /* a restore has found no room: none is made any more */
+  uint32_t unrestorable;          /* a restore found no room, so later ones fail */
   /* Of a client of MPS: its server's slot + 1, that server's generation, and how much of a GPU its
-     kernels may fill: percent or, with a static partition, the partition's multiprocessors, of
-     which its clients have no others and no other client has any.  */
+     kernels may fill: a percentage, or the multiprocessors of a static partition, which only the
+     partition's clients use.  */
   uint32_t mps_server;
   uint32_t mps_generation;
   uint32_t mps_percent;
