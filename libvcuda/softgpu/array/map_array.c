@@ -125,25 +125,16 @@ find_memory (const CUarrayMapInfo *info, const struct tile_box *box, CUdevice de
 }
 
 static CUresult
-new_operation (const CUarrayMapInfo *info, CUdevice device, struct operation **made)
+read_operation (const CUarrayMapInfo *info, CUdevice device, struct operation *operation)
 {
-  struct operation wanted = { .gpu = gpu_index (device) };
   REQUIRE (info->deviceBitMask == 1u << device && info->flags == 0 && info->reserved[0] == 0
                && info->reserved[1] == 0,
            CUDA_ERROR_INVALID_VALUE);
-  REQUIRE_SUCCESS (find_tiles (info, &wanted.tiles));
-  REQUIRE (wanted.tiles->context->device == device, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE_SUCCESS (softgpu_find_box (info, wanted.tiles, &wanted.box));
-  REQUIRE_SUCCESS (find_memory (info, &wanted.box, device, &wanted.physical));
-  *made = malloc (sizeof **made);
-  if (*made)
-    {
-      **made = wanted;
-      return CUDA_SUCCESS;
-    }
-  if (wanted.physical)
-    softgpu_physical_unuse (wanted.physical, tiles_of (&wanted.box));
-  return CUDA_ERROR_OUT_OF_MEMORY;
+  operation->gpu = gpu_index (device);
+  REQUIRE_SUCCESS (find_tiles (info, &operation->tiles));
+  REQUIRE (operation->tiles->context->device == device, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_SUCCESS (softgpu_find_box (info, operation->tiles, &operation->box));
+  return find_memory (info, &operation->box, device, &operation->physical);
 }
 
 /* Queues LIST after what STREAM has to do.  */
@@ -173,11 +164,13 @@ cuMemMapArrayAsync (CUarrayMapInfo *list, unsigned int count, CUstream stream)
   REQUIRE (list && count, CUDA_ERROR_INVALID_VALUE);
   REQUIRE_STREAM (context, stream);
   REQUIRE_SUCCESS (softgpu_check_stream (stream));
-  CUresult rc = softgpu_check_implicit (stream);
+  REQUIRE_SUCCESS (softgpu_check_implicit (stream));
+  CUresult rc = CUDA_SUCCESS;
   struct operation *made = NULL, **last = &made;
   for (unsigned i = 0; i < count && rc == CUDA_SUCCESS; i++)
     {
-      rc = new_operation (&list[i], context->device, last);
+      *last = calloc (1, sizeof **last);
+      rc = *last ? read_operation (&list[i], context->device, *last) : CUDA_ERROR_OUT_OF_MEMORY;
       if (rc == CUDA_SUCCESS)
         last = &(*last)->next;
     }

@@ -101,12 +101,7 @@ static void
 end (struct capture *capture)
 {
   pthread_mutex_lock (&guard);
-  for (struct capture **at = &captures; *at; at = &(*at)->next)
-    if (*at == capture)
-      {
-        *at = capture->next;
-        break;
-      }
+  UNLINK (captures, capture, next)
   for (CUstream next, stream = capture->streams; stream; stream = next)
     {
       next = stream->capture_next;
@@ -149,15 +144,12 @@ softgpu_leave_capture (CUstream stream)
 {
   pthread_mutex_lock (&guard);
   struct capture *capture = stream->capture;
-  for (CUstream *at = capture ? &capture->streams : NULL; at && *at; at = &(*at)->capture_next)
-    if (*at == stream)
-      {
-        *at = stream->capture_next;
-        break;
-      }
-  pthread_mutex_unlock (&guard);
   if (capture)
-    capture->invalid = true;
+    {
+      UNLINK (capture->streams, stream, capture_next)
+      capture->invalid = true;
+    }
+  pthread_mutex_unlock (&guard);
   if (capture && capture->origin == stream)
     {
       CUgraph made = capture->into_callers_graph ? NULL : capture->graph;

@@ -24,12 +24,8 @@ softgpu_let_graph_memory (struct graph_memory *memory)
 {
   pthread_mutex_lock (&guard);
   bool last = --memory->references == 0;
-  for (struct graph_memory **at = &known; last && *at; at = &(*at)->next)
-    if (*at == memory)
-      {
-        *at = memory->next;
-        break;
-      }
+  if (last)
+    UNLINK (known, memory, next)
   pthread_mutex_unlock (&guard);
   if (last)
     {
