@@ -93,8 +93,7 @@ cuStreamBeginCaptureToGraph (CUstream stream, CUgraph graph, const CUgraphNode *
   REQUIRE (graph && graph->kind == GRAPH && (dependencies || !count), CUDA_ERROR_INVALID_VALUE);
   REQUIRE_SUCCESS (may_begin (stream, mode));
   REQUIRE_SUCCESS (begin (stream, mode, graph));
-  bool set = softgpu_set_frontier (stream, dependencies, count, false);
-  return set ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  return softgpu_set_frontier (stream, dependencies, count, false);
 }
 
 static void

@@ -5,23 +5,14 @@
 
 #include "graph/capture.h"
 
-/* NODE, if it was made, is what the stream's next one depends on.  */
-static CUresult
-advance (CUstream stream, CUgraphNode node, CUresult rc)
-{
-  if (rc == CUDA_SUCCESS && !softgpu_set_frontier (stream, &node, 1, false))
-    rc = CUDA_ERROR_OUT_OF_MEMORY;
-  return rc;
-}
-
-/* A node of TYPE on STREAM.  */
+/* A node of TYPE on STREAM, on which the stream's next one depends.  */
 static CUresult
 add (CUstream stream, CUgraphNodeType type, CUgraphNode *node)
 {
   REQUIRE_CAPTURE (stream);
-  CUresult rc = softgpu_add_node (node, stream->capture->graph, type, stream->frontier,
-                                  stream->frontier_count);
-  return advance (stream, *node, rc);
+  REQUIRE_SUCCESS (softgpu_add_node (node, stream->capture->graph, type, stream->frontier,
+                                     stream->frontier_count));
+  return softgpu_set_frontier (stream, node, 1, false);
 }
 
 #define CAPTURE(name, wanted, member, type)                                                        \
@@ -42,9 +33,9 @@ softgpu_capture_kernel (CUstream stream, const CUDA_KERNEL_NODE_PARAMS *params)
 {
   REQUIRE_CAPTURE (stream);
   CUgraphNode node = NULL;
-  CUresult rc = cuGraphAddKernelNode_v2 (&node, stream->capture->graph, stream->frontier,
-                                         stream->frontier_count, params);
-  return advance (stream, node, rc);
+  REQUIRE_SUCCESS (cuGraphAddKernelNode_v2 (&node, stream->capture->graph, stream->frontier,
+                                            stream->frontier_count, params));
+  return softgpu_set_frontier (stream, &node, 1, false);
 }
 
 CUresult
@@ -71,7 +62,7 @@ softgpu_capture_alloc (CUstream stream, CUdeviceptr *address, size_t bytes, CUde
   CUresult rc = cuGraphAddMemAllocNode (&node, stream->capture->graph, stream->frontier,
                                         stream->frontier_count, &params);
   *address = params.dptr;
-  return advance (stream, node, rc);
+  return rc == CUDA_SUCCESS ? softgpu_set_frontier (stream, &node, 1, false) : rc;
 }
 
 CUresult
@@ -79,9 +70,9 @@ softgpu_capture_free (CUstream stream, CUdeviceptr address)
 {
   REQUIRE_CAPTURE (stream);
   CUgraphNode node = NULL;
-  CUresult rc = cuGraphAddMemFreeNode (&node, stream->capture->graph, stream->frontier,
-                                       stream->frontier_count, address);
-  return advance (stream, node, rc);
+  REQUIRE_SUCCESS (cuGraphAddMemFreeNode (&node, stream->capture->graph, stream->frontier,
+                                          stream->frontier_count, address));
+  return softgpu_set_frontier (stream, &node, 1, false);
 }
 
 void
@@ -141,8 +132,8 @@ softgpu_capture_wait (CUstream stream, CUevent event, bool external)
       capture->invalid = true;
       rc = CUDA_ERROR_STREAM_CAPTURE_MERGE;
     }
-  else if (!softgpu_set_frontier (stream, event->captured, event->captured_count, true))
-    rc = CUDA_ERROR_OUT_OF_MEMORY;
+  else
+    rc = softgpu_set_frontier (stream, event->captured, event->captured_count, true);
   if (rc != CUDA_SUCCESS)
     stream->capture->invalid = true;
   return rc;

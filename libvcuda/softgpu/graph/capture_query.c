@@ -67,8 +67,7 @@ cuStreamUpdateCaptureDependencies_v2 (CUstream stream, CUgraphNode *dependencies
            CUDA_ERROR_INVALID_VALUE);
   REQUIRE_CAPTURE (stream);
   bool adds = flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES;
-  return softgpu_set_frontier (stream, dependencies, count, adds) ? CUDA_SUCCESS
-                                                                  : CUDA_ERROR_OUT_OF_MEMORY;
+  return softgpu_set_frontier (stream, dependencies, count, adds);
 }
 
 CUresult
