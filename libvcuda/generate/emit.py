@@ -75,7 +75,6 @@ def header(entries: list[Entry], rules: dict[str, Rule], unasked: set[str]) -> s
         "#include <nvml.h>",
         '#include "undeclared.h"',
         '#pragma GCC diagnostic ignored "-Wdeprecated-declarations"',
-        f"#define VCUDA_ENTRIES {len(entries)}",
         f"#define VCUDA_FIRST_NVML {first_nvml(entries)}",
         f"#define VCUDA_GATES {first_nvml(entries) + _MORE_GATES}",
         "struct vcuda_real",

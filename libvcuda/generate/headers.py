@@ -130,9 +130,3 @@ def all_entries(include: str, folder: str, compiler: str) -> list[Entry]:
     )
     entries += [entry for entry in more if entry.name not in known]
     return sorted(entries, key=lambda entry: (entry.library, entry.name))
-
-
-def typedef_bases(include: str) -> set[str]:
-    """Base names of every function type in cudaTypedefs.h: names for cuGetProcAddress."""
-    with open(os.path.join(include, "cudaTypedefs.h"), encoding="utf-8") as typedefs:
-        return {base for base, _ in TYPEDEF.findall(typedefs.read())}

@@ -150,6 +150,19 @@ say(rc=rc)
         assert gpu.client(script) == {"rc": 808}
 
 
+def test_exclusive_gpu_differs_by_the_attribute_of_its_mode_alone(tmp_path: Path) -> None:
+    script = """
+start()
+say(values=[ok(cuda.cuDeviceGetAttribute(attribute, 0)) for attribute in cuda.CUdevice_attribute
+            if 0 < attribute < cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX])
+"""
+    modes = "default", "exclusive-process"
+    answers = [
+        SoftGpu(tmp_path / mode, "--compute-mode", mode).client(script)["values"] for mode in modes
+    ]
+    assert [pair for pair in zip(*answers) if pair[0] != pair[1]] == [(0, 3)]
+
+
 def test_exclusive_gpu_admits_one_process_or_all_clients_of_mps(tmp_path: Path) -> None:
     gpu = SoftGpu(tmp_path, "--compute-mode", "exclusive-process")
     retain = "cuda.cuInit(0); say(rc=int(cuda.cuDevicePrimaryCtxRetain(0)[0]))"

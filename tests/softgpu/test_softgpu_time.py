@@ -224,7 +224,7 @@ say(seconds=time.monotonic() - began)
 
 def test_stale_lock_of_a_dead_process_is_taken_over(gpu: SoftGpu) -> None:
     """As if slot 300's owner had been killed while it held the state file's lock."""
-    lock_offset, owner = 32, 301
+    lock_offset, owner = 20, 301
     state = gpu.root / "softgpu.state"
     with state.open("r+b") as file:
         file.seek(lock_offset)

@@ -98,12 +98,9 @@ cuArray3DCreate_v2 (CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *shape)
   REQUIRE (handle && shape, CUDA_ERROR_INVALID_VALUE);
   REQUIRE_SAFE ();
   struct CUarray_st made = { .kind = ARRAY, .context = context };
-  CUresult rc = softgpu_measure_array (&made, shape);
   CUarray array = &made;
-  if (rc == CUDA_SUCCESS)
-    rc = softgpu_back_array (&made.start, &made.tiles, made.bytes, &array, 1);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (softgpu_measure_array (&made, shape));
+  REQUIRE_SUCCESS (softgpu_back_array (&made.start, &made.tiles, made.bytes, &array, 1));
   array = softgpu_new_record (sizeof *array);
   if (!array)
     {

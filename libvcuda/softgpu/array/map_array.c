@@ -125,30 +125,16 @@ find_memory (const CUarrayMapInfo *info, const struct tile_box *box, CUdevice de
 }
 
 static CUresult
-new_operation (const CUarrayMapInfo *info, CUdevice device, struct operation **made)
+read_operation (const CUarrayMapInfo *info, CUdevice device, struct operation *operation)
 {
-  struct operation wanted = { .gpu = gpu_index (device) };
   REQUIRE (info->deviceBitMask == 1u << device && info->flags == 0 && info->reserved[0] == 0
                && info->reserved[1] == 0,
            CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = find_tiles (info, &wanted.tiles);
-  if (rc == CUDA_SUCCESS)
-    rc = wanted.tiles->context->device == device
-             ? softgpu_find_box (info, wanted.tiles, &wanted.box)
-             : CUDA_ERROR_INVALID_VALUE;
-  if (rc == CUDA_SUCCESS)
-    rc = find_memory (info, &wanted.box, device, &wanted.physical);
-  if (rc != CUDA_SUCCESS)
-    return rc;
-  *made = malloc (sizeof **made);
-  if (*made)
-    {
-      **made = wanted;
-      return CUDA_SUCCESS;
-    }
-  if (wanted.physical)
-    softgpu_physical_unuse (wanted.physical, tiles_of (&wanted.box));
-  return CUDA_ERROR_OUT_OF_MEMORY;
+  operation->gpu = gpu_index (device);
+  REQUIRE_SUCCESS (find_tiles (info, &operation->tiles));
+  REQUIRE (operation->tiles->context->device == device, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_SUCCESS (softgpu_find_box (info, operation->tiles, &operation->box));
+  return find_memory (info, &operation->box, device, &operation->physical);
 }
 
 /* Queues LIST after what STREAM has to do.  */
@@ -176,16 +162,15 @@ cuMemMapArrayAsync (CUarrayMapInfo *list, unsigned int count, CUstream stream)
 {
   REQUIRE_DRIVER ();
   REQUIRE (list && count, CUDA_ERROR_INVALID_VALUE);
-  CUcontext context = softgpu_stream_context (stream);
-  REQUIRE (context,
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
-  CUresult rc = softgpu_check_stream (stream);
-  if (rc == CUDA_SUCCESS)
-    rc = softgpu_check_implicit (stream);
+  REQUIRE_STREAM (context, stream);
+  REQUIRE_SUCCESS (softgpu_check_stream (stream));
+  REQUIRE_SUCCESS (softgpu_check_implicit (stream));
+  CUresult rc = CUDA_SUCCESS;
   struct operation *made = NULL, **last = &made;
   for (unsigned i = 0; i < count && rc == CUDA_SUCCESS; i++)
     {
-      rc = new_operation (&list[i], context->device, last);
+      *last = calloc (1, sizeof **last);
+      rc = *last ? read_operation (&list[i], context->device, *last) : CUDA_ERROR_OUT_OF_MEMORY;
       if (rc == CUDA_SUCCESS)
         last = &(*last)->next;
     }

@@ -130,12 +130,7 @@ void
 softgpu_end_tiles (struct tiles *tiles)
 {
   pthread_mutex_lock (&guard);
-  for (struct tiles **at = &known; *at; at = &(*at)->next)
-    if (*at == tiles)
-      {
-        *at = tiles->next;
-        break;
-      }
+  UNLINK (known, tiles, next)
   pthread_mutex_unlock (&guard);
   unmap_all (tiles);
   free (tiles->at);

@@ -106,12 +106,10 @@ find_sides (struct side *from, struct side *to, const CUDA_MEMCPY3D *copy, bool 
   REQUIRE (copy->srcLOD == 0 && copy->dstLOD == 0, CUDA_ERROR_INVALID_VALUE);
   const size_t from_at[3] = { copy->srcXInBytes, copy->srcY, copy->srcZ };
   const size_t to_at[3] = { copy->dstXInBytes, copy->dstY, copy->dstZ };
-  CUresult rc = find_side (from, copy, copy->srcMemoryType, copy->srcHost, copy->srcDevice,
-                           copy->srcArray, from_at, copy->srcPitch, copy->srcHeight, captured);
-  if (rc == CUDA_SUCCESS)
-    rc = find_side (to, copy, copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray,
+  REQUIRE_SUCCESS (find_side (from, copy, copy->srcMemoryType, copy->srcHost, copy->srcDevice,
+                              copy->srcArray, from_at, copy->srcPitch, copy->srcHeight, captured));
+  return find_side (to, copy, copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray,
                     to_at, copy->dstPitch, copy->dstHeight, captured);
-  return rc;
 }
 
 CUresult
@@ -127,51 +125,45 @@ softgpu_copy (const CUDA_MEMCPY3D *copy, CUstream stream)
   struct side from, to;
   if (empty (copy))
     return CUDA_SUCCESS;
-  CUresult rc = find_sides (&from, &to, copy, false);
-  if (rc == CUDA_SUCCESS)
-    rc = softgpu_copy_takes_time (stream, to.start, from.start,
-                                  copy->WidthInBytes * copy->Height * copy->Depth);
-  for (size_t z = 0; z < copy->Depth && rc == CUDA_SUCCESS; z++)
+  REQUIRE_SUCCESS (find_sides (&from, &to, copy, false));
+  REQUIRE_SUCCESS (softgpu_copy_takes_time (stream, to.start, from.start,
+                                            copy->WidthInBytes * copy->Height * copy->Depth));
+  for (size_t z = 0; z < copy->Depth; z++)
     for (size_t y = 0; y < copy->Height; y++)
       memmove ((void *) (to.start + z * to.slice + y * to.pitch),
                (const void *) (from.start + z * from.slice + y * from.pitch), copy->WidthInBytes);
-  return rc;
+  return CUDA_SUCCESS;
 }
 
+/* The copy is made when all the work before it is done.  */
 CUresult
-softgpu_copy_and_wait (const CUDA_MEMCPY3D *copy)
+cuMemcpy3D_v2 (const CUDA_MEMCPY3D *copy)
 {
   REQUIRE_CONTEXT (context);
   REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = softgpu_check_unsafe ();
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SAFE ();
   softgpu_take_submit_time (&driver.tie);
-  rc = softgpu_drain_stream (NULL);
+  CUresult rc = softgpu_drain_stream (NULL);
   if (rc == CUDA_SUCCESS)
     rc = softgpu_copy (copy, NULL);
   softgpu_wait_for_copy (context->device);
   return rc;
 }
 
+/* The copy is made on STREAM, or captured into its graph.  */
 CUresult
-softgpu_queue_copy (const CUDA_MEMCPY3D *copy, CUstream stream)
+cuMemcpy3DAsync_v2 (const CUDA_MEMCPY3D *copy, CUstream stream)
 {
   REQUIRE_CONTEXT (context);
   REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
-  if (!softgpu_captures || empty (copy))
+  if (softgpu_captures && !empty (copy))
     {
-      softgpu_take_submit_time (&driver.tie);
-      return softgpu_copy (copy, stream);
+      REQUIRE_SUCCESS (softgpu_check_copy (copy, stream));
+      if (softgpu_capturing (stream))
+        return softgpu_capture_copy (stream, copy);
+      REQUIRE_SUCCESS (softgpu_check_implicit (stream));
     }
-  CUresult rc = softgpu_check_copy (copy, stream);
-  if (rc == CUDA_SUCCESS && softgpu_capturing (stream))
-    return softgpu_capture_copy (stream, copy);
-  if (rc == CUDA_SUCCESS)
-    rc = softgpu_check_implicit (stream);
-  if (rc != CUDA_SUCCESS)
-    return rc;
   softgpu_take_submit_time (&driver.tie);
   return softgpu_copy (copy, stream);
 }

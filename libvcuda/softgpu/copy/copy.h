@@ -5,18 +5,12 @@
 
 #include "driver/driver.h"
 
-/* Whether a copy on STREAM may access both ends of COPY. If STREAM is captured: when the graph
+/* Whether a copy on STREAM may access both ends of COPY; if STREAM is captured, when the graph
  * runs.
  */
 CUresult softgpu_check_copy (const CUDA_MEMCPY3D *copy, CUstream stream);
 
 /* Moves the bytes of COPY now, and queues the time that this takes on STREAM.  */
 CUresult softgpu_copy (const CUDA_MEMCPY3D *copy, CUstream stream);
-
-/* The same on STREAM, or into its capture. COPY may be NULL, which is an error.  */
-CUresult softgpu_queue_copy (const CUDA_MEMCPY3D *copy, CUstream stream);
-
-/* The same when all the work before it is done.  */
-CUresult softgpu_copy_and_wait (const CUDA_MEMCPY3D *copy);
 
 #endif

@@ -35,7 +35,7 @@ find_element (size_t *element, const CUmemcpy3DOperand *operand)
   if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER)
     return CUDA_SUCCESS;
   CUarray array = operand->op.array.array;
-  REQUIRE (operand->type == CU_MEMCPY_OPERAND_TYPE_ARRAY && array && array->kind == ARRAY,
+  REQUIRE (operand->type == CU_MEMCPY_OPERAND_TYPE_ARRAY && array_valid (array),
            CUDA_ERROR_INVALID_VALUE);
   size_t here = array->row_bytes / array->shape.Width;
   REQUIRE (!*element || *element == here, CUDA_ERROR_INVALID_VALUE);
@@ -85,11 +85,8 @@ from_operation (CUDA_MEMCPY3D *copy, const CUDA_MEMCPY3D_BATCH_OP *op)
   REQUIRE (known_attributes (op->srcAccessOrder, op->flags), CUDA_ERROR_INVALID_VALUE);
   REQUIRE (op->extent.width && op->extent.height && op->extent.depth, CUDA_ERROR_INVALID_VALUE);
   size_t element = 0, bytes;
-  CUresult rc = find_element (&element, &op->src);
-  if (rc == CUDA_SUCCESS)
-    rc = find_element (&element, &op->dst);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (find_element (&element, &op->src));
+  REQUIRE_SUCCESS (find_element (&element, &op->dst));
   element = element ? element : 1;
   REQUIRE (!__builtin_mul_overflow (op->extent.width, element, &bytes)
                && fits (&op->src, &op->extent, element) && fits (&op->dst, &op->extent, element),
@@ -109,8 +106,8 @@ cuMemcpyWithAttributesAsync (CUdeviceptr dst, CUdeviceptr src, size_t bytes,
   REQUIRE_DRIVER ();
   REQUIRE (attributes, CUDA_ERROR_INVALID_VALUE);
   CUDA_MEMCPY3D copy;
-  CUresult rc = from_row (&copy, dst, src, bytes, attributes);
-  return rc == CUDA_SUCCESS ? softgpu_queue_copy (&copy, stream) : rc;
+  REQUIRE_SUCCESS (from_row (&copy, dst, src, bytes, attributes));
+  return cuMemcpy3DAsync_v2 (&copy, stream);
 }
 
 CUresult
@@ -120,8 +117,8 @@ cuMemcpy3DWithAttributesAsync (CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long fl
   REQUIRE_DRIVER ();
   REQUIRE (op && !flags, CUDA_ERROR_INVALID_VALUE);
   CUDA_MEMCPY3D copy;
-  CUresult rc = from_operation (&copy, op);
-  return rc == CUDA_SUCCESS ? softgpu_queue_copy (&copy, stream) : rc;
+  REQUIRE_SUCCESS (from_operation (&copy, op));
+  return cuMemcpy3DAsync_v2 (&copy, stream);
 }
 
 /* The COUNT copies of which NTH gives each from LIST, or none of them. *FAILED, if
@@ -142,13 +139,12 @@ batch (CUresult (*nth) (CUDA_MEMCPY3D *copy, const void *list, size_t i), const 
         rc = softgpu_check_copy (&copy, stream);
       if (rc != CUDA_SUCCESS && failed)
         *failed = i;
-      if (rc != CUDA_SUCCESS)
-        return rc;
+      REQUIRE_SUCCESS (rc);
     }
   for (size_t i = 0; i < count && rc == CUDA_SUCCESS; i++)
     {
       nth (&copy, list, i);
-      rc = softgpu_queue_copy (&copy, stream);
+      rc = cuMemcpy3DAsync_v2 (&copy, stream);
     }
   return rc;
 }

@@ -1,6 +1,6 @@
 /* Copies of rectangles and boxes, within and between contexts.  */
 
-#include "copy/copy.h"
+#include "driver/driver.h"
 
 static CUDA_MEMCPY3D
 from_2d (const CUDA_MEMCPY2D *copy)
@@ -30,14 +30,10 @@ cuMemcpy2D_v2 (const CUDA_MEMCPY2D *copy)
   REQUIRE_DRIVER ();
   REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
   CUDA_MEMCPY3D box = from_2d (copy);
-  return softgpu_copy_and_wait (&box);
+  return cuMemcpy3D_v2 (&box);
 }
 
-CUresult
-cuMemcpy2DUnaligned_v2 (const CUDA_MEMCPY2D *copy)
-{
-  return cuMemcpy2D_v2 (copy);
-}
+ALSO_NAMED (cuMemcpy2DUnaligned_v2, cuMemcpy2D_v2);
 
 CUresult
 cuMemcpy2DAsync_v2 (const CUDA_MEMCPY2D *copy, CUstream stream)
@@ -45,19 +41,7 @@ cuMemcpy2DAsync_v2 (const CUDA_MEMCPY2D *copy, CUstream stream)
   REQUIRE_DRIVER ();
   REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
   CUDA_MEMCPY3D box = from_2d (copy);
-  return softgpu_queue_copy (&box, stream);
-}
-
-CUresult
-cuMemcpy3D_v2 (const CUDA_MEMCPY3D *copy)
-{
-  return softgpu_copy_and_wait (copy);
-}
-
-CUresult
-cuMemcpy3DAsync_v2 (const CUDA_MEMCPY3D *copy, CUstream stream)
-{
-  return softgpu_queue_copy (copy, stream);
+  return cuMemcpy3DAsync_v2 (&box, stream);
 }
 
 static CUresult
@@ -84,14 +68,14 @@ CUresult
 cuMemcpy3DPeer (const CUDA_MEMCPY3D_PEER *copy)
 {
   CUDA_MEMCPY3D box;
-  CUresult rc = from_peer (copy, &box);
-  return rc == CUDA_SUCCESS ? cuMemcpy3D_v2 (&box) : rc;
+  REQUIRE_SUCCESS (from_peer (copy, &box));
+  return cuMemcpy3D_v2 (&box);
 }
 
 CUresult
 cuMemcpy3DPeerAsync (const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
 {
   CUDA_MEMCPY3D box;
-  CUresult rc = from_peer (copy, &box);
-  return rc == CUDA_SUCCESS ? cuMemcpy3DAsync_v2 (&box, stream) : rc;
+  REQUIRE_SUCCESS (from_peer (copy, &box));
+  return cuMemcpy3DAsync_v2 (&box, stream);
 }

@@ -1,6 +1,6 @@
-/* Copies of one row of bytes.  */
+/* Copies of one row of bytes, as boxes of one row.  */
 
-#include "copy/copy.h"
+#include "driver/driver.h"
 
 /* One side of a row of BYTES.  */
 #define FROM(type, member, value, offset)                                                          \
@@ -13,42 +13,40 @@
 CUresult
 cuMemcpy (CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 {
-  return softgpu_copy_and_wait (
+  return cuMemcpy3D_v2 (
       ROW (bytes, FROM (UNIFIED, srcDevice, src, 0), TO (UNIFIED, dstDevice, dst, 0)));
 }
 
 CUresult
 cuMemcpyAsync (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
 {
-  return softgpu_queue_copy (
+  return cuMemcpy3DAsync_v2 (
       ROW (bytes, FROM (UNIFIED, srcDevice, src, 0), TO (UNIFIED, dstDevice, dst, 0)), stream);
 }
 
 CUresult
 cuMemcpyHtoD_v2 (CUdeviceptr dst, const void *src, size_t bytes)
 {
-  return softgpu_copy_and_wait (
-      ROW (bytes, FROM (HOST, srcHost, src, 0), TO (DEVICE, dstDevice, dst, 0)));
+  return cuMemcpy3D_v2 (ROW (bytes, FROM (HOST, srcHost, src, 0), TO (DEVICE, dstDevice, dst, 0)));
 }
 
 CUresult
 cuMemcpyHtoDAsync_v2 (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream)
 {
-  return softgpu_queue_copy (
+  return cuMemcpy3DAsync_v2 (
       ROW (bytes, FROM (HOST, srcHost, src, 0), TO (DEVICE, dstDevice, dst, 0)), stream);
 }
 
 CUresult
 cuMemcpyDtoH_v2 (void *dst, CUdeviceptr src, size_t bytes)
 {
-  return softgpu_copy_and_wait (
-      ROW (bytes, FROM (DEVICE, srcDevice, src, 0), TO (HOST, dstHost, dst, 0)));
+  return cuMemcpy3D_v2 (ROW (bytes, FROM (DEVICE, srcDevice, src, 0), TO (HOST, dstHost, dst, 0)));
 }
 
 CUresult
 cuMemcpyDtoHAsync_v2 (void *dst, CUdeviceptr src, size_t bytes, CUstream stream)
 {
-  return softgpu_queue_copy (
+  return cuMemcpy3DAsync_v2 (
       ROW (bytes, FROM (DEVICE, srcDevice, src, 0), TO (HOST, dstHost, dst, 0)), stream);
 }
 
@@ -62,7 +60,7 @@ cuMemcpyDtoD_v2 (CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 CUresult
 cuMemcpyDtoDAsync_v2 (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
 {
-  return softgpu_queue_copy (
+  return cuMemcpy3DAsync_v2 (
       ROW (bytes, FROM (DEVICE, srcDevice, src, 0), TO (DEVICE, dstDevice, dst, 0)), stream);
 }
 
@@ -84,48 +82,46 @@ cuMemcpyPeerAsync (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext fro
 CUresult
 cuMemcpyAtoA_v2 (CUarray dst, size_t to, CUarray src, size_t from, size_t bytes)
 {
-  return softgpu_copy_and_wait (
+  return cuMemcpy3D_v2 (
       ROW (bytes, FROM (ARRAY, srcArray, src, from), TO (ARRAY, dstArray, dst, to)));
 }
 
 CUresult
 cuMemcpyAtoD_v2 (CUdeviceptr dst, CUarray src, size_t from, size_t bytes)
 {
-  return softgpu_copy_and_wait (
+  return cuMemcpy3D_v2 (
       ROW (bytes, FROM (ARRAY, srcArray, src, from), TO (DEVICE, dstDevice, dst, 0)));
 }
 
 CUresult
 cuMemcpyDtoA_v2 (CUarray dst, size_t to, CUdeviceptr src, size_t bytes)
 {
-  return softgpu_copy_and_wait (
+  return cuMemcpy3D_v2 (
       ROW (bytes, FROM (DEVICE, srcDevice, src, 0), TO (ARRAY, dstArray, dst, to)));
 }
 
 CUresult
 cuMemcpyAtoH_v2 (void *dst, CUarray src, size_t from, size_t bytes)
 {
-  return softgpu_copy_and_wait (
-      ROW (bytes, FROM (ARRAY, srcArray, src, from), TO (HOST, dstHost, dst, 0)));
+  return cuMemcpy3D_v2 (ROW (bytes, FROM (ARRAY, srcArray, src, from), TO (HOST, dstHost, dst, 0)));
 }
 
 CUresult
 cuMemcpyHtoA_v2 (CUarray dst, size_t to, const void *src, size_t bytes)
 {
-  return softgpu_copy_and_wait (
-      ROW (bytes, FROM (HOST, srcHost, src, 0), TO (ARRAY, dstArray, dst, to)));
+  return cuMemcpy3D_v2 (ROW (bytes, FROM (HOST, srcHost, src, 0), TO (ARRAY, dstArray, dst, to)));
 }
 
 CUresult
 cuMemcpyAtoHAsync_v2 (void *dst, CUarray src, size_t from, size_t bytes, CUstream stream)
 {
-  return softgpu_queue_copy (
+  return cuMemcpy3DAsync_v2 (
       ROW (bytes, FROM (ARRAY, srcArray, src, from), TO (HOST, dstHost, dst, 0)), stream);
 }
 
 CUresult
 cuMemcpyHtoAAsync_v2 (CUarray dst, size_t to, const void *src, size_t bytes, CUstream stream)
 {
-  return softgpu_queue_copy (
+  return cuMemcpy3DAsync_v2 (
       ROW (bytes, FROM (HOST, srcHost, src, 0), TO (ARRAY, dstArray, dst, to)), stream);
 }

@@ -33,10 +33,10 @@ softgpu_set (const CUDA_MEMSET_NODE_PARAMS *set, CUstream stream)
                && !__builtin_add_overflow (last, row, &bytes)
                && softgpu_may_touch (set->dst, bytes, false),
            CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = softgpu_copy_takes_time (stream, set->dst, set->dst, row * set->height);
-  for (size_t y = 0; y < set->height && rc == CUDA_SUCCESS; y++)
+  REQUIRE_SUCCESS (softgpu_copy_takes_time (stream, set->dst, set->dst, row * set->height));
+  for (size_t y = 0; y < set->height; y++)
     fill_row ((char *) set->dst + y * set->pitch, row, set);
-  return rc;
+  return CUDA_SUCCESS;
 }
 
 static CUresult
@@ -48,9 +48,7 @@ fill (const CUDA_MEMSET_NODE_PARAMS *set, CUstream stream, bool asynchronous)
     {
       if (softgpu_capturing (stream))
         return softgpu_capture_set (stream, set);
-      CUresult rc = asynchronous ? softgpu_check_implicit (stream) : softgpu_check_unsafe ();
-      if (rc != CUDA_SUCCESS)
-        return rc;
+      REQUIRE_SUCCESS (asynchronous ? softgpu_check_implicit (stream) : softgpu_check_unsafe ());
     }
   softgpu_take_submit_time (&driver.tie);
   return softgpu_set (set, stream);

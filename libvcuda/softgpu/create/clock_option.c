@@ -1,6 +1,5 @@
 /* softgpu create: the options of the GPUs' clock.  */
 
-#include <stdio.h>
 #include <string.h>
 
 #include "create/files.h"

@@ -87,7 +87,6 @@ make_state (const struct request *request)
   state->topology = request->topology;
   state->gpu_count = request->gpus;
   state->entries = entries;
-  state->size = bytes;
   state->version = SOFTGPU_VERSION;
   state->magic = SOFTGPU_MAGIC;
   if (rename (beside, path) != 0)

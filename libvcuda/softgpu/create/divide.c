@@ -22,7 +22,7 @@ struct wanted
   unsigned gib;
 };
 
-/* Where the shape of this size fits; the highest place, as a driver that is asked for none.  */
+/* Finds the shape of this size and its highest free place, as drivers choose it; false: none.  */
 static bool
 place (const struct softgpu_state *state, unsigned parent, const struct wanted *wanted,
        unsigned *shape, unsigned *start)

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <getopt.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -67,14 +65,15 @@ call_attention (struct softgpu_state *state)
 }
 
 static void
-tell (struct softgpu_gpu *gpu, unsigned xid)
+report (struct softgpu_gpu *gpu, unsigned xid)
 {
   gpu->xid[gpu->xid_count % SOFTGPU_XIDS] = xid;
   gpu->xid_count++;
 }
 
 /* A fault of one client ends the contexts of all clients of its server that are on the GPU. The
-   server takes no new one until they are gone. Source: NVIDIA's guide to MPS, "Error Containment".
+   server takes no new one until they have ended. Source: NVIDIA's guide to MPS, "Error
+   Containment".
  */
 static void
 fault_mps (const char *root, unsigned gpu)
@@ -91,7 +90,7 @@ fault_mps (const char *root, unsigned gpu)
       softgpu_fault_clients (tie.state, slot, ILLEGAL_ADDRESS);
       server->fault = ILLEGAL_ADDRESS;
     }
-  tell (&tie.state->gpu[gpu], XID_PAGE_FAULT);
+  report (&tie.state->gpu[gpu], XID_PAGE_FAULT);
   softgpu_unlock (&tie);
   softgpu_detach (&tie);
 }
@@ -193,7 +192,7 @@ order_failures (int argc, char **argv)
       for (int g = 0; g < (int) state->entries; g++)
         if (g == lost || state->gpu[g].parent == (unsigned) lost + 1)
           state->gpu[g].lost = 1;
-      tell (&state->gpu[lost], XID_OFF_THE_BUS);
+      report (&state->gpu[lost], XID_OFF_THE_BUS);
     }
   if (faulty >= 0)
     {
@@ -203,13 +202,13 @@ order_failures (int argc, char **argv)
   if (given_up)
     state->given_up = (unsigned) given_up;
   if (event >= 0)
-    tell (&state->gpu[event], (unsigned) xid);
+    report (&state->gpu[event], (unsigned) xid);
   if (ecc >= 0)
     {
       state->gpu[ecc].ecc_corrected += corrected;
       state->gpu[ecc].ecc_uncorrected += uncorrected;
       if (uncorrected)
-        tell (&state->gpu[ecc], XID_DOUBLE_BIT_ECC);
+        report (&state->gpu[ecc], XID_DOUBLE_BIT_ECC);
     }
   call_attention (state);
   return 0;

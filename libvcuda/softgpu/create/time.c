@@ -1,5 +1,4 @@
-/* softgpu time: how each GPU's time was spent, as a judge reads it: from the state itself, never by
-   events.  */
+/* softgpu time: how each GPU's time was spent, by the state itself, not by events.  */
 
 #include <getopt.h>
 #include <stdio.h>
@@ -10,15 +9,12 @@
 #include "create/request.h"
 #include "engine/device_time.h"
 
-/* A copy of what one process has of one GPU.  */
+/* What one process has of one GPU.  */
 struct part
 {
-  unsigned gpu;
+  struct softgpu_use use;
   bool ended;
-  uint32_t pid;
-  uint64_t pid_namespace;
-  char command[17];
-  uint64_t held_ns, thread_ns, submitted, finished;
+  char command[17]; /* as it is printed */
 };
 
 struct times
@@ -62,45 +58,26 @@ copy_name (char *to, const char *from)
 }
 
 static void
-collect_live (struct times *times, const struct softgpu_state *state)
+add (struct times *times, struct softgpu_use use, bool ended)
+{
+  struct part *part = &times->part[times->count++];
+  *part = (struct part){ .use = use, .ended = ended };
+  copy_name (part->command, use.command);
+}
+
+static void
+add_all (struct times *times, const struct softgpu_state *state)
 {
   for (unsigned slot = 0; slot < state->slots_used; slot++)
     for (unsigned gpu = 0; gpu < state->entries; gpu++)
       {
-        const struct softgpu_slot *process = &state->slot[slot];
-        const struct softgpu_slot_gpu *queue = &process->gpu[gpu];
-        if (process->kind != SOFTGPU_CUDA || (!queue->contexts && !queue->kernels_submitted))
-          continue;
-        struct part *part = &times->part[times->count++];
-        *part = (struct part){ .gpu = gpu,
-                               .pid = process->pid,
-                               .pid_namespace = process->pid_namespace,
-                               .held_ns = queue->held_ns,
-                               .thread_ns = queue->thread_ns,
-                               .submitted = queue->kernels_submitted,
-                               .finished = queue->kernels_finished };
-        copy_name (part->command, process->command);
+        const struct softgpu_slot_gpu *queue = &state->slot[slot].gpu[gpu];
+        if (state->slot[slot].kind == SOFTGPU_CUDA && (queue->contexts || queue->kernels_submitted))
+          add (times, softgpu_use_of (state, slot, gpu), false);
       }
-}
-
-static void
-collect_ended (struct times *times, const struct softgpu_state *state)
-{
   uint64_t from = state->ended_count > SOFTGPU_ENDED ? state->ended_count - SOFTGPU_ENDED : 0;
   for (uint64_t at = from; at < state->ended_count; at++)
-    {
-      const struct softgpu_ended *ended = &state->ended[at % SOFTGPU_ENDED];
-      struct part *part = &times->part[times->count++];
-      *part = (struct part){ .gpu = ended->gpu,
-                             .ended = true,
-                             .pid = ended->pid,
-                             .pid_namespace = ended->pid_namespace,
-                             .held_ns = ended->held_ns,
-                             .thread_ns = ended->thread_ns,
-                             .submitted = ended->kernels_submitted,
-                             .finished = ended->kernels_finished };
-      copy_name (part->command, ended->command);
-    }
+    add (times, state->ended[at % SOFTGPU_ENDED], true);
 }
 
 static void
@@ -116,8 +93,7 @@ collect (struct times *times, const char *root, bool as_is)
   times->clock = state->clock;
   times->entries = state->entries;
   memcpy (times->gpu, state->gpu, sizeof times->gpu);
-  collect_live (times, state);
-  collect_ended (times, state);
+  add_all (times, state);
   softgpu_unlock (&tie);
   softgpu_detach (&tie);
 }
@@ -129,15 +105,15 @@ print_parts (const struct times *times, unsigned gpu, bool ended)
   for (unsigned i = 0; i < times->count; i++)
     {
       const struct part *part = &times->part[i];
-      if (part->gpu != gpu || part->ended != ended)
+      const struct softgpu_use *use = &part->use;
+      if (use->gpu != gpu || part->ended != ended)
         continue;
       printf (
           "%s\n    {\"pid\": %u, \"pid_namespace\": %llu, \"command\": \"%s\", \"held_ns\": %llu,"
           " \"whole_ns\": %llu, \"kernels_submitted\": %llu, \"kernels_finished\": %llu}",
-          comma, part->pid, (unsigned long long) part->pid_namespace, part->command,
-          (unsigned long long) part->held_ns,
-          (unsigned long long) (part->thread_ns / SOFTGPU_WHOLE),
-          (unsigned long long) part->submitted, (unsigned long long) part->finished);
+          comma, use->pid, (unsigned long long) use->pid_namespace, part->command,
+          (unsigned long long) use->held_ns, (unsigned long long) (use->thread_ns / SOFTGPU_WHOLE),
+          (unsigned long long) use->kernels_submitted, (unsigned long long) use->kernels_finished);
       comma = ",";
     }
 }
@@ -187,12 +163,14 @@ print_text (const struct times *times, const char *clock)
       for (unsigned i = 0; i < times->count; i++)
         {
           const struct part *part = &times->part[i];
-          if (part->gpu == g)
+          const struct softgpu_use *use = &part->use;
+          if (use->gpu == g)
             printf (
                 "  pid %u of namespace %llu  %s%s  held %.6f s, finished %llu of %llu kernels\n",
-                part->pid, (unsigned long long) part->pid_namespace, part->command,
-                part->ended ? " (ended)" : "", seconds (part->held_ns),
-                (unsigned long long) part->finished, (unsigned long long) part->submitted);
+                use->pid, (unsigned long long) use->pid_namespace, part->command,
+                part->ended ? " (ended)" : "", seconds (use->held_ns),
+                (unsigned long long) use->kernels_finished,
+                (unsigned long long) use->kernels_submitted);
         }
     }
 }

@@ -1,9 +1,14 @@
 /* Devices: count, names, sizes, and where they sit on the bus.  */
 
 #include <stdio.h>
-#include <string.h>
 
 #include "driver/device.h"
+
+/* Returns from the calling function unless DEV is a device, and ANSWERABLE.  */
+#define REQUIRE_DEVICE(answerable, dev)                                                            \
+  REQUIRE_DRIVER ();                                                                               \
+  REQUIRE (answerable, CUDA_ERROR_INVALID_VALUE);                                                  \
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE)
 
 CUresult
 cuDeviceGetCount (int *count)
@@ -17,9 +22,7 @@ cuDeviceGetCount (int *count)
 CUresult
 cuDeviceGet (CUdevice *device, int ordinal)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (device, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (valid_device (ordinal), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_DEVICE (device, ordinal);
   *device = ordinal;
   return CUDA_SUCCESS;
 }
@@ -27,9 +30,7 @@ cuDeviceGet (CUdevice *device, int ordinal)
 CUresult
 cuDeviceGetName (char *name, int len, CUdevice dev)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (name && len > 0, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_DEVICE (name && len > 0, dev);
   snprintf (name, (size_t) len, "%s", gpu_of (dev)->name);
   return CUDA_SUCCESS;
 }
@@ -57,9 +58,7 @@ softgpu_read_uuid (CUuuid *uuid, const char *text)
 CUresult
 cuDeviceGetUuid_v2 (CUuuid *uuid, CUdevice dev)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (uuid, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_DEVICE (uuid, dev);
   return softgpu_read_uuid (uuid, gpu_of (dev)->uuid);
 }
 
@@ -67,9 +66,7 @@ cuDeviceGetUuid_v2 (CUuuid *uuid, CUdevice dev)
 CUresult
 cuDeviceGetUuid (CUuuid *uuid, CUdevice dev)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (uuid, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_DEVICE (uuid, dev);
   const struct softgpu_gpu *gpu = gpu_of (dev);
   return softgpu_read_uuid (uuid,
                             gpu->parent ? driver.tie.state->gpu[gpu->parent - 1].uuid : gpu->uuid);
@@ -78,9 +75,7 @@ cuDeviceGetUuid (CUuuid *uuid, CUdevice dev)
 CUresult
 cuDeviceTotalMem_v2 (size_t *bytes, CUdevice dev)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (bytes, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_DEVICE (bytes, dev);
   *bytes = gpu_of (dev)->memory_bytes;
   return CUDA_SUCCESS;
 }
@@ -88,9 +83,7 @@ cuDeviceTotalMem_v2 (size_t *bytes, CUdevice dev)
 CUresult
 cuDeviceComputeCapability (int *major, int *minor, CUdevice dev)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (major && minor, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_DEVICE (major && minor, dev);
   *major = 9;
   *minor = 0;
   return CUDA_SUCCESS;
@@ -99,9 +92,7 @@ cuDeviceComputeCapability (int *major, int *minor, CUdevice dev)
 CUresult
 cuDeviceGetPCIBusId (char *id, int len, CUdevice dev)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (id && len > 0, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_DEVICE (id && len > 0, dev);
   snprintf (id, (size_t) len, "0000:%02X:00.0", gpu_of (dev)->pci_bus);
   return CUDA_SUCCESS;
 }
@@ -147,9 +138,7 @@ cuDeviceGetP2PAttribute (int *value, CUdevice_P2PAttribute attribute, CUdevice f
 CUresult
 cuDeviceGetExecAffinitySupport (int *support, CUexecAffinityType type, CUdevice dev)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (support && type == CU_EXEC_AFFINITY_TYPE_SM_COUNT, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_DEVICE (support && type == CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev);
   *support = 0;
   return CUDA_SUCCESS;
 }

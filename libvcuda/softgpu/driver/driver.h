@@ -127,6 +127,15 @@ typedef void (*softgpu_notice) (void);
       return (error);                                                                              \
   while (0)
 
+/* Takes ITEM, if it is there, out of the list from FIRST on, which is linked by NEXT.  */
+#define UNLINK(first, item, next)                                                                  \
+  for (__typeof__ (item) *link_at = &(first); *link_at; link_at = &(*link_at)->next)               \
+    if (*link_at == (item))                                                                        \
+      {                                                                                            \
+        *link_at = (item)->next;                                                                   \
+        break;                                                                                     \
+      }
+
 /* Returns what CALL returns, unless that is success.  */
 #define REQUIRE_SUCCESS(call)                                                                      \
   do                                                                                               \

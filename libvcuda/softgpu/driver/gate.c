@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "driver/gate.h"
+#include "driver/driver.h"
 #include "engine/process_state.h"
 
 /* Calls that do not need the GPU.  */
@@ -20,6 +20,10 @@ needs_no_gpu (const char *name)
       return true;
   return false;
 }
+
+/* Called before every exported call while the attention word is set: the error that the call NAME
+   must return; 0: it may go on.  */
+int softgpu_gate (const char *name);
 
 int
 softgpu_gate (const char *name)

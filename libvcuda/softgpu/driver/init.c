@@ -4,7 +4,6 @@
 #include "driver/mps_client.h"
 
 _Atomic (softgpu_notice) softgpu_on_progress;
-_Atomic (softgpu_notice) softgpu_on_progress;
 struct driver driver = { .tie = { .fd = -1 } };
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;

@@ -3,7 +3,7 @@
 #ifndef SOFTGPU_BOUND_H
 #define SOFTGPU_BOUND_H
 
-#include "state/target.h"
+#include "state/queue.h"
 
 /* A time that is never later than the moment at which TARGET is reached, unless a process dies. The
    GPU has been advanced, and TARGET is not reached.  */

@@ -54,7 +54,8 @@ narrow (struct softgpu_command *command, uint64_t most)
 uint64_t
 softgpu_submit (struct attachment *tie, unsigned gpu, struct softgpu_command command)
 {
-  if (softgpu_ring_full (softgpu_queue (tie->state, gpu, tie->slot)))
+  const struct softgpu_slot_gpu *queue = softgpu_queue (tie->state, gpu, tie->slot);
+  if (queue->head - queue->tail >= SOFTGPU_COMMANDS)
     return 0;
   if (tie->state->clock == SOFTGPU_KIND)
     {

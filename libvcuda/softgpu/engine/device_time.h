@@ -6,7 +6,7 @@
 #include "engine/engine.h"
 #include "state/attach.h"
 #include "state/busy.h"
-#include "state/target.h"
+#include "state/queue.h"
 
 uint64_t softgpu_now (void);
 

@@ -201,10 +201,7 @@ pass (struct softgpu_state *state, unsigned gpu, uint64_t ran)
   struct softgpu_gpu *device = &state->gpu[gpu];
   bool busy = false, switching = device->switch_left_ns;
   FOR_BACKLOGGED (slot, state, gpu)
-    {
-      bool runs = run_slot (state, gpu, slot, ran);
-      busy |= runs;
-    }
+    busy |= run_slot (state, gpu, slot, ran);
   if (busy)
     {
       FOR_BACKLOGGED (slot, state, gpu)

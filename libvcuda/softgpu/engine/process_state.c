@@ -1,4 +1,4 @@
-/* What a process's checkpoint has come to.  */
+/* The state of a process's checkpoint.  */
 
 #include "engine/process_state.h"
 

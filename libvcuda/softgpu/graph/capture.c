@@ -1,7 +1,6 @@
 /* Stream capture: beginning, ending, and what it forbids meanwhile.  */
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/capture.h"
 
@@ -75,8 +74,8 @@ CUresult
 cuStreamBeginCapture_v2 (CUstream stream, CUstreamCaptureMode mode)
 {
   REQUIRE_DRIVER ();
-  CUresult rc = may_begin (stream, mode);
-  return rc == CUDA_SUCCESS ? begin (stream, mode, NULL) : rc;
+  REQUIRE_SUCCESS (may_begin (stream, mode));
+  return begin (stream, mode, NULL);
 }
 
 CUresult
@@ -92,24 +91,16 @@ cuStreamBeginCaptureToGraph (CUstream stream, CUgraph graph, const CUgraphNode *
   REQUIRE_DRIVER ();
   (void) edges;
   REQUIRE (graph && graph->kind == GRAPH && (dependencies || !count), CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = may_begin (stream, mode);
-  if (rc == CUDA_SUCCESS)
-    rc = begin (stream, mode, graph);
-  if (rc == CUDA_SUCCESS && !softgpu_set_frontier (stream, dependencies, count, false))
-    rc = CUDA_ERROR_OUT_OF_MEMORY;
-  return rc;
+  REQUIRE_SUCCESS (may_begin (stream, mode));
+  REQUIRE_SUCCESS (begin (stream, mode, graph));
+  return softgpu_set_frontier (stream, dependencies, count, false);
 }
 
 static void
 end (struct capture *capture)
 {
   pthread_mutex_lock (&guard);
-  for (struct capture **at = &captures; *at; at = &(*at)->next)
-    if (*at == capture)
-      {
-        *at = capture->next;
-        break;
-      }
+  UNLINK (captures, capture, next)
   for (CUstream next, stream = capture->streams; stream; stream = next)
     {
       next = stream->capture_next;
@@ -152,15 +143,12 @@ softgpu_leave_capture (CUstream stream)
 {
   pthread_mutex_lock (&guard);
   struct capture *capture = stream->capture;
-  for (CUstream *at = capture ? &capture->streams : NULL; at && *at; at = &(*at)->capture_next)
-    if (*at == stream)
-      {
-        *at = stream->capture_next;
-        break;
-      }
-  pthread_mutex_unlock (&guard);
   if (capture)
-    capture->invalid = true;
+    {
+      UNLINK (capture->streams, stream, capture_next)
+      capture->invalid = true;
+    }
+  pthread_mutex_unlock (&guard);
   if (capture && capture->origin == stream)
     {
       CUgraph made = capture->into_callers_graph ? NULL : capture->graph;
@@ -172,9 +160,11 @@ softgpu_leave_capture (CUstream stream)
 }
 
 CUresult
-softgpu_refuse_unsafe (void)
+softgpu_check_unsafe (void)
 {
   bool refused = false;
+  if (!softgpu_captures)
+    return CUDA_SUCCESS;
   pthread_mutex_lock (&guard);
   for (struct capture *capture = captures; capture; capture = capture->next)
     {
@@ -190,7 +180,7 @@ softgpu_refuse_unsafe (void)
 }
 
 CUresult
-softgpu_refuse_stream (CUstream stream)
+softgpu_check_stream (CUstream stream)
 {
   if (default_stream (stream))
     return softgpu_check_implicit (stream);
@@ -200,8 +190,8 @@ softgpu_refuse_stream (CUstream stream)
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-/* Invalidates the captures of CONTEXT that STREAMS_WITH chooses, and says whether there were any.
- */
+/* Invalidates the captures of CONTEXT, if BLOCKING_ONLY those with a blocking stream; whether there
+   were any.  */
 static bool
 invalidate (CUcontext context, bool blocking_only)
 {
@@ -216,9 +206,12 @@ invalidate (CUcontext context, bool blocking_only)
 }
 
 CUresult
-softgpu_refuse_implicit (CUcontext context)
+softgpu_check_implicit (CUstream stream)
 {
-  return invalidate (context, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+  bool legacy = default_stream (stream) && stream != CU_STREAM_PER_THREAD;
+  return softgpu_captures && legacy && invalidate (softgpu_current_context (), true)
+             ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+             : CUDA_SUCCESS;
 }
 
 CUresult

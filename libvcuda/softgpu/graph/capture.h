@@ -10,7 +10,7 @@
   REQUIRE (!(stream)->capture->invalid, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
 
 /* Makes the stream's next captured node depend on NODES; ADD: and on what it depends on already. */
-bool softgpu_set_frontier (CUstream stream, const CUgraphNode *nodes, size_t count, bool add);
+CUresult softgpu_set_frontier (CUstream stream, const CUgraphNode *nodes, size_t count, bool add);
 
 /* Whether the origin stream waits for everything that the other streams captured.  */
 bool softgpu_joined (const struct capture *capture);

@@ -4,7 +4,7 @@
 
 #include "graph/capture.h"
 
-bool
+CUresult
 softgpu_set_frontier (CUstream stream, const CUgraphNode *nodes, size_t count, bool add)
 {
   size_t kept = add ? stream->frontier_count : 0;
@@ -12,8 +12,7 @@ softgpu_set_frontier (CUstream stream, const CUgraphNode *nodes, size_t count, b
     {
       size_t room = 2 * (kept + count);
       CUgraphNode *larger = realloc (stream->frontier, room * sizeof *larger);
-      if (!larger)
-        return false;
+      REQUIRE (larger, CUDA_ERROR_OUT_OF_MEMORY);
       stream->frontier = larger;
       stream->frontier_room = room;
     }
@@ -26,7 +25,7 @@ softgpu_set_frontier (CUstream stream, const CUgraphNode *nodes, size_t count, b
         stream->frontier[kept++] = nodes[i];
     }
   stream->frontier_count = kept;
-  return true;
+  return CUDA_SUCCESS;
 }
 
 bool

@@ -5,63 +5,37 @@
 
 #include "graph/capture.h"
 
-/* NODE, if it was made, is what the stream's next one depends on.  */
-static CUresult
-advance (CUstream stream, CUgraphNode node, CUresult rc)
-{
-  if (rc == CUDA_SUCCESS && !softgpu_set_frontier (stream, &node, 1, false))
-    rc = CUDA_ERROR_OUT_OF_MEMORY;
-  return rc;
-}
-
-/* A node of TYPE on STREAM.  */
+/* A node of TYPE on STREAM, on which the stream's next one depends.  */
 static CUresult
 add (CUstream stream, CUgraphNodeType type, CUgraphNode *node)
 {
   REQUIRE_CAPTURE (stream);
-  CUresult rc = softgpu_add_node (node, stream->capture->graph, type, stream->frontier,
-                                  stream->frontier_count);
-  return advance (stream, *node, rc);
+  REQUIRE_SUCCESS (softgpu_add_node (node, stream->capture->graph, type, stream->frontier,
+                                     stream->frontier_count));
+  return softgpu_set_frontier (stream, node, 1, false);
 }
 
-CUresult
-softgpu_capture_copy (CUstream stream, const CUDA_MEMCPY3D *copy)
-{
-  CUgraphNode node = NULL;
-  CUresult rc = add (stream, CU_GRAPH_NODE_TYPE_MEMCPY, &node);
-  if (rc == CUDA_SUCCESS)
-    node->copy = *copy;
-  return rc;
-}
+#define CAPTURE(name, wanted, member, type)                                                        \
+  CUresult softgpu_capture_##name (CUstream stream, const type *params)                            \
+  {                                                                                                \
+    CUgraphNode node = NULL;                                                                       \
+    REQUIRE_SUCCESS (add (stream, CU_GRAPH_NODE_TYPE_##wanted, &node));                            \
+    node->member = *params;                                                                        \
+    return CUDA_SUCCESS;                                                                           \
+  }
 
-CUresult
-softgpu_capture_set (CUstream stream, const CUDA_MEMSET_NODE_PARAMS *set)
-{
-  CUgraphNode node = NULL;
-  CUresult rc = add (stream, CU_GRAPH_NODE_TYPE_MEMSET, &node);
-  if (rc == CUDA_SUCCESS)
-    node->set = *set;
-  return rc;
-}
+CAPTURE (copy, MEMCPY, copy, CUDA_MEMCPY3D)
+CAPTURE (set, MEMSET, set, CUDA_MEMSET_NODE_PARAMS)
+CAPTURE (host, HOST, host, CUDA_HOST_NODE_PARAMS)
 
 CUresult
 softgpu_capture_kernel (CUstream stream, const CUDA_KERNEL_NODE_PARAMS *params)
 {
   REQUIRE_CAPTURE (stream);
   CUgraphNode node = NULL;
-  CUresult rc = softgpu_add_kernel (&node, stream->capture->graph, stream->frontier,
-                                    stream->frontier_count, params);
-  return advance (stream, node, rc);
-}
-
-CUresult
-softgpu_capture_host (CUstream stream, const CUDA_HOST_NODE_PARAMS *params)
-{
-  CUgraphNode node = NULL;
-  CUresult rc = add (stream, CU_GRAPH_NODE_TYPE_HOST, &node);
-  if (rc == CUDA_SUCCESS)
-    node->host = *params;
-  return rc;
+  REQUIRE_SUCCESS (cuGraphAddKernelNode_v2 (&node, stream->capture->graph, stream->frontier,
+                                            stream->frontier_count, params));
+  return softgpu_set_frontier (stream, &node, 1, false);
 }
 
 CUresult
@@ -85,10 +59,10 @@ softgpu_capture_alloc (CUstream stream, CUdeviceptr *address, size_t bytes, CUde
   params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   params.poolProps.location.id = device;
   CUgraphNode node = NULL;
-  CUresult rc = softgpu_add_alloc (&node, stream->capture->graph, stream->frontier,
-                                   stream->frontier_count, &params);
+  CUresult rc = cuGraphAddMemAllocNode (&node, stream->capture->graph, stream->frontier,
+                                        stream->frontier_count, &params);
   *address = params.dptr;
-  return advance (stream, node, rc);
+  return rc == CUDA_SUCCESS ? softgpu_set_frontier (stream, &node, 1, false) : rc;
 }
 
 CUresult
@@ -96,9 +70,9 @@ softgpu_capture_free (CUstream stream, CUdeviceptr address)
 {
   REQUIRE_CAPTURE (stream);
   CUgraphNode node = NULL;
-  CUresult rc = cuGraphAddMemFreeNode (&node, stream->capture->graph, stream->frontier,
-                                       stream->frontier_count, address);
-  return advance (stream, node, rc);
+  REQUIRE_SUCCESS (cuGraphAddMemFreeNode (&node, stream->capture->graph, stream->frontier,
+                                          stream->frontier_count, address));
+  return softgpu_set_frontier (stream, &node, 1, false);
 }
 
 void
@@ -117,10 +91,9 @@ softgpu_capture_record (CUstream stream, CUevent event, bool external)
   CUgraphNode node = NULL;
   if (external)
     {
-      CUresult rc = add (stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &node);
-      if (rc == CUDA_SUCCESS)
-        node->event = event;
-      return rc;
+      REQUIRE_SUCCESS (add (stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &node));
+      node->event = event;
+      return CUDA_SUCCESS;
     }
   size_t bytes = stream->frontier_count * sizeof *event->captured;
   CUgraphNode *captured = realloc (event->captured, bytes ? bytes : 1);
@@ -139,10 +112,9 @@ softgpu_capture_wait (CUstream stream, CUevent event, bool external)
   if (external && softgpu_capturing (stream))
     {
       CUgraphNode node = NULL;
-      CUresult rc = add (stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &node);
-      if (rc == CUDA_SUCCESS)
-        node->event = event;
-      return rc;
+      REQUIRE_SUCCESS (add (stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &node));
+      node->event = event;
+      return CUDA_SUCCESS;
     }
   struct capture *capture = event->capture_id ? softgpu_find_capture (event->capture_id) : NULL;
   if (!softgpu_capturing (stream))
@@ -160,8 +132,8 @@ softgpu_capture_wait (CUstream stream, CUevent event, bool external)
       capture->invalid = true;
       rc = CUDA_ERROR_STREAM_CAPTURE_MERGE;
     }
-  else if (!softgpu_set_frontier (stream, event->captured, event->captured_count, true))
-    rc = CUDA_ERROR_OUT_OF_MEMORY;
+  else
+    rc = softgpu_set_frontier (stream, event->captured, event->captured_count, true);
   if (rc != CUDA_SUCCESS)
     stream->capture->invalid = true;
   return rc;

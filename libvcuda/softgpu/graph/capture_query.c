@@ -8,8 +8,7 @@ info (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *g
 {
   REQUIRE_DRIVER ();
   REQUIRE (status, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (softgpu_stream_context (stream),
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE_STREAM (context, stream);
   *status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (!softgpu_capturing (stream))
     return CUDA_SUCCESS;
@@ -68,8 +67,7 @@ cuStreamUpdateCaptureDependencies_v2 (CUstream stream, CUgraphNode *dependencies
            CUDA_ERROR_INVALID_VALUE);
   REQUIRE_CAPTURE (stream);
   bool adds = flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES;
-  return softgpu_set_frontier (stream, dependencies, count, adds) ? CUDA_SUCCESS
-                                                                  : CUDA_ERROR_OUT_OF_MEMORY;
+  return softgpu_set_frontier (stream, dependencies, count, adds);
 }
 
 CUresult

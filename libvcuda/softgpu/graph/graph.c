@@ -1,7 +1,6 @@
 /* Graphs: their nodes and edges.  */
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/graph.h"
 
@@ -20,8 +19,8 @@ cuGraphCreate (CUgraph *pgraph, unsigned int flags)
   return CUDA_SUCCESS;
 }
 
-CUresult
-softgpu_add_dependency (CUgraphNode node, CUgraphNode from)
+static CUresult
+add_dependency (CUgraphNode node, CUgraphNode from)
 {
   REQUIRE (node_valid (from) && from->graph == node->graph && from != node,
            CUDA_ERROR_INVALID_VALUE);
@@ -64,7 +63,7 @@ softgpu_add_node (CUgraphNode *pnode, CUgraph graph, CUgraphNodeType type, const
   node->graph = graph;
   for (size_t i = 0; i < count; i++)
     {
-      CUresult rc = softgpu_add_dependency (node, from[i]);
+      CUresult rc = add_dependency (node, from[i]);
       if (rc != CUDA_SUCCESS)
         {
           node->type = CU_GRAPH_NODE_TYPE_EMPTY;
@@ -138,9 +137,7 @@ CUresult
 softgpu_copy_node (CUgraphNode *pcopy, CUgraph graph, const struct CUgraphNode_st *node,
                    const CUgraphNode *from, size_t count)
 {
-  CUresult rc = softgpu_add_node (pcopy, graph, node->type, from, count);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (softgpu_add_node (pcopy, graph, node->type, from, count));
   CUgraphNode copy = *pcopy;
   struct CUgraphNode_st made = *node;
   made.graph = graph;
@@ -181,7 +178,7 @@ cuGraphClone (CUgraph *pclone, CUgraph graph)
   clone->next_node = graph->next_node;
   for (CUgraphNode node = graph->first; node && rc == CUDA_SUCCESS; node = node->next)
     for (size_t i = 0; i < node->from_count && rc == CUDA_SUCCESS; i++)
-      rc = softgpu_add_dependency (twin (clone, node->id), twin (clone, node->from[i]->id));
+      rc = add_dependency (twin (clone, node->id), twin (clone, node->from[i]->id));
   if (rc == CUDA_SUCCESS)
     *pclone = clone;
   else
@@ -206,9 +203,7 @@ cuGraphAddDependencies (CUgraph graph, const CUgraphNode *from, const CUgraphNod
   for (size_t i = 0; i < count; i++)
     {
       REQUIRE (node_valid (to[i]) && to[i]->graph == graph, CUDA_ERROR_INVALID_VALUE);
-      CUresult rc = softgpu_add_dependency (to[i], from[i]);
-      if (rc != CUDA_SUCCESS)
-        return rc;
+      REQUIRE_SUCCESS (add_dependency (to[i], from[i]));
     }
   return CUDA_SUCCESS;
 }

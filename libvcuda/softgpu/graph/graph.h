@@ -5,8 +5,9 @@
 
 #include "driver/function.h"
 
-/* What an alloc node stands for. The addresses are its own from the node's making on, the memory
-   comes with a launch.  */
+/* The memory of an alloc node. Its addresses are fixed when the node is made; a launch allocates
+ * it.
+ */
 struct graph_memory
 {
   unsigned references; /* nodes and executables that name it, and the allocation while it lives */
@@ -99,12 +100,6 @@ struct capture
 CUresult softgpu_add_node (CUgraphNode *node, CUgraph graph, CUgraphNodeType type,
                            const CUgraphNode *from, size_t count);
 
-CUresult softgpu_add_kernel (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,
-                             size_t count, const CUDA_KERNEL_NODE_PARAMS *params);
-CUresult softgpu_add_alloc (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
-                            CUDA_MEM_ALLOC_NODE_PARAMS *params);
-CUresult softgpu_add_dependency (CUgraphNode node, CUgraphNode from);
-
 /* Makes a node like NODE, without its edges.  */
 CUresult softgpu_copy_node (CUgraphNode *copy, CUgraph graph, const struct CUgraphNode_st *node,
                             const CUgraphNode *from, size_t count);
@@ -134,47 +129,22 @@ CUresult softgpu_capture_record (CUstream stream, CUevent event, bool external);
 CUresult softgpu_capture_wait (CUstream stream, CUevent event, bool external);
 void softgpu_forget_captured (CUevent event);
 
-/* Before a call that a capture in the global or thread-local mode forbids.  */
+/* How many captures are under way.  */
 extern _Atomic unsigned softgpu_captures;
-CUresult softgpu_refuse_unsafe (void);
+
+/* Before a call that a capture in the global or thread-local mode forbids.  */
+CUresult softgpu_check_unsafe (void);
 
 /* Before a call that asks for, or waits for, what STREAM has done.  */
-CUresult softgpu_refuse_stream (CUstream stream);
+CUresult softgpu_check_stream (CUstream stream);
 
-/* Before work on the legacy stream, which would wait for streams that are being captured.  */
-CUresult softgpu_refuse_implicit (CUcontext context);
+/* Before work on STREAM: the legacy stream would wait for streams that are being captured.  */
+CUresult softgpu_check_implicit (CUstream stream);
 
 /* A stream that is destroyed amid a capture invalidates it.  */
 void softgpu_leave_capture (CUstream stream);
 
-static inline CUresult
-softgpu_check_stream (CUstream stream)
-{
-  return softgpu_captures ? softgpu_refuse_stream (stream) : CUDA_SUCCESS;
-}
-
-static inline CUresult
-softgpu_check_implicit (CUstream stream)
-{
-  return softgpu_captures && default_stream (stream) && stream != CU_STREAM_PER_THREAD
-             ? softgpu_refuse_implicit (softgpu_current_context ())
-             : CUDA_SUCCESS;
-}
-
-static inline CUresult
-softgpu_check_unsafe (void)
-{
-  return softgpu_captures ? softgpu_refuse_unsafe () : CUDA_SUCCESS;
-}
-
 /* Returns from the calling function where a stream capture forbids it.  */
-#define REQUIRE_SAFE()                                                                             \
-  do                                                                                               \
-    {                                                                                              \
-      CUresult allowed = softgpu_check_unsafe ();                                                  \
-      if (allowed != CUDA_SUCCESS)                                                                 \
-        return allowed;                                                                            \
-    }                                                                                              \
-  while (0)
+#define REQUIRE_SAFE() REQUIRE_SUCCESS (softgpu_check_unsafe ())
 
 #endif

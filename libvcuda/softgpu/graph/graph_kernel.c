@@ -15,9 +15,8 @@ fill_kernel (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
   REQUIRE (function_valid (made.func) && softgpu_shape_fits (grid, block, made.sharedMemBytes),
            CUDA_ERROR_INVALID_VALUE);
   struct kernel_cost cost;
-  CUresult rc = softgpu_kernel_cost (made.func, grid, block, made.kernelParams, made.extra, &cost);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (
+      softgpu_kernel_cost (made.func, grid, block, made.kernelParams, made.extra, &cost));
   node->time_ns = node->value = cost.time_ns;
   node->percent = cost.percent;
   node->width = cost.width;
@@ -31,39 +30,24 @@ fill_kernel (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
 }
 
 CUresult
-softgpu_add_kernel (CUgraphNode *pnode, CUgraph graph, const CUgraphNode *from, size_t count,
-                    const CUDA_KERNEL_NODE_PARAMS *params)
+cuGraphAddKernelNode_v2 (CUgraphNode *pnode, CUgraph graph, const CUgraphNode *from, size_t count,
+                         const CUDA_KERNEL_NODE_PARAMS *params)
 {
   REQUIRE_DRIVER ();
   REQUIRE (pnode && params, CUDA_ERROR_INVALID_VALUE);
   struct CUgraphNode_st trial;
-  CUresult rc = fill_kernel (&trial, params);
-  if (rc == CUDA_SUCCESS)
-    rc = softgpu_add_node (pnode, graph, CU_GRAPH_NODE_TYPE_KERNEL, from, count);
-  return rc == CUDA_SUCCESS ? fill_kernel (*pnode, params) : rc;
+  REQUIRE_SUCCESS (fill_kernel (&trial, params));
+  REQUIRE_SUCCESS (softgpu_add_node (pnode, graph, CU_GRAPH_NODE_TYPE_KERNEL, from, count));
+  return fill_kernel (*pnode, params);
 }
 
-CUresult
-cuGraphAddKernelNode_v2 (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
-                         const CUDA_KERNEL_NODE_PARAMS *params)
-{
-  return softgpu_add_kernel (node, graph, from, count, params);
-}
-
-static CUDA_KERNEL_NODE_PARAMS
-from_v1 (const CUDA_KERNEL_NODE_PARAMS_v1 *params)
-{
-  return (CUDA_KERNEL_NODE_PARAMS){ .func = params->func,
-                                    .gridDimX = params->gridDimX,
-                                    .gridDimY = params->gridDimY,
-                                    .gridDimZ = params->gridDimZ,
-                                    .blockDimX = params->blockDimX,
-                                    .blockDimY = params->blockDimY,
-                                    .blockDimZ = params->blockDimZ,
-                                    .sharedMemBytes = params->sharedMemBytes,
-                                    .kernelParams = params->kernelParams,
-                                    .extra = params->extra };
-}
+/* The members that both versions of the parameters have.  */
+#define COMMON(params)                                                                             \
+  .func = (params)->func, .gridDimX = (params)->gridDimX, .gridDimY = (params)->gridDimY,          \
+  .gridDimZ = (params)->gridDimZ, .blockDimX = (params)->blockDimX,                                \
+  .blockDimY = (params)->blockDimY, .blockDimZ = (params)->blockDimZ,                              \
+  .sharedMemBytes = (params)->sharedMemBytes, .kernelParams = (params)->kernelParams,              \
+  .extra = (params)->extra
 
 CUresult
 cuGraphAddKernelNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
@@ -71,8 +55,8 @@ cuGraphAddKernelNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,
 {
   REQUIRE_DRIVER ();
   REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
-  CUDA_KERNEL_NODE_PARAMS newer = from_v1 (params);
-  return softgpu_add_kernel (node, graph, from, count, &newer);
+  const CUDA_KERNEL_NODE_PARAMS newer = { COMMON (params) };
+  return cuGraphAddKernelNode_v2 (node, graph, from, count, &newer);
 }
 
 CUresult
@@ -91,19 +75,9 @@ cuGraphKernelNodeGetParams (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params
   CUDA_KERNEL_NODE_PARAMS newer;
   REQUIRE_DRIVER ();
   REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = cuGraphKernelNodeGetParams_v2 (node, &newer);
-  if (rc == CUDA_SUCCESS)
-    *params = (CUDA_KERNEL_NODE_PARAMS_v1){ .func = newer.func,
-                                            .gridDimX = newer.gridDimX,
-                                            .gridDimY = newer.gridDimY,
-                                            .gridDimZ = newer.gridDimZ,
-                                            .blockDimX = newer.blockDimX,
-                                            .blockDimY = newer.blockDimY,
-                                            .blockDimZ = newer.blockDimZ,
-                                            .sharedMemBytes = newer.sharedMemBytes,
-                                            .kernelParams = newer.kernelParams,
-                                            .extra = newer.extra };
-  return rc;
+  REQUIRE_SUCCESS (cuGraphKernelNodeGetParams_v2 (node, &newer));
+  *params = (CUDA_KERNEL_NODE_PARAMS_v1){ COMMON (&newer) };
+  return CUDA_SUCCESS;
 }
 
 CUresult
@@ -120,6 +94,6 @@ cuGraphKernelNodeSetParams (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *
 {
   REQUIRE_DRIVER ();
   REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
-  CUDA_KERNEL_NODE_PARAMS newer = from_v1 (params);
+  const CUDA_KERNEL_NODE_PARAMS newer = { COMMON (params) };
   return cuGraphKernelNodeSetParams_v2 (node, &newer);
 }

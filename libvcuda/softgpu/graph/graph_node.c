@@ -31,10 +31,9 @@ cuGraphAddMemcpyNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,
 {
   REQUIRE_DRIVER ();
   REQUIRE (copy && valid_context (context), CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_MEMCPY, from, count);
-  if (rc == CUDA_SUCCESS)
-    (*node)->copy = *copy;
-  return rc;
+  REQUIRE_SUCCESS (softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_MEMCPY, from, count));
+  (*node)->copy = *copy;
+  return CUDA_SUCCESS;
 }
 
 CUresult
@@ -46,10 +45,9 @@ cuGraphAddMemsetNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,
   REQUIRE (valid_context (context), CUDA_ERROR_INVALID_CONTEXT);
   REQUIRE (set->elementSize == 1 || set->elementSize == 2 || set->elementSize == 4,
            CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_MEMSET, from, count);
-  if (rc == CUDA_SUCCESS)
-    (*node)->set = *set;
-  return rc;
+  REQUIRE_SUCCESS (softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_MEMSET, from, count));
+  (*node)->set = *set;
+  return CUDA_SUCCESS;
 }
 
 CUresult
@@ -58,10 +56,9 @@ cuGraphAddHostNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, s
 {
   REQUIRE_DRIVER ();
   REQUIRE (params && params->fn, CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_HOST, from, count);
-  if (rc == CUDA_SUCCESS)
-    (*node)->host = *params;
-  return rc;
+  REQUIRE_SUCCESS (softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_HOST, from, count));
+  (*node)->host = *params;
+  return CUDA_SUCCESS;
 }
 
 CUresult
@@ -77,15 +74,12 @@ cuGraphAddChildGraphNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *f
   REQUIRE_DRIVER ();
   REQUIRE (graph_valid (graph) && node, CUDA_ERROR_INVALID_VALUE);
   CUgraph clone;
-  CUresult rc = cuGraphClone (&clone, child);
+  REQUIRE_SUCCESS (cuGraphClone (&clone, child));
+  CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_GRAPH, from, count);
   if (rc == CUDA_SUCCESS)
-    {
-      rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_GRAPH, from, count);
-      if (rc == CUDA_SUCCESS)
-        (*node)->child = clone;
-      else
-        cuGraphDestroy (clone);
-    }
+    (*node)->child = clone;
+  else
+    cuGraphDestroy (clone);
   return rc;
 }
 
@@ -142,8 +136,8 @@ cuGraphAddNode_v2 (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,
   switch (params->type)
     {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-      return softgpu_add_kernel (node, graph, from, count,
-                                 (const CUDA_KERNEL_NODE_PARAMS *) &params->kernel);
+      return cuGraphAddKernelNode_v2 (node, graph, from, count,
+                                      (const CUDA_KERNEL_NODE_PARAMS *) &params->kernel);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
       return cuGraphAddMemcpyNode (node, graph, from, count, &params->memcpy.copyParams,
                                    params->memcpy.copyCtx ? params->memcpy.copyCtx : current);
@@ -163,8 +157,8 @@ cuGraphAddNode_v2 (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
       return cuGraphAddEventRecordNode (node, graph, from, count, params->eventRecord.event);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-      return softgpu_add_alloc (node, graph, from, count,
-                                (CUDA_MEM_ALLOC_NODE_PARAMS *) &params->alloc);
+      return cuGraphAddMemAllocNode (node, graph, from, count,
+                                     (CUDA_MEM_ALLOC_NODE_PARAMS *) &params->alloc);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return cuGraphAddMemFreeNode (node, graph, from, count, params->free.dptr);
     default:

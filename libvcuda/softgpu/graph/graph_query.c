@@ -139,38 +139,17 @@ cuGraphNodeGetDependentNodes_v2 (CUgraphNode node, CUgraphNode *list, CUgraphEdg
   return list_neighbours (node, list, count, true);
 }
 
-CUresult
-cuGraphNodeGetType (CUgraphNode node, CUgraphNodeType *type)
-{
-  REQUIRE_DRIVER ();
-  REQUIRE (node_valid (node) && type, CUDA_ERROR_INVALID_VALUE);
-  *type = node->type;
-  return CUDA_SUCCESS;
-}
+/* A function that answers with MEMBER of a graph or a node, HANDLE.  */
+#define ANSWER(function, of, valid, member, type)                                                  \
+  CUresult cuGraph##function (of handle, type *answer)                                             \
+  {                                                                                                \
+    REQUIRE_DRIVER ();                                                                             \
+    REQUIRE (valid (handle) && answer, CUDA_ERROR_INVALID_VALUE);                                  \
+    *answer = handle->member;                                                                      \
+    return CUDA_SUCCESS;                                                                           \
+  }
 
-CUresult
-cuGraphNodeGetContainingGraph (CUgraphNode node, CUgraph *graph)
-{
-  REQUIRE_DRIVER ();
-  REQUIRE (node_valid (node) && graph, CUDA_ERROR_INVALID_VALUE);
-  *graph = node->graph;
-  return CUDA_SUCCESS;
-}
-
-CUresult
-cuGraphNodeGetLocalId (CUgraphNode node, unsigned int *id)
-{
-  REQUIRE_DRIVER ();
-  REQUIRE (node_valid (node) && id, CUDA_ERROR_INVALID_VALUE);
-  *id = node->id;
-  return CUDA_SUCCESS;
-}
-
-CUresult
-cuGraphGetId (CUgraph graph, unsigned int *id)
-{
-  REQUIRE_DRIVER ();
-  REQUIRE (graph_valid (graph) && id, CUDA_ERROR_INVALID_VALUE);
-  *id = graph->id;
-  return CUDA_SUCCESS;
-}
+ANSWER (NodeGetType, CUgraphNode, node_valid, type, CUgraphNodeType)
+ANSWER (NodeGetContainingGraph, CUgraphNode, node_valid, graph, CUgraph)
+ANSWER (NodeGetLocalId, CUgraphNode, node_valid, id, unsigned int)
+ANSWER (GetId, CUgraph, graph_valid, id, unsigned int)

@@ -24,12 +24,8 @@ softgpu_let_graph_memory (struct graph_memory *memory)
 {
   pthread_mutex_lock (&guard);
   bool last = --memory->references == 0;
-  for (struct graph_memory **at = &known; last && *at; at = &(*at)->next)
-    if (*at == memory)
-      {
-        *at = memory->next;
-        break;
-      }
+  if (last)
+    UNLINK (known, memory, next)
   pthread_mutex_unlock (&guard);
   if (last)
     {
@@ -39,8 +35,8 @@ softgpu_let_graph_memory (struct graph_memory *memory)
 }
 
 CUresult
-softgpu_add_alloc (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
-                   CUDA_MEM_ALLOC_NODE_PARAMS *params)
+cuGraphAddMemAllocNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
+                        CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
   REQUIRE_DRIVER ();
   REQUIRE (params && params->bytesize && params->bytesize <= SIZE_MAX / 2,
@@ -86,18 +82,11 @@ softgpu_add_alloc (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, si
 }
 
 CUresult
-cuGraphAddMemAllocNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
-                        CUDA_MEM_ALLOC_NODE_PARAMS *params)
-{
-  return softgpu_add_alloc (node, graph, from, count, params);
-}
-
-CUresult
 cuGraphMemAllocNodeGetParams (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (node && node->kind == GRAPH_NODE && node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && params,
-           CUDA_ERROR_INVALID_VALUE);
+  OF_TYPE (node, MEM_ALLOC);
+  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
   *params = node->alloc.params;
   return CUDA_SUCCESS;
 }
@@ -141,21 +130,18 @@ cuGraphAddMemFreeNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from
   for (CUgraphNode other = graph->first; other; other = other->next)
     REQUIRE (other->type != CU_GRAPH_NODE_TYPE_MEM_FREE || other->freed != address,
              CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_MEM_FREE, from, count);
-  if (rc == CUDA_SUCCESS)
-    {
-      (*node)->freed = address;
-      graph->memory_nodes++;
-    }
-  return rc;
+  REQUIRE_SUCCESS (softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_MEM_FREE, from, count));
+  (*node)->freed = address;
+  graph->memory_nodes++;
+  return CUDA_SUCCESS;
 }
 
 CUresult
 cuGraphMemFreeNodeGetParams (CUgraphNode node, CUdeviceptr *address)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (node && node->kind == GRAPH_NODE && node->type == CU_GRAPH_NODE_TYPE_MEM_FREE && address,
-           CUDA_ERROR_INVALID_VALUE);
+  OF_TYPE (node, MEM_FREE);
+  REQUIRE (address, CUDA_ERROR_INVALID_VALUE);
   *address = node->freed;
   return CUDA_SUCCESS;
 }

@@ -36,14 +36,13 @@ softgpu_read_cubin (struct CUmod_st *module, const void *image)
   const char *sections = start + header.e_shoff;
   memcpy (&section, sections + header.e_shstrndx * sizeof section, sizeof section);
   const char *names = start + section.sh_offset;
-  CUresult rc = CUDA_SUCCESS;
-  for (unsigned at = 0; at < header.e_shnum && rc == CUDA_SUCCESS; at++)
+  for (unsigned at = 0; at < header.e_shnum; at++)
     {
       memcpy (&section, sections + at * sizeof section, sizeof section);
       const char *name = names + section.sh_name;
       if (takes_memory (&section, name))
-        rc = softgpu_add_variable (module, name, strlen (name), section.sh_size,
-                                   of_kernel (&section));
+        REQUIRE_SUCCESS (softgpu_add_variable (module, name, strlen (name), section.sh_size,
+                                               of_kernel (&section)));
     }
-  return rc;
+  return CUDA_SUCCESS;
 }

@@ -32,24 +32,14 @@ cuFuncGetAttribute (int *value, CUfunction_attribute attribute, CUfunction funct
   REQUIRE_DRIVER ();
   REQUIRE (value && attribute < CU_FUNC_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (function_valid (function), CUDA_ERROR_INVALID_HANDLE);
-  switch (attribute)
-    {
-    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-      *value = 1024;
-      break;
-    case CU_FUNC_ATTRIBUTE_NUM_REGS:
-      *value = 32;
-      break;
-    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
-    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-      *value = 90;
-      break;
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-      *value = 48 << 10;
-      break;
-    default:
-      *value = 0;
-    }
+  static const int values[CU_FUNC_ATTRIBUTE_MAX] = {
+    [CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024,
+    [CU_FUNC_ATTRIBUTE_NUM_REGS] = 32,
+    [CU_FUNC_ATTRIBUTE_PTX_VERSION] = 90,
+    [CU_FUNC_ATTRIBUTE_BINARY_VERSION] = 90,
+    [CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = 48 << 10,
+  };
+  *value = values[attribute];
   return CUDA_SUCCESS;
 }
 

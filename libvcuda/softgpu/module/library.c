@@ -53,10 +53,9 @@ cuLibraryGetGlobal (CUdeviceptr *start, size_t *bytes, CUlibrary library, const 
 {
   REQUIRE_CONTEXT (context);
   REQUIRE (module_valid (module_of (library)), CUDA_ERROR_INVALID_HANDLE);
-  CUresult rc = softgpu_find_variable (start, bytes, module_of (library), name);
-  if (rc == CUDA_SUCCESS)
-    rc = softgpu_place_module (module_of (library));
-  return rc == CUDA_SUCCESS ? softgpu_find_variable (start, bytes, module_of (library), name) : rc;
+  REQUIRE_SUCCESS (softgpu_find_variable (start, bytes, module_of (library), name));
+  REQUIRE_SUCCESS (softgpu_place (module_of (library), NULL));
+  return softgpu_find_variable (start, bytes, module_of (library), name);
 }
 
 CUresult
@@ -66,7 +65,7 @@ cuLibraryGetModule (CUmodule *module, CUlibrary library)
   REQUIRE (module, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (module_valid (module_of (library)), CUDA_ERROR_INVALID_HANDLE);
   *module = module_of (library);
-  return softgpu_place_module (*module);
+  return softgpu_place (*module, NULL);
 }
 
 CUresult
@@ -77,8 +76,8 @@ cuKernelGetFunction (CUfunction *function, CUkernel kernel)
   REQUIRE (function, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (function_valid (found), CUDA_ERROR_INVALID_HANDLE);
   *function = found;
-  CUresult rc = softgpu_place_module (found->module);
-  return rc == CUDA_SUCCESS ? softgpu_place_kernel (found->module, found->name) : rc;
+  REQUIRE_SUCCESS (softgpu_place (found->module, NULL));
+  return softgpu_place (found->module, found->name);
 }
 
 CUresult

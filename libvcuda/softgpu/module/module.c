@@ -18,11 +18,7 @@ cuModuleLoadDataEx (CUmodule *module, const void *image, unsigned int numOptions
   return cuModuleLoadData (module, image);
 }
 
-CUresult
-cuModuleLoadFatBinary (CUmodule *module, const void *image)
-{
-  return cuModuleLoadData (module, image);
-}
+ALSO_NAMED (cuModuleLoadFatBinary, cuModuleLoadData);
 
 CUresult
 cuModuleLoad (CUmodule *module, const char *path)
@@ -46,10 +42,8 @@ cuModuleGetFunction (CUfunction *function, CUmodule module, const char *name)
 {
   REQUIRE_DRIVER ();
   REQUIRE (module_valid (module), CUDA_ERROR_INVALID_VALUE);
-  CUresult rc = softgpu_find_function (function, module, name);
-  if (rc != CUDA_SUCCESS || !valid_context (softgpu_current_context ()))
-    return rc;
-  return softgpu_place_kernel (module, name);
+  REQUIRE_SUCCESS (softgpu_find_function (function, module, name));
+  return valid_context (softgpu_current_context ()) ? softgpu_place (module, name) : CUDA_SUCCESS;
 }
 
 CUresult

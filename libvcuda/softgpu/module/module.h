@@ -37,12 +37,9 @@ CUresult softgpu_load (struct CUmod_st **module, const void *image);
 CUresult softgpu_load_file (struct CUmod_st **module, const char *path);
 void softgpu_unload (struct CUmod_st *module);
 
-/* Gives what has no memory yet in the current context its memory there: variables, and code where
-   that is not loaded lazily.  */
-CUresult softgpu_place_module (struct CUmod_st *module);
-
-/* The same for the code of the kernel NAME, if any is left to be loaded.  */
-CUresult softgpu_place_kernel (struct CUmod_st *module, const char *name);
+/* Gives what has no memory yet in the current context its memory there: the code of KERNEL or, if
+   that is NULL, variables, and code where that is not loaded lazily.  */
+CUresult softgpu_place (struct CUmod_st *module, const char *kernel);
 
 /* Gives back all that the module has.  */
 void softgpu_free_variables (struct CUmod_st *module);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 CUfunction
 softgpu_add_function (struct CUmod_st *module, const char *name, size_t length)
@@ -62,7 +63,7 @@ softgpu_load (struct CUmod_st **pmodule, const void *image)
         rc = softgpu_read_cubin (module, image);
     }
   if (rc == CUDA_SUCCESS && valid_context (softgpu_current_context ()))
-    rc = softgpu_place_module (module);
+    rc = softgpu_place (module, NULL);
   if (rc != CUDA_SUCCESS)
     softgpu_unload (module);
   else
@@ -77,28 +78,14 @@ softgpu_load_file (struct CUmod_st **pmodule, const char *path)
   REQUIRE (pmodule && path, CUDA_ERROR_INVALID_VALUE);
   FILE *file = fopen (path, "rbe");
   REQUIRE (file, CUDA_ERROR_FILE_NOT_FOUND);
-  char *image = NULL;
-  size_t size = 0, room = 0;
-  CUresult rc = CUDA_SUCCESS;
-  do
-    {
-      room = room ? 2 * room : 65536;
-      char *larger = realloc (image, room + 8);
-      if (!larger)
-        {
-          rc = CUDA_ERROR_OUT_OF_MEMORY;
-          break;
-        }
-      image = larger;
-      size += fread (image + size, 1, room - size, file);
-    }
-  while (size == room);
+  struct stat status;
+  size_t size = fstat (fileno (file), &status) == 0 ? (size_t) status.st_size : 0;
+  char *image = calloc (1, size + 8); /* the zeroes end a PTX text */
+  CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
+  if (image)
+    rc = fread (image, 1, size, file) == size ? softgpu_load (pmodule, image)
+                                              : CUDA_ERROR_INVALID_IMAGE;
   fclose (file);
-  if (rc == CUDA_SUCCESS)
-    {
-      memset (image + size, 0, 8);
-      rc = softgpu_load (pmodule, image);
-    }
   free (image);
   return rc;
 }

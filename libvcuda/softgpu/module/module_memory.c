@@ -112,8 +112,8 @@ part_of (const struct variable *variable, const char *kernel)
 }
 
 /* On the account as a real driver has it. A destroyed context takes it along.  */
-static CUresult
-place_all (struct CUmod_st *module, const char *kernel)
+CUresult
+softgpu_place (struct CUmod_st *module, const char *kernel)
 {
   REQUIRE_CONTEXT (context);
   bool lazy = softgpu_loads_lazily ();
@@ -128,18 +128,6 @@ place_all (struct CUmod_st *module, const char *kernel)
     displace (module);
   pthread_mutex_unlock (&guard);
   return rc;
-}
-
-CUresult
-softgpu_place_module (struct CUmod_st *module)
-{
-  return place_all (module, NULL);
-}
-
-CUresult
-softgpu_place_kernel (struct CUmod_st *module, const char *name)
-{
-  return place_all (module, name);
 }
 
 void

@@ -4,9 +4,7 @@
 
 enum
 {
-  MULTIPROCESSORS = 132,
-  THREADS = 2048, /* per multiprocessor */
-  BLOCKS = 32,
+  BLOCKS = 32, /* of a multiprocessor, at most */
   LARGEST_BLOCK = 1024,
 };
 
@@ -18,8 +16,8 @@ cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags (int *blocks, CUfunction fu
   (void) shared;
   REQUIRE (blocks && threads > 0 && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE,
            CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (function && function->kind == FUNCTION, CUDA_ERROR_INVALID_VALUE);
-  int fit = threads > LARGEST_BLOCK ? 0 : THREADS / threads;
+  REQUIRE (function_valid (function), CUDA_ERROR_INVALID_VALUE);
+  int fit = threads > LARGEST_BLOCK ? 0 : SOFTGPU_MULTIPROCESSOR_THREADS / threads;
   *blocks = fit > BLOCKS ? BLOCKS : fit;
   return CUDA_SUCCESS;
 }
@@ -44,7 +42,7 @@ cuOccupancyMaxPotentialBlockSizeWithFlags (int *grid, int *block, CUfunction fun
   int blocks = 0;
   CUresult rc = cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags (&blocks, function, *block,
                                                                       shared, flags);
-  *grid = blocks * MULTIPROCESSORS;
+  *grid = blocks * SOFTGPU_MULTIPROCESSORS;
   return rc;
 }
 

@@ -18,14 +18,7 @@
 static size_t
 name_length (const char *text)
 {
-  size_t length = 0;
-  while (isalnum ((unsigned char) text[length]) || strchr ("_$%", text[length]))
-    {
-      if (!text[length])
-        break;
-      length++;
-    }
-  return length;
+  return strspn (text, "0123456789_$%ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
 }
 
 /* The value of KEY in the rest of the line at TEXT; NULL: it is not there.  */
@@ -124,10 +117,8 @@ read_variables (struct CUmod_st *module, const char *text, const char *space)
           bytes *= strtoul (at + 1, (char **) &at, 10);
           at += strcspn (at, "];") + 1;
         }
-      CUresult rc
-          = bytes ? softgpu_add_variable (module, name, length, bytes, false) : CUDA_SUCCESS;
-      if (rc != CUDA_SUCCESS)
-        return rc;
+      if (bytes)
+        REQUIRE_SUCCESS (softgpu_add_variable (module, name, length, bytes, false));
     }
   return CUDA_SUCCESS;
 }
@@ -147,6 +138,6 @@ softgpu_read_ptx (struct CUmod_st *module, const char *text)
       REQUIRE (function, CUDA_ERROR_OUT_OF_MEMORY);
       read_cost (function, text);
     }
-  CUresult rc = read_variables (module, text, ".global");
-  return rc == CUDA_SUCCESS ? read_variables (module, text, ".const") : rc;
+  REQUIRE_SUCCESS (read_variables (module, text, ".global"));
+  return read_variables (module, text, ".const");
 }

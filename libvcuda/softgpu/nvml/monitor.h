@@ -39,12 +39,34 @@ extern struct monitor monitor;
       return (error);                                                                              \
   while (0)
 
+/* Returns what CALL returns, unless that is success.  */
+#define REQUIRE_SUCCESS(call)                                                                      \
+  do                                                                                               \
+    {                                                                                              \
+      nvmlReturn_t returned = (call);                                                              \
+      REQUIRE (returned == NVML_SUCCESS, returned);                                                \
+    }                                                                                              \
+  while (0)
+
 #define REQUIRE_MONITOR() REQUIRE (monitor.users, NVML_ERROR_UNINITIALIZED)
 
 #define REQUIRE_DEVICE(device)                                                                     \
   REQUIRE_MONITOR ();                                                                              \
   REQUIRE (softgpu_valid (device), NVML_ERROR_INVALID_ARGUMENT);                                   \
   REQUIRE (!gpu_of (device)->lost, NVML_ERROR_GPU_IS_LOST)
+
+/* Another name of a function that has the same arguments.  */
+#define ALSO_NAMED(name, function) __typeof__ (function) name __attribute__ ((alias (#function)))
+
+/* A function that answers with VALUE, a constant or of the device's state.  */
+#define ANSWER(function, type, value)                                                              \
+  nvmlReturn_t nvmlDevice##function (nvmlDevice_t device, type *answer)                            \
+  {                                                                                                \
+    REQUIRE_DEVICE (device);                                                                       \
+    REQUIRE (answer, NVML_ERROR_INVALID_ARGUMENT);                                                 \
+    *answer = (value);                                                                             \
+    return NVML_SUCCESS;                                                                           \
+  }
 
 static inline bool
 softgpu_valid (nvmlDevice_t device)
@@ -67,11 +89,11 @@ softgpu_is_mig (nvmlDevice_t device)
   return gpu_of (device)->parent != 0;
 }
 
-/* Bytes of live processes that lie on DEVICE.  */
-uint64_t softgpu_used (nvmlDevice_t device);
+/* Writes TEXT to OUT of LENGTH bytes.  */
+nvmlReturn_t softgpu_put_text (char *out, unsigned length, const char *text);
 
-/* Percent of the last second in which DEVICE worked.  */
-unsigned softgpu_utilisation (nvmlDevice_t device);
+/* Where the device with the bus number BUS sits.  */
+nvmlPciInfo_t softgpu_pci_at (unsigned bus);
 
 struct process
 {
@@ -83,7 +105,9 @@ struct process
 /* Whether a process has a context on entry GPU of the state. Needs the lock.  */
 bool softgpu_in_use (struct attachment *tie, unsigned gpu);
 
-/* Lists at most SOFTGPU_MAX_SLOTS processes with a context on DEVICE; returns how many.  */
-unsigned softgpu_processes (nvmlDevice_t device, struct process *list);
+/* Lists the processes with a context on DEVICE for a call with *COUNT ENTRIES; *COUNT gets how many
+   there are.  */
+nvmlReturn_t softgpu_list_processes (nvmlDevice_t device, unsigned *count, const void *entries,
+                                     struct process list[SOFTGPU_MAX_SLOTS]);
 
 #endif

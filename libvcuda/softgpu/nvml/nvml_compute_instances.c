@@ -1,22 +1,11 @@
-/* NVML: compute instances. A GPU instance has room for one here, which takes all of it: as callers
-   that give a container an instance of its own ask for it.  */
-
-#include <string.h>
+/* NVML: compute instances. A GPU instance has room for one here, which takes all of it: callers
+   that give each container an instance of its own ask for no other.  */
 
 #include "nvml/instances.h"
 
-/* The driver's ids of compute profiles, by NVML_COMPUTE_INSTANCE_PROFILE_...  */
+/* The slices of each compute profile, NVML_COMPUTE_INSTANCE_PROFILE_...  */
 static const unsigned slices_of[NVML_COMPUTE_INSTANCE_PROFILE_COUNT]
     = { 1, 2, 3, 4, 7, 8, 6, 1, 7 };
-
-static nvmlReturn_t
-part_with (nvmlGpuInstance_t instance, unsigned *part)
-{
-  REQUIRE_MONITOR ();
-  *part = softgpu_part_of (instance, false);
-  REQUIRE (*part < SOFTGPU_MAX_ENTRIES, NVML_ERROR_INVALID_ARGUMENT);
-  return NVML_SUCCESS;
-}
 
 static unsigned
 profile_of (const struct softgpu_gpu *part)
@@ -32,9 +21,7 @@ nvmlGpuInstanceGetComputeInstanceProfileInfo (nvmlGpuInstance_t instance, unsign
                                               unsigned int engines,
                                               nvmlComputeInstanceProfileInfo_t *info)
 {
-  unsigned part;
-  nvmlReturn_t rc = part_with (instance, &part);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+  REQUIRE_PART (part, instance, false);
   REQUIRE (info && profile < NVML_COMPUTE_INSTANCE_PROFILE_COUNT
                && engines < NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_COUNT,
            NVML_ERROR_INVALID_ARGUMENT);
@@ -56,9 +43,7 @@ nvmlReturn_t
 nvmlGpuInstanceGetComputeInstanceRemainingCapacity (nvmlGpuInstance_t instance,
                                                     unsigned int profile, unsigned int *count)
 {
-  unsigned part;
-  nvmlReturn_t rc = part_with (instance, &part);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+  REQUIRE_PART (part, instance, false);
   REQUIRE (count, NVML_ERROR_INVALID_ARGUMENT);
   const struct softgpu_gpu *found = &monitor.tie.state->gpu[part];
   REQUIRE (profile == profile_of (found), NVML_ERROR_NOT_SUPPORTED);
@@ -70,9 +55,7 @@ nvmlReturn_t
 nvmlGpuInstanceCreateComputeInstance (nvmlGpuInstance_t instance, unsigned int profile,
                                       nvmlComputeInstance_t *compute)
 {
-  unsigned part;
-  nvmlReturn_t rc = part_with (instance, &part);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+  REQUIRE_PART (part, instance, false);
   REQUIRE (compute, NVML_ERROR_INVALID_ARGUMENT);
   struct softgpu_state *state = monitor.tie.state;
   REQUIRE (softgpu_may_divide (softgpu_root (), &state->gpu[part]), NVML_ERROR_NO_PERMISSION);
@@ -99,27 +82,23 @@ nvmlGpuInstanceCreateComputeInstanceWithPlacement (nvmlGpuInstance_t instance, u
 nvmlReturn_t
 nvmlComputeInstanceDestroy (nvmlComputeInstance_t compute)
 {
-  REQUIRE_MONITOR ();
-  unsigned part = softgpu_part_of (compute, true);
-  REQUIRE (part < SOFTGPU_MAX_ENTRIES, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_PART (part, compute, true);
   struct softgpu_state *state = monitor.tie.state;
   REQUIRE (softgpu_may_divide (softgpu_root (), &state->gpu[part]), NVML_ERROR_NO_PERMISSION);
   softgpu_lock (&monitor.tie);
-  bool gone = softgpu_part_of (compute, true) != part;
-  bool busy = !gone && softgpu_in_use (&monitor.tie, part);
-  if (!gone && !busy)
+  bool stale = softgpu_part_of (compute, true) != part;
+  bool busy = !stale && softgpu_in_use (&monitor.tie, part);
+  if (!stale && !busy)
     softgpu_remove_compute (state, softgpu_root (), part);
   softgpu_unlock (&monitor.tie);
-  return gone ? NVML_ERROR_INVALID_ARGUMENT : busy ? NVML_ERROR_IN_USE : NVML_SUCCESS;
+  return stale ? NVML_ERROR_INVALID_ARGUMENT : busy ? NVML_ERROR_IN_USE : NVML_SUCCESS;
 }
 
 nvmlReturn_t
 nvmlGpuInstanceGetComputeInstances (nvmlGpuInstance_t instance, unsigned int profile,
                                     nvmlComputeInstance_t *computes, unsigned int *count)
 {
-  unsigned part;
-  nvmlReturn_t rc = part_with (instance, &part);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+  REQUIRE_PART (part, instance, false);
   REQUIRE (computes && count, NVML_ERROR_INVALID_ARGUMENT);
   const struct softgpu_gpu *found = &monitor.tie.state->gpu[part];
   REQUIRE (profile < NVML_COMPUTE_INSTANCE_PROFILE_COUNT, NVML_ERROR_NOT_SUPPORTED);
@@ -133,9 +112,7 @@ nvmlReturn_t
 nvmlGpuInstanceGetComputeInstanceById (nvmlGpuInstance_t instance, unsigned int id,
                                        nvmlComputeInstance_t *compute)
 {
-  unsigned part;
-  nvmlReturn_t rc = part_with (instance, &part);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+  REQUIRE_PART (part, instance, false);
   REQUIRE (compute, NVML_ERROR_INVALID_ARGUMENT);
   REQUIRE (id == 0 && *monitor.tie.state->gpu[part].uuid, NVML_ERROR_NOT_FOUND);
   *compute = softgpu_handle_of (part, true);
@@ -145,12 +122,10 @@ nvmlGpuInstanceGetComputeInstanceById (nvmlGpuInstance_t instance, unsigned int 
 nvmlReturn_t
 nvmlComputeInstanceGetInfo_v2 (nvmlComputeInstance_t compute, nvmlComputeInstanceInfo_t *info)
 {
-  REQUIRE_MONITOR ();
-  unsigned part = softgpu_part_of (compute, true);
-  REQUIRE (part < SOFTGPU_MAX_ENTRIES && info, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_PART (part, compute, true);
+  REQUIRE (info, NVML_ERROR_INVALID_ARGUMENT);
   nvmlGpuInstanceInfo_t whole;
-  nvmlReturn_t rc = nvmlGpuInstanceGetInfo (softgpu_handle_of (part, false), &whole);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+  REQUIRE_SUCCESS (nvmlGpuInstanceGetInfo (softgpu_handle_of (part, false), &whole));
   const struct softgpu_gpu *found = &monitor.tie.state->gpu[part];
   *info = (nvmlComputeInstanceInfo_t){ .device = whole.device,
                                        .gpuInstance = softgpu_handle_of (part, false),
@@ -159,8 +134,4 @@ nvmlComputeInstanceGetInfo_v2 (nvmlComputeInstance_t compute, nvmlComputeInstanc
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t
-nvmlComputeInstanceGetInfo (nvmlComputeInstance_t compute, nvmlComputeInstanceInfo_t *info)
-{
-  return nvmlComputeInstanceGetInfo_v2 (compute, info);
-}
+ALSO_NAMED (nvmlComputeInstanceGetInfo, nvmlComputeInstanceGetInfo_v2);

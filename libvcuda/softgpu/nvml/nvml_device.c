@@ -15,11 +15,7 @@ nvmlDeviceGetCount_v2 (unsigned int *count)
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t
-nvmlDeviceGetCount (unsigned int *count)
-{
-  return nvmlDeviceGetCount_v2 (count);
-}
+ALSO_NAMED (nvmlDeviceGetCount, nvmlDeviceGetCount_v2);
 
 nvmlReturn_t
 nvmlDeviceGetHandleByIndex_v2 (unsigned int index, nvmlDevice_t *device)
@@ -31,11 +27,7 @@ nvmlDeviceGetHandleByIndex_v2 (unsigned int index, nvmlDevice_t *device)
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t
-nvmlDeviceGetHandleByIndex (unsigned int index, nvmlDevice_t *device)
-{
-  return nvmlDeviceGetHandleByIndex_v2 (index, device);
-}
+ALSO_NAMED (nvmlDeviceGetHandleByIndex, nvmlDeviceGetHandleByIndex_v2);
 
 nvmlReturn_t
 nvmlDeviceGetHandleByUUID (const char *uuid, nvmlDevice_t *device)
@@ -65,40 +57,36 @@ nvmlDeviceGetHandleByPciBusId_v2 (const char *id, nvmlDevice_t *device)
   return NVML_ERROR_NOT_FOUND;
 }
 
-nvmlReturn_t
-nvmlDeviceGetHandleByPciBusId (const char *id, nvmlDevice_t *device)
-{
-  return nvmlDeviceGetHandleByPciBusId_v2 (id, device);
-}
-
-static nvmlReturn_t
-put (char *out, unsigned length, const char *text)
-{
-  REQUIRE (out, NVML_ERROR_INVALID_ARGUMENT);
-  REQUIRE (strlen (text) < length, NVML_ERROR_INSUFFICIENT_SIZE);
-  strcpy (out, text);
-  return NVML_SUCCESS;
-}
+ALSO_NAMED (nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2);
 
 nvmlReturn_t
 nvmlDeviceGetUUID (nvmlDevice_t device, char *uuid, unsigned int length)
 {
   REQUIRE_DEVICE (device);
-  return put (uuid, length, gpu_of (device)->uuid);
+  return softgpu_put_text (uuid, length, gpu_of (device)->uuid);
 }
 
 nvmlReturn_t
 nvmlDeviceGetName (nvmlDevice_t device, char *name, unsigned int length)
 {
   REQUIRE_DEVICE (device);
-  return put (name, length, gpu_of (device)->name);
+  return softgpu_put_text (name, length, gpu_of (device)->name);
 }
 
 nvmlReturn_t
 nvmlDeviceGetVbiosVersion (nvmlDevice_t device, char *version, unsigned int length)
 {
   REQUIRE_DEVICE (device);
-  return put (version, length, "00.00.00.00.00");
+  return softgpu_put_text (version, length, "00.00.00.00.00");
+}
+
+nvmlPciInfo_t
+softgpu_pci_at (unsigned bus)
+{
+  nvmlPciInfo_t pci = { .bus = bus & 0xff };
+  snprintf (pci.busId, sizeof pci.busId, "00000000:%02X:00.0", pci.bus & 0xff);
+  snprintf (pci.busIdLegacy, sizeof pci.busIdLegacy, "0000:%02X:00.0", pci.bus & 0xff);
+  return pci;
 }
 
 nvmlReturn_t
@@ -106,26 +94,13 @@ nvmlDeviceGetPciInfo_v3 (nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
   REQUIRE_DEVICE (device);
   REQUIRE (pci, NVML_ERROR_INVALID_ARGUMENT);
-  unsigned bus = gpu_of (device)->pci_bus & 0xff;
-  memset (pci, 0, sizeof *pci);
-  pci->bus = bus;
+  *pci = softgpu_pci_at (gpu_of (device)->pci_bus);
   pci->pciDeviceId = 0x10de;
-  snprintf (pci->busId, sizeof pci->busId, "00000000:%02X:00.0", bus);
-  snprintf (pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", bus);
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t
-nvmlDeviceGetPciInfo_v2 (nvmlDevice_t device, nvmlPciInfo_t *pci)
-{
-  return nvmlDeviceGetPciInfo_v3 (device, pci);
-}
-
-nvmlReturn_t
-nvmlDeviceGetPciInfo (nvmlDevice_t device, nvmlPciInfo_t *pci)
-{
-  return nvmlDeviceGetPciInfo_v3 (device, pci);
-}
+ALSO_NAMED (nvmlDeviceGetPciInfo_v2, nvmlDeviceGetPciInfo_v3);
+ALSO_NAMED (nvmlDeviceGetPciInfo, nvmlDeviceGetPciInfo_v3);
 
 nvmlReturn_t
 nvmlDeviceGetCudaComputeCapability (nvmlDevice_t device, int *major, int *minor)
@@ -137,28 +112,11 @@ nvmlDeviceGetCudaComputeCapability (nvmlDevice_t device, int *major, int *minor)
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t
-nvmlDeviceGetSupportedEventTypes (nvmlDevice_t device, unsigned long long *types)
-{
-  REQUIRE_DEVICE (device);
-  REQUIRE (types, NVML_ERROR_INVALID_ARGUMENT);
-  *types = nvmlEventTypeXidCriticalError | nvmlEventTypeDoubleBitEccError;
-  return NVML_SUCCESS;
-}
-
-/* A fixed answer, or one that the device's state gives, as type and expression.  */
-#define ANSWER(function, type, value)                                                              \
-  nvmlReturn_t nvmlDevice##function (nvmlDevice_t device, type *answer)                            \
-  {                                                                                                \
-    REQUIRE_DEVICE (device);                                                                       \
-    REQUIRE (answer, NVML_ERROR_INVALID_ARGUMENT);                                                 \
-    *answer = (value);                                                                             \
-    return NVML_SUCCESS;                                                                           \
-  }
-
 ANSWER (GetIndex, unsigned, device->index)
 ANSWER (GetMinorNumber, unsigned, gpu_of (device)->minor)
 ANSWER (GetBoardId, unsigned, gpu_of (device)->pci_bus << 8)
+ANSWER (GetSupportedEventTypes, unsigned long long,
+        nvmlEventTypeXidCriticalError | nvmlEventTypeDoubleBitEccError)
 ANSWER (GetBrand, nvmlBrandType_t, NVML_BRAND_UNKNOWN)
 ANSWER (GetArchitecture, nvmlDeviceArchitecture_t, NVML_DEVICE_ARCH_HOPPER)
 ANSWER (GetPersistenceMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)

@@ -21,14 +21,7 @@ nvmlDeviceGetEccMode (nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnabl
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t
-nvmlDeviceGetDefaultEccMode (nvmlDevice_t device, nvmlEnableState_t *mode)
-{
-  REQUIRE_DEVICE (device);
-  REQUIRE (mode, NVML_ERROR_INVALID_ARGUMENT);
-  *mode = NVML_FEATURE_ENABLED;
-  return NVML_SUCCESS;
-}
+ANSWER (GetDefaultEccMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
 
 nvmlReturn_t
 nvmlDeviceGetTotalEccErrors (nvmlDevice_t device, nvmlMemoryErrorType_t type,

@@ -84,8 +84,4 @@ nvmlEventSetWait_v2 (nvmlEventSet_t set, nvmlEventData_t *data, unsigned int tim
     }
 }
 
-nvmlReturn_t
-nvmlEventSetWait (nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms)
-{
-  return nvmlEventSetWait_v2 (set, data, timeout_ms);
-}
+ALSO_NAMED (nvmlEventSetWait, nvmlEventSetWait_v2);

@@ -67,11 +67,7 @@ nvmlInit_v2 (void)
   return nvmlInitWithFlags (0);
 }
 
-nvmlReturn_t
-nvmlInit (void)
-{
-  return nvmlInitWithFlags (0);
-}
+ALSO_NAMED (nvmlInit, nvmlInit_v2);
 
 nvmlReturn_t
 nvmlShutdown (void)
@@ -84,10 +80,9 @@ nvmlShutdown (void)
   return rc;
 }
 
-static nvmlReturn_t
-put (char *out, unsigned length, const char *text)
+nvmlReturn_t
+softgpu_put_text (char *out, unsigned length, const char *text)
 {
-  REQUIRE_MONITOR ();
   REQUIRE (out, NVML_ERROR_INVALID_ARGUMENT);
   REQUIRE (strlen (text) < length, NVML_ERROR_INSUFFICIENT_SIZE);
   strcpy (out, text);
@@ -98,7 +93,7 @@ nvmlReturn_t
 nvmlSystemGetDriverVersion (char *version, unsigned int length)
 {
   REQUIRE_MONITOR ();
-  return put (version, length, monitor.tie.state->driver_version);
+  return softgpu_put_text (version, length, monitor.tie.state->driver_version);
 }
 
 nvmlReturn_t
@@ -107,7 +102,7 @@ nvmlSystemGetNVMLVersion (char *version, unsigned int length)
   REQUIRE_MONITOR ();
   char text[48];
   snprintf (text, sizeof text, "%d.%s", NVML_API_VERSION, monitor.tie.state->driver_version);
-  return put (version, length, text);
+  return softgpu_put_text (version, length, text);
 }
 
 nvmlReturn_t
@@ -119,11 +114,7 @@ nvmlSystemGetCudaDriverVersion_v2 (int *version)
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t
-nvmlSystemGetCudaDriverVersion (int *version)
-{
-  return nvmlSystemGetCudaDriverVersion_v2 (version);
-}
+ALSO_NAMED (nvmlSystemGetCudaDriverVersion, nvmlSystemGetCudaDriverVersion_v2);
 
 nvmlReturn_t
 nvmlSystemGetProcessName (unsigned int pid, char *name, unsigned int length)
@@ -144,47 +135,27 @@ nvmlSystemGetProcessName (unsigned int pid, char *name, unsigned int length)
 const char *
 nvmlErrorString (nvmlReturn_t result)
 {
-  switch (result)
-    {
-    case NVML_SUCCESS:
-      return "Success";
-    case NVML_ERROR_UNINITIALIZED:
-      return "Uninitialized";
-    case NVML_ERROR_INVALID_ARGUMENT:
-      return "Invalid Argument";
-    case NVML_ERROR_NOT_SUPPORTED:
-      return "Not Supported";
-    case NVML_ERROR_NO_PERMISSION:
-      return "Insufficient Permissions";
-    case NVML_ERROR_NOT_FOUND:
-      return "Not Found";
-    case NVML_ERROR_INSUFFICIENT_SIZE:
-      return "Insufficient Size";
-    case NVML_ERROR_DRIVER_NOT_LOADED:
-      return "Driver Not Loaded";
-    case NVML_ERROR_TIMEOUT:
-      return "Timeout";
-    case NVML_ERROR_LIBRARY_NOT_FOUND:
-      return "NVML Shared Library Not Found";
-    case NVML_ERROR_FUNCTION_NOT_FOUND:
-      return "Function Not Found";
-    case NVML_ERROR_OPERATING_SYSTEM:
-      return "Operating system call failed";
-    case NVML_ERROR_GPU_IS_LOST:
-      return "GPU is lost";
-    case NVML_ERROR_MEMORY:
-      return "Insufficient Memory";
-    case NVML_ERROR_IN_USE:
-      return "In use by another client";
-    case NVML_ERROR_NO_DATA:
-      return "No data";
-    case NVML_ERROR_INSUFFICIENT_RESOURCES:
-      return "Insufficient Resources";
-    case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
-      return "Argument version mismatch";
-    case NVML_ERROR_GPU_NOT_FOUND:
-      return "No GPUs were found";
-    default:
-      return "Unknown Error";
-    }
+  static const char *const texts[] = {
+    [NVML_SUCCESS] = "Success",
+    [NVML_ERROR_UNINITIALIZED] = "Uninitialized",
+    [NVML_ERROR_INVALID_ARGUMENT] = "Invalid Argument",
+    [NVML_ERROR_NOT_SUPPORTED] = "Not Supported",
+    [NVML_ERROR_NO_PERMISSION] = "Insufficient Permissions",
+    [NVML_ERROR_NOT_FOUND] = "Not Found",
+    [NVML_ERROR_INSUFFICIENT_SIZE] = "Insufficient Size",
+    [NVML_ERROR_DRIVER_NOT_LOADED] = "Driver Not Loaded",
+    [NVML_ERROR_TIMEOUT] = "Timeout",
+    [NVML_ERROR_LIBRARY_NOT_FOUND] = "NVML Shared Library Not Found",
+    [NVML_ERROR_FUNCTION_NOT_FOUND] = "Function Not Found",
+    [NVML_ERROR_OPERATING_SYSTEM] = "Operating system call failed",
+    [NVML_ERROR_GPU_IS_LOST] = "GPU is lost",
+    [NVML_ERROR_MEMORY] = "Insufficient Memory",
+    [NVML_ERROR_IN_USE] = "In use by another client",
+    [NVML_ERROR_NO_DATA] = "No data",
+    [NVML_ERROR_INSUFFICIENT_RESOURCES] = "Insufficient Resources",
+    [NVML_ERROR_ARGUMENT_VERSION_MISMATCH] = "Argument version mismatch",
+    [NVML_ERROR_GPU_NOT_FOUND] = "No GPUs were found",
+  };
+  const char *text = (unsigned) result < sizeof texts / sizeof *texts ? texts[result] : NULL;
+  return text ? text : "Unknown Error";
 }

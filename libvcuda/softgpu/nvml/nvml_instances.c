@@ -42,9 +42,7 @@ softgpu_part_of (const void *handle, bool compute)
 static nvmlReturn_t
 create (nvmlDevice_t device, unsigned id, const unsigned *start, nvmlGpuInstance_t *instance)
 {
-  unsigned shape;
-  nvmlReturn_t rc = softgpu_shape_of (device, id, &shape);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+  REQUIRE_SHAPE (shape, device, id);
   REQUIRE (instance, NVML_ERROR_INVALID_ARGUMENT);
   REQUIRE (gpu_of (device)->divided, NVML_ERROR_NOT_SUPPORTED);
   REQUIRE (softgpu_may_change (device), NVML_ERROR_NO_PERMISSION);
@@ -80,9 +78,7 @@ nvmlDeviceCreateGpuInstanceWithPlacement (nvmlDevice_t device, unsigned int id,
                                           const nvmlGpuInstancePlacement_t *placement,
                                           nvmlGpuInstance_t *instance)
 {
-  unsigned shape;
-  nvmlReturn_t rc = softgpu_shape_of (device, id, &shape);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+  REQUIRE_SHAPE (shape, device, id);
   REQUIRE (placement && placement->size == softgpu_shapes[shape].memory_slices,
            NVML_ERROR_INVALID_ARGUMENT);
   for (unsigned i = 0; i < softgpu_shapes[shape].starts; i++)
@@ -94,26 +90,22 @@ nvmlDeviceCreateGpuInstanceWithPlacement (nvmlDevice_t device, unsigned int id,
 nvmlReturn_t
 nvmlGpuInstanceDestroy (nvmlGpuInstance_t instance)
 {
-  REQUIRE_MONITOR ();
-  unsigned part = softgpu_part_of (instance, false);
-  REQUIRE (part < SOFTGPU_MAX_ENTRIES, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_PART (part, instance, false);
   struct softgpu_state *state = monitor.tie.state;
   REQUIRE (softgpu_may_divide (softgpu_root (), &state->gpu[part]), NVML_ERROR_NO_PERMISSION);
   softgpu_lock (&monitor.tie);
-  bool gone = softgpu_part_of (instance, false) != part, busy = !gone && *state->gpu[part].uuid;
-  if (!gone && !busy)
+  bool stale = softgpu_part_of (instance, false) != part, busy = !stale && *state->gpu[part].uuid;
+  if (!stale && !busy)
     softgpu_remove_instance (state, softgpu_root (), part);
   softgpu_unlock (&monitor.tie);
-  return gone ? NVML_ERROR_INVALID_ARGUMENT : busy ? NVML_ERROR_IN_USE : NVML_SUCCESS;
+  return stale ? NVML_ERROR_INVALID_ARGUMENT : busy ? NVML_ERROR_IN_USE : NVML_SUCCESS;
 }
 
 nvmlReturn_t
 nvmlDeviceGetGpuInstances (nvmlDevice_t device, unsigned int id, nvmlGpuInstance_t *instances,
                            unsigned int *count)
 {
-  unsigned shape;
-  nvmlReturn_t rc = softgpu_shape_of (device, id, &shape);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+  REQUIRE_SHAPE (shape, device, id);
   REQUIRE (instances && count, NVML_ERROR_INVALID_ARGUMENT);
   REQUIRE (gpu_of (device)->divided, NVML_ERROR_NOT_SUPPORTED);
   REQUIRE (softgpu_may_change (device), NVML_ERROR_NO_PERMISSION);
@@ -147,9 +139,8 @@ nvmlDeviceGetGpuInstanceById (nvmlDevice_t device, unsigned int id, nvmlGpuInsta
 nvmlReturn_t
 nvmlGpuInstanceGetInfo (nvmlGpuInstance_t instance, nvmlGpuInstanceInfo_t *info)
 {
-  REQUIRE_MONITOR ();
-  unsigned part = softgpu_part_of (instance, false);
-  REQUIRE (part < SOFTGPU_MAX_ENTRIES && info, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_PART (part, instance, false);
+  REQUIRE (info, NVML_ERROR_INVALID_ARGUMENT);
   const struct softgpu_gpu *found = &monitor.tie.state->gpu[part];
   *info = (nvmlGpuInstanceInfo_t){
     .id = found->instance,

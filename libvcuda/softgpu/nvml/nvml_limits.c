@@ -73,16 +73,14 @@ nvmlDeviceSetMemoryLimits_v1 (nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *lim
   REQUIRE (limits, NVML_ERROR_INVALID_ARGUMENT);
   const uint64_t soft = limits->softLimit, hard = limits->hardLimit;
   uint64_t namespace;
-  nvmlReturn_t rc = cgroup_of (device, limits->nameSpace, &namespace);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+  REQUIRE_SUCCESS (cgroup_of (device, limits->nameSpace, &namespace));
   /* No process sets its own container's limit from inside.  */
   REQUIRE (namespace != softgpu_pid_namespace ("self"), NVML_ERROR_NO_PERMISSION);
   REQUIRE (soft <= hard
                && (hard == NVML_DEVICE_MEMORY_LIMIT_MAX || hard <= gpu_of (device)->memory_bytes),
            NVML_ERROR_INVALID_ARGUMENT);
   if (softgpu_dmem_accounts (limits->nameSpace))
-    rc = softgpu_dmem_set (limits->nameSpace, gpu_of (device)->pci_bus, soft, hard);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+    REQUIRE_SUCCESS (softgpu_dmem_set (limits->nameSpace, gpu_of (device)->pci_bus, soft, hard));
   struct attachment *tie = &monitor.tie;
   forget_the_dead (tie);
   softgpu_lock (tie);
@@ -106,8 +104,7 @@ nvmlDeviceGetMemoryLimits_v1 (nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *lim
 {
   REQUIRE (limits, NVML_ERROR_INVALID_ARGUMENT);
   uint64_t namespace;
-  nvmlReturn_t rc = cgroup_of (device, limits->nameSpace, &namespace);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+  REQUIRE_SUCCESS (cgroup_of (device, limits->nameSpace, &namespace));
   struct attachment *tie = &monitor.tie;
   softgpu_lock (tie);
   softgpu_reap (tie);

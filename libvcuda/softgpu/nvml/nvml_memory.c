@@ -3,8 +3,9 @@
 #include "engine/account.h"
 #include "nvml/monitor.h"
 
-uint64_t
-softgpu_used (nvmlDevice_t device)
+/* Bytes of live processes that lie on DEVICE.  */
+static uint64_t
+used_on (nvmlDevice_t device)
 {
   struct attachment *tie = &monitor.tie;
   softgpu_lock (tie);
@@ -20,7 +21,7 @@ nvmlDeviceGetMemoryInfo (nvmlDevice_t device, nvmlMemory_t *memory)
   REQUIRE_DEVICE (device);
   REQUIRE (memory, NVML_ERROR_INVALID_ARGUMENT);
   memory->total = gpu_of (device)->memory_bytes;
-  memory->used = softgpu_used (device);
+  memory->used = used_on (device);
   memory->free = memory->total - memory->used;
   return NVML_SUCCESS;
 }
@@ -31,7 +32,7 @@ nvmlDeviceGetMemoryInfo_v2 (nvmlDevice_t device, nvmlMemory_v2_t *memory)
   REQUIRE_DEVICE (device);
   REQUIRE (memory, NVML_ERROR_INVALID_ARGUMENT);
   REQUIRE (memory->version == nvmlMemory_v2, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-  uint64_t total = gpu_of (device)->memory_bytes, used = softgpu_used (device);
+  uint64_t total = gpu_of (device)->memory_bytes, used = used_on (device);
   softgpu_lock (&monitor.tie);
   softgpu_show_cgroup (monitor.tie.state, device->gpu, softgpu_pid_namespace ("self"), &total,
                        &used);

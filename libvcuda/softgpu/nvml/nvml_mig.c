@@ -16,14 +16,8 @@ nvmlDeviceGetMigMode (nvmlDevice_t device, unsigned *current, unsigned *pending)
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t
-nvmlDeviceGetMaxMigDeviceCount (nvmlDevice_t device, unsigned *count)
-{
-  REQUIRE_DEVICE (device);
-  REQUIRE (count, NVML_ERROR_INVALID_ARGUMENT);
-  *count = gpu_of (device)->divided ? SOFTGPU_MIG_DEVICES : 0;
-  return NVML_SUCCESS;
-}
+ANSWER (GetMaxMigDeviceCount, unsigned, gpu_of (device)->divided ? SOFTGPU_MIG_DEVICES : 0)
+ANSWER (IsMigDeviceHandle, unsigned, softgpu_is_mig (device))
 
 nvmlReturn_t
 nvmlDeviceGetMigDeviceHandleByIndex (nvmlDevice_t device, unsigned index, nvmlDevice_t *mig)
@@ -49,15 +43,6 @@ nvmlDeviceGetDeviceHandleFromMigDeviceHandle (nvmlDevice_t mig, nvmlDevice_t *de
   for (unsigned i = 0; i < monitor.tie.gpu_count; i++)
     if (gpu_of (mig)->parent == monitor.device[i].gpu + 1)
       *device = &monitor.device[i];
-  return NVML_SUCCESS;
-}
-
-nvmlReturn_t
-nvmlDeviceIsMigDeviceHandle (nvmlDevice_t device, unsigned *answer)
-{
-  REQUIRE_DEVICE (device);
-  REQUIRE (answer, NVML_ERROR_INVALID_ARGUMENT);
-  *answer = softgpu_is_mig (device);
   return NVML_SUCCESS;
 }
 

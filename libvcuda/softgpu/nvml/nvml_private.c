@@ -1,7 +1,6 @@
 /* NVML: the private table that nvidia-smi asks for, as far as nvidia-smi of 535 and 550 needs it.
    Its process lists name every process that uses the device, as the public ones do.  */
 
-#include <stdio.h>
 #include <string.h>
 
 #include "nvml/monitor.h"
@@ -26,12 +25,8 @@ handle_by_index (unsigned index, nvmlDevice_t *device, unsigned flags)
 static nvmlReturn_t
 processes (nvmlDevice_t device, unsigned *count, struct private_process *entries)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (count && (entries || !*count), NVML_ERROR_INVALID_ARGUMENT);
   struct process list[SOFTGPU_MAX_SLOTS];
-  unsigned room = *count;
-  *count = softgpu_processes (device, list);
-  REQUIRE (*count <= room, NVML_ERROR_INSUFFICIENT_SIZE);
+  REQUIRE_SUCCESS (softgpu_list_processes (device, count, entries, list));
   for (unsigned i = 0; i < *count; i++)
     {
       memset (&entries[i], 0, sizeof entries[i]);
@@ -65,9 +60,7 @@ static const struct
     [72 ... 79] = REST,
     [81 - 1] = (void *) handle_by_index,
     [81 ... 211] = REST,
-    [213 - 1] = (void *) processes,
-    [214 - 1] = (void *) processes,
-    [215 - 1] = (void *) processes,
+    [213 - 1 ... 215 - 1] = (void *) processes,
     [215 ... 228] = REST,
     [230 - 1] = (void *) nvmlDeviceGetMaxPcieLinkGeneration,
     [230 ... SLOTS - 2] = REST,

@@ -18,8 +18,8 @@ of_clients (const struct softgpu_state *state, const struct softgpu_account *acc
   return held;
 }
 
-unsigned
-softgpu_processes (nvmlDevice_t device, struct process *list)
+static unsigned
+processes_of (nvmlDevice_t device, struct process list[SOFTGPU_MAX_SLOTS])
 {
   struct attachment *tie = &monitor.tie;
   uint64_t namespace[SOFTGPU_MAX_SLOTS];
@@ -42,8 +42,7 @@ softgpu_processes (nvmlDevice_t device, struct process *list)
         .pid = process->pid,
         .held_bytes = softgpu_on_device (&account, use)
                       + (server ? of_clients (tie->state, &account, slot, device->gpu) : 0),
-        .percent
-        = (unsigned) ((softgpu_busy_in_last_second (use->period, now) + 5000000) / 10000000),
+        .percent = softgpu_percent_busy (use->period, now),
       };
     }
   softgpu_unlock (tie);
@@ -56,6 +55,17 @@ softgpu_processes (nvmlDevice_t device, struct process *list)
         list[seen++] = process;
     }
   return seen;
+}
+
+nvmlReturn_t
+softgpu_list_processes (nvmlDevice_t device, unsigned *count, const void *entries,
+                        struct process list[SOFTGPU_MAX_SLOTS])
+{
+  REQUIRE_DEVICE (device);
+  REQUIRE (count && (entries || !*count), NVML_ERROR_INVALID_ARGUMENT);
+  unsigned room = *count;
+  *count = processes_of (device, list);
+  return *count <= room ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
 }
 
 bool
@@ -74,12 +84,8 @@ nvmlReturn_t
 nvmlDeviceGetComputeRunningProcesses_v3 (nvmlDevice_t device, unsigned int *count,
                                          nvmlProcessInfo_t *infos)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (count && (infos || !*count), NVML_ERROR_INVALID_ARGUMENT);
   struct process list[SOFTGPU_MAX_SLOTS];
-  unsigned room = *count;
-  *count = softgpu_processes (device, list);
-  REQUIRE (*count <= room, NVML_ERROR_INSUFFICIENT_SIZE);
+  REQUIRE_SUCCESS (softgpu_list_processes (device, count, infos, list));
   for (unsigned i = 0; i < *count; i++)
     infos[i] = (nvmlProcessInfo_t){ .pid = list[i].pid,
                                     .usedGpuMemory = list[i].held_bytes,
@@ -100,12 +106,8 @@ nvmlReturn_t
 nvmlDeviceGetComputeRunningProcesses (nvmlDevice_t device, unsigned int *count,
                                       nvmlProcessInfo_v1_t *infos)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (count && (infos || !*count), NVML_ERROR_INVALID_ARGUMENT);
   struct process list[SOFTGPU_MAX_SLOTS];
-  unsigned room = *count;
-  *count = softgpu_processes (device, list);
-  REQUIRE (*count <= room, NVML_ERROR_INSUFFICIENT_SIZE);
+  REQUIRE_SUCCESS (softgpu_list_processes (device, count, infos, list));
   for (unsigned i = 0; i < *count; i++)
     infos[i] = (nvmlProcessInfo_v1_t){ .pid = list[i].pid, .usedGpuMemory = list[i].held_bytes };
   return NVML_SUCCESS;
@@ -137,8 +139,8 @@ nvmlDeviceGetProcessUtilization (nvmlDevice_t device, nvmlProcessUtilizationSamp
   REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
   struct process list[SOFTGPU_MAX_SLOTS];
   struct timeval now;
-  unsigned room = samples ? *count : 0, used = 0;
-  unsigned found = softgpu_processes (device, list);
+  unsigned room = samples ? *count : 0;
+  unsigned found = processes_of (device, list);
   gettimeofday (&now, NULL);
   unsigned long long stamp = (unsigned long long) now.tv_sec * 1000000 + (unsigned) now.tv_usec;
   uint64_t total = gpu_of (device)->memory_bytes;
@@ -146,7 +148,7 @@ nvmlDeviceGetProcessUtilization (nvmlDevice_t device, nvmlProcessUtilizationSamp
   REQUIRE (found && stamp > last_seen_us, NVML_ERROR_NOT_FOUND);
   REQUIRE (found <= room, NVML_ERROR_INSUFFICIENT_SIZE);
   for (unsigned i = 0; i < found; i++)
-    samples[used++] = (nvmlProcessUtilizationSample_t){
+    samples[i] = (nvmlProcessUtilizationSample_t){
       .pid = list[i].pid,
       .timeStamp = stamp,
       .smUtil = list[i].percent,

@@ -40,57 +40,38 @@ nvmlDeviceGetGpuInstanceProfileInfo (nvmlDevice_t device, unsigned int profile,
 }
 
 /* Versions 2 and 3 begin alike: a version, then what version 1 has, but for one field.  */
-static nvmlReturn_t
-put (nvmlDevice_t device, unsigned profile, nvmlGpuInstanceProfileInfo_v2_t *info)
+nvmlReturn_t
+nvmlDeviceGetGpuInstanceProfileInfoV (nvmlDevice_t device, unsigned int profile,
+                                      nvmlGpuInstanceProfileInfo_v2_t *info)
 {
   nvmlGpuInstanceProfileInfo_t plain;
   REQUIRE (info, NVML_ERROR_INVALID_ARGUMENT);
   const unsigned version = info->version;
   REQUIRE (version == nvmlGpuInstanceProfileInfo_v2 || version == nvmlGpuInstanceProfileInfo_v3,
            NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-  nvmlReturn_t rc = nvmlDeviceGetGpuInstanceProfileInfo (device, profile, &plain);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+  REQUIRE_SUCCESS (nvmlDeviceGetGpuInstanceProfileInfo (device, profile, &plain));
   const struct softgpu_geometry *geometry = softgpu_geometry_of (gpu_of (device));
-  char name[NVML_DEVICE_NAME_V2_BUFFER_SIZE];
-  softgpu_name_profile (geometry, softgpu_shape_by_id (plain.id), name, sizeof name);
+#define COMMON                                                                                     \
+  .version = version, .id = plain.id, .sliceCount = plain.sliceCount,                              \
+  .instanceCount = plain.instanceCount, .multiprocessorCount = plain.multiprocessorCount,          \
+  .copyEngineCount = plain.copyEngineCount, .memorySizeMB = plain.memorySizeMB
+  nvmlGpuInstanceProfileInfo_v2_t second = { COMMON };
+  nvmlGpuInstanceProfileInfo_v3_t third = { COMMON };
+  softgpu_name_profile (geometry, softgpu_shape_by_id (plain.id), second.name, sizeof second.name);
+  softgpu_name_profile (geometry, softgpu_shape_by_id (plain.id), third.name, sizeof third.name);
   if (version == nvmlGpuInstanceProfileInfo_v2)
-    {
-      *info = (nvmlGpuInstanceProfileInfo_v2_t){ .version = version,
-                                                 .id = plain.id,
-                                                 .sliceCount = plain.sliceCount,
-                                                 .instanceCount = plain.instanceCount,
-                                                 .multiprocessorCount = plain.multiprocessorCount,
-                                                 .copyEngineCount = plain.copyEngineCount,
-                                                 .memorySizeMB = plain.memorySizeMB };
-      memcpy (info->name, name, sizeof info->name);
-      return NVML_SUCCESS;
-    }
-  nvmlGpuInstanceProfileInfo_v3_t third = { .version = version,
-                                            .id = plain.id,
-                                            .sliceCount = plain.sliceCount,
-                                            .instanceCount = plain.instanceCount,
-                                            .multiprocessorCount = plain.multiprocessorCount,
-                                            .copyEngineCount = plain.copyEngineCount,
-                                            .memorySizeMB = plain.memorySizeMB };
-  memcpy (third.name, name, sizeof third.name);
-  memcpy (info, &third, sizeof third);
+    *info = second;
+  else
+    memcpy (info, &third, sizeof third);
   return NVML_SUCCESS;
-}
-
-nvmlReturn_t
-nvmlDeviceGetGpuInstanceProfileInfoV (nvmlDevice_t device, unsigned int profile,
-                                      nvmlGpuInstanceProfileInfo_v2_t *info)
-{
-  return put (device, profile, info);
 }
 
 nvmlReturn_t
 nvmlDeviceGetGpuInstanceProfileInfoByIdV (nvmlDevice_t device, unsigned int id,
                                           nvmlGpuInstanceProfileInfo_v2_t *info)
 {
-  unsigned shape;
-  nvmlReturn_t rc = softgpu_shape_of (device, id, &shape);
-  return rc == NVML_SUCCESS ? put (device, softgpu_shapes[shape].name, info) : rc;
+  REQUIRE_SHAPE (shape, device, id);
+  return nvmlDeviceGetGpuInstanceProfileInfoV (device, softgpu_shapes[shape].name, info);
 }
 
 nvmlReturn_t
@@ -98,9 +79,7 @@ nvmlDeviceGetGpuInstancePossiblePlacements_v2 (nvmlDevice_t device, unsigned int
                                                nvmlGpuInstancePlacement_t *placements,
                                                unsigned int *count)
 {
-  unsigned shape;
-  nvmlReturn_t rc = softgpu_shape_of (device, id, &shape);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+  REQUIRE_SHAPE (shape, device, id);
   REQUIRE (count, NVML_ERROR_INVALID_ARGUMENT);
   REQUIRE (softgpu_may_change (device), NVML_ERROR_NO_PERMISSION);
   *count = softgpu_shapes[shape].starts;
@@ -110,21 +89,14 @@ nvmlDeviceGetGpuInstancePossiblePlacements_v2 (nvmlDevice_t device, unsigned int
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t
-nvmlDeviceGetGpuInstancePossiblePlacements (nvmlDevice_t device, unsigned int id,
-                                            nvmlGpuInstancePlacement_t *placements,
-                                            unsigned int *count)
-{
-  return nvmlDeviceGetGpuInstancePossiblePlacements_v2 (device, id, placements, count);
-}
+ALSO_NAMED (nvmlDeviceGetGpuInstancePossiblePlacements,
+            nvmlDeviceGetGpuInstancePossiblePlacements_v2);
 
 nvmlReturn_t
 nvmlDeviceGetGpuInstanceRemainingCapacity (nvmlDevice_t device, unsigned int id,
                                            unsigned int *count)
 {
-  unsigned shape;
-  nvmlReturn_t rc = softgpu_shape_of (device, id, &shape);
-  REQUIRE (rc == NVML_SUCCESS, rc);
+  REQUIRE_SHAPE (shape, device, id);
   REQUIRE (count, NVML_ERROR_INVALID_ARGUMENT);
   REQUIRE (gpu_of (device)->divided, NVML_ERROR_NOT_SUPPORTED);
   REQUIRE (softgpu_may_change (device), NVML_ERROR_NO_PERMISSION);

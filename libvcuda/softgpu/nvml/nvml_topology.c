@@ -1,8 +1,5 @@
 /* NVML: how the GPUs are joined, as softgpu create --topology said; not supported without it.  */
 
-#include <stdio.h>
-#include <string.h>
-
 #include "nvml/monitor.h"
 
 enum
@@ -74,11 +71,10 @@ nvmlDeviceGetNvLinkRemoteDeviceType (nvmlDevice_t device, unsigned link,
 {
   nvmlEnableState_t active;
   REQUIRE (type, NVML_ERROR_INVALID_ARGUMENT);
-  nvmlReturn_t rc = nvmlDeviceGetNvLinkState (device, link, &active);
-  if (rc == NVML_SUCCESS)
-    *type = link_end (device->gpu, link) == SOFTGPU_MAX_GPUS ? NVML_NVLINK_DEVICE_TYPE_SWITCH
-                                                             : NVML_NVLINK_DEVICE_TYPE_GPU;
-  return rc;
+  REQUIRE_SUCCESS (nvmlDeviceGetNvLinkState (device, link, &active));
+  *type = link_end (device->gpu, link) == SOFTGPU_MAX_GPUS ? NVML_NVLINK_DEVICE_TYPE_SWITCH
+                                                           : NVML_NVLINK_DEVICE_TYPE_GPU;
+  return NVML_SUCCESS;
 }
 
 nvmlReturn_t
@@ -86,21 +82,11 @@ nvmlDeviceGetNvLinkRemotePciInfo_v2 (nvmlDevice_t device, unsigned link, nvmlPci
 {
   nvmlEnableState_t active;
   REQUIRE (pci, NVML_ERROR_INVALID_ARGUMENT);
-  nvmlReturn_t rc = nvmlDeviceGetNvLinkState (device, link, &active);
-  if (rc != NVML_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (nvmlDeviceGetNvLinkState (device, link, &active));
   int end = link_end (device->gpu, link);
-  unsigned bus
-      = (end == SOFTGPU_MAX_GPUS ? SWITCH_BUS : monitor.tie.state->gpu[end].pci_bus) & 0xff;
-  memset (pci, 0, sizeof *pci);
-  pci->bus = bus;
-  snprintf (pci->busId, sizeof pci->busId, "00000000:%02X:00.0", bus);
-  snprintf (pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", bus);
+  *pci
+      = softgpu_pci_at (end == SOFTGPU_MAX_GPUS ? SWITCH_BUS : monitor.tie.state->gpu[end].pci_bus);
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t
-nvmlDeviceGetNvLinkRemotePciInfo (nvmlDevice_t device, unsigned link, nvmlPciInfo_t *pci)
-{
-  return nvmlDeviceGetNvLinkRemotePciInfo_v2 (device, link, pci);
-}
+ALSO_NAMED (nvmlDeviceGetNvLinkRemotePciInfo, nvmlDeviceGetNvLinkRemotePciInfo_v2);

@@ -1,9 +1,6 @@
 /* NVML: utilisation and sensors. The sensors' values are computed from the load: they lie between
    those of an idle card and of a busy one.  */
 
-#include <string.h>
-#include <time.h>
-
 #include "nvml/monitor.h"
 
 enum
@@ -16,22 +13,23 @@ enum
   MEMORY_MHZ = 2619,
 };
 
-unsigned
-softgpu_utilisation (nvmlDevice_t device)
+/* Percent of the last second in which DEVICE worked.  */
+static unsigned
+utilisation_of (nvmlDevice_t device)
 {
   struct attachment *tie = &monitor.tie;
   softgpu_lock (tie);
   uint64_t now = softgpu_now ();
   softgpu_advance (tie->state, device->gpu, now);
-  uint64_t busy = softgpu_busy_in_last_second (tie->state->gpu[device->gpu].period, now);
+  unsigned percent = softgpu_percent_busy (tie->state->gpu[device->gpu].period, now);
   softgpu_unlock (tie);
-  return (unsigned) ((busy + 5000000) / 10000000);
+  return percent;
 }
 
 static unsigned
 between (unsigned idle, unsigned busy, nvmlDevice_t device)
 {
-  return idle + (busy - idle) * softgpu_utilisation (device) / 100;
+  return idle + (busy - idle) * utilisation_of (device) / 100;
 }
 
 nvmlReturn_t
@@ -40,13 +38,13 @@ nvmlDeviceGetUtilizationRates (nvmlDevice_t device, nvmlUtilization_t *utilisati
   REQUIRE_DEVICE (device);
   REQUIRE (utilisation, NVML_ERROR_INVALID_ARGUMENT);
   REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
-  utilisation->gpu = softgpu_utilisation (device);
+  utilisation->gpu = utilisation_of (device);
   utilisation->memory = 0;
   return NVML_SUCCESS;
 }
 
-static nvmlReturn_t
-none (nvmlDevice_t device, unsigned *utilisation, unsigned *period_us)
+nvmlReturn_t
+nvmlDeviceGetEncoderUtilization (nvmlDevice_t device, unsigned *utilisation, unsigned *period_us)
 {
   REQUIRE_DEVICE (device);
   REQUIRE (utilisation && period_us, NVML_ERROR_INVALID_ARGUMENT);
@@ -55,17 +53,7 @@ none (nvmlDevice_t device, unsigned *utilisation, unsigned *period_us)
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t
-nvmlDeviceGetEncoderUtilization (nvmlDevice_t device, unsigned *utilisation, unsigned *period_us)
-{
-  return none (device, utilisation, period_us);
-}
-
-nvmlReturn_t
-nvmlDeviceGetDecoderUtilization (nvmlDevice_t device, unsigned *utilisation, unsigned *period_us)
-{
-  return none (device, utilisation, period_us);
-}
+ALSO_NAMED (nvmlDeviceGetDecoderUtilization, nvmlDeviceGetEncoderUtilization);
 
 static nvmlReturn_t
 temperature_of (nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned *celsius)
@@ -89,14 +77,13 @@ nvmlDeviceGetTemperatureV (nvmlDevice_t device, nvmlTemperature_t *temperature)
   REQUIRE (temperature, NVML_ERROR_INVALID_ARGUMENT);
   REQUIRE (temperature->version == nvmlTemperature_v1, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
   unsigned celsius;
-  nvmlReturn_t rc = temperature_of (device, temperature->sensorType, &celsius);
-  if (rc == NVML_SUCCESS)
-    temperature->temperature = (int) celsius;
-  return rc;
+  REQUIRE_SUCCESS (temperature_of (device, temperature->sensorType, &celsius));
+  temperature->temperature = (int) celsius;
+  return NVML_SUCCESS;
 }
 
-static nvmlReturn_t
-clock_of (nvmlDevice_t device, nvmlClockType_t type, unsigned *megahertz)
+nvmlReturn_t
+nvmlDeviceGetClockInfo (nvmlDevice_t device, nvmlClockType_t type, unsigned *megahertz)
 {
   REQUIRE_DEVICE (device);
   REQUIRE (megahertz && type < NVML_CLOCK_COUNT, NVML_ERROR_INVALID_ARGUMENT);
@@ -104,34 +91,15 @@ clock_of (nvmlDevice_t device, nvmlClockType_t type, unsigned *megahertz)
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t
-nvmlDeviceGetClockInfo (nvmlDevice_t device, nvmlClockType_t type, unsigned *megahertz)
-{
-  return clock_of (device, type, megahertz);
-}
+ALSO_NAMED (nvmlDeviceGetMaxClockInfo, nvmlDeviceGetClockInfo);
 
-nvmlReturn_t
-nvmlDeviceGetMaxClockInfo (nvmlDevice_t device, nvmlClockType_t type, unsigned *megahertz)
-{
-  return clock_of (device, type, megahertz);
-}
-
-#define ANSWER(function, type, value)                                                              \
-  nvmlReturn_t nvmlDeviceGet##function (nvmlDevice_t device, type *answer)                         \
-  {                                                                                                \
-    REQUIRE_DEVICE (device);                                                                       \
-    REQUIRE (answer, NVML_ERROR_INVALID_ARGUMENT);                                                 \
-    *answer = (value);                                                                             \
-    return NVML_SUCCESS;                                                                           \
-  }
-
-ANSWER (PowerUsage, unsigned, between (IDLE_MILLIWATTS, BUSY_MILLIWATTS, device))
-ANSWER (EnforcedPowerLimit, unsigned, BUSY_MILLIWATTS)
-ANSWER (PowerManagementLimit, unsigned, BUSY_MILLIWATTS)
-ANSWER (PowerManagementDefaultLimit, unsigned, BUSY_MILLIWATTS)
-ANSWER (PowerManagementMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
-ANSWER (PerformanceState, nvmlPstates_t, NVML_PSTATE_0)
-ANSWER (PowerState, nvmlPstates_t, NVML_PSTATE_0)
+ANSWER (GetPowerUsage, unsigned, between (IDLE_MILLIWATTS, BUSY_MILLIWATTS, device))
+ANSWER (GetEnforcedPowerLimit, unsigned, BUSY_MILLIWATTS)
+ANSWER (GetPowerManagementLimit, unsigned, BUSY_MILLIWATTS)
+ANSWER (GetPowerManagementDefaultLimit, unsigned, BUSY_MILLIWATTS)
+ANSWER (GetPowerManagementMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
+ANSWER (GetPerformanceState, nvmlPstates_t, NVML_PSTATE_0)
+ANSWER (GetPowerState, nvmlPstates_t, NVML_PSTATE_0)
 
 /* No field is known here; each says so for itself, as the function does for the call.  */
 nvmlReturn_t

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -36,10 +35,9 @@ softgpu_ordered_error (struct softgpu_state *state, const char *name, unsigned g
 }
 
 static struct flock
-byte_lock (short type, uint64_t byte)
+byte_lock (uint64_t byte)
 {
-  return (
-      struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t) byte, .l_len = 1 };
+  return (struct flock){ .l_type = F_WRLCK, .l_start = (off_t) byte, .l_len = 1 };
 }
 
 bool
@@ -47,25 +45,24 @@ softgpu_slot_alive (struct attachment *tie, unsigned slot)
 {
   if (slot == tie->slot)
     return true;
-  struct flock lock = byte_lock (F_WRLCK, SOFTGPU_LOCK_BASE + slot);
+  struct flock lock = byte_lock (SOFTGPU_LOCK_BASE + slot);
   return fcntl (tie->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-static void
-keep_ended (struct softgpu_state *state, unsigned slot, unsigned gpu)
+struct softgpu_use
+softgpu_use_of (const struct softgpu_state *state, unsigned slot, unsigned gpu)
 {
-  const struct softgpu_slot *dead = &state->slot[slot];
-  const struct softgpu_slot_gpu *queue = &dead->gpu[gpu];
-  struct softgpu_ended *ended = &state->ended[state->ended_count % SOFTGPU_ENDED];
-  *ended = (struct softgpu_ended){ .gpu = gpu,
-                                   .pid = dead->pid,
-                                   .pid_namespace = dead->pid_namespace,
-                                   .held_ns = queue->held_ns,
-                                   .thread_ns = queue->thread_ns,
-                                   .kernels_submitted = queue->kernels_submitted,
-                                   .kernels_finished = queue->kernels_finished };
-  memcpy (ended->command, dead->command, sizeof ended->command);
-  state->ended_count++;
+  const struct softgpu_slot *process = &state->slot[slot];
+  const struct softgpu_slot_gpu *queue = &process->gpu[gpu];
+  struct softgpu_use use = { .gpu = gpu,
+                             .pid = process->pid,
+                             .pid_namespace = process->pid_namespace,
+                             .held_ns = queue->held_ns,
+                             .thread_ns = queue->thread_ns,
+                             .kernels_submitted = queue->kernels_submitted,
+                             .kernels_finished = queue->kernels_finished };
+  memcpy (use.command, process->command, sizeof use.command);
+  return use;
 }
 
 void
@@ -115,7 +112,10 @@ clear_slot (struct softgpu_state *state, unsigned slot)
   for (unsigned g = 0; g < state->entries; g++)
     {
       if (dead->gpu[g].kernels_submitted)
-        keep_ended (state, slot, g);
+        {
+          state->ended[state->ended_count % SOFTGPU_ENDED] = softgpu_use_of (state, slot, g);
+          state->ended_count++;
+        }
       memset (&dead->gpu[g], 0, sizeof dead->gpu[g]);
       state->gpu[g].backlogged[slot / 64] &= ~(1ull << slot % 64);
     }
@@ -185,14 +185,14 @@ static bool
 take_slot (struct attachment *tie, enum softgpu_slot_kind kind)
 {
   struct softgpu_state *state = tie->state;
-  struct flock attaching = byte_lock (F_WRLCK, SOFTGPU_ATTACH_LOCK);
+  struct flock attaching = byte_lock (SOFTGPU_ATTACH_LOCK);
   while (fcntl (tie->fd, F_OFD_SETLKW, &attaching) != 0)
     if (errno != EINTR)
       return false;
   bool taken = false;
   for (unsigned slot = 0; slot < SOFTGPU_MAX_SLOTS && !taken; slot++)
     {
-      struct flock life = byte_lock (F_WRLCK, SOFTGPU_LOCK_BASE + slot);
+      struct flock life = byte_lock (SOFTGPU_LOCK_BASE + slot);
       if (fcntl (tie->fd, F_OFD_SETLK, &life) != 0)
         continue;
       taken = true;
@@ -231,7 +231,7 @@ softgpu_may_open (const struct softgpu_state *state, const char *devices, unsign
 }
 
 static void
-look_around (struct attachment *tie, const char *devices)
+find_visible (struct attachment *tie, const char *devices)
 {
   const struct softgpu_state *state = tie->state;
   tie->gpu_count = tie->mig_count = 0;
@@ -255,7 +255,7 @@ softgpu_attach_at (struct attachment *tie, const struct softgpu_paths *paths,
   enum attach_result result = map_state (tie, paths->state);
   if (result != ATTACHED)
     return result;
-  look_around (tie, paths->devices);
+  find_visible (tie, paths->devices);
   if (!take_slot (tie, kind))
     {
       close (tie->fd);

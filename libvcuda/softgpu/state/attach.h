@@ -31,16 +31,18 @@ enum attach_result
    that stays 0 where there is none.  */
 extern _Atomic uint32_t *softgpu_attention;
 
-/* The error that was ordered for this call of NAME; 0 when none was. GPU: which one the call names,
-   counted from 1; 0: none, or it is not known.  */
+/* The error that was ordered for this call of NAME; 0: none. A call that was ordered to hang
+   returns after `softgpu heal`. GPU: the one that the call names, counted from 1; 0: none, or
+   unknown.  */
 int softgpu_ordered_error (struct softgpu_state *state, const char *name, unsigned gpu);
 
-/* Puts into PATHS where the state file and the device nodes are; false when there is none.  */
 struct softgpu_paths
 {
-  char state[4096];
-  char devices[4096];
+  char state[4096];   /* the state file */
+  char devices[4096]; /* the folder of the device nodes */
 };
+
+/* Finds the state file and the device nodes; false: there is no state file.  */
 bool softgpu_find (struct softgpu_paths *paths);
 
 /* Finds the state file, maps it, takes a slot and looks which GPUs this process may open.  */
@@ -72,6 +74,9 @@ void softgpu_end_change (struct softgpu_state *state);
 /* With the lock held: gives back what dead processes held.  */
 void softgpu_reap (struct attachment *tie);
 bool softgpu_slot_alive (struct attachment *tie, unsigned slot);
+
+/* What the process in SLOT has of GPU. With the lock held.  */
+struct softgpu_use softgpu_use_of (const struct softgpu_state *state, unsigned slot, unsigned gpu);
 
 /* Whether ENTRY of the state is a GPU or a MIG device that this process may open.  */
 bool softgpu_may_open (const struct softgpu_state *state, const char *devices, unsigned entry);

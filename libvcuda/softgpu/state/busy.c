@@ -20,13 +20,13 @@ softgpu_count_busy (struct softgpu_period *period, uint64_t from, uint64_t ran)
     }
 }
 
-uint64_t
-softgpu_busy_in_last_second (const struct softgpu_period *period, uint64_t now)
+unsigned
+softgpu_percent_busy (const struct softgpu_period *period, uint64_t now)
 {
   uint32_t current = (uint32_t) (now / SOFTGPU_PERIOD_NS);
   uint64_t busy = 0;
   for (unsigned i = 0; i < SOFTGPU_PERIODS; i++)
     if (period[i].number < current && period[i].number + 10 >= current)
       busy += period[i].busy_ns;
-  return busy;
+  return (unsigned) ((busy + 5000000) / 10000000);
 }

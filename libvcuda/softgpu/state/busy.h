@@ -8,7 +8,7 @@
 /* Adds RAN nanoseconds from FROM on.  */
 void softgpu_count_busy (struct softgpu_period *period, uint64_t from, uint64_t ran);
 
-/* Busy nanoseconds within the last second.  */
-uint64_t softgpu_busy_in_last_second (const struct softgpu_period *period, uint64_t now);
+/* Percent of the last second that were busy, rounded.  */
+unsigned softgpu_percent_busy (const struct softgpu_period *period, uint64_t now);
 
 #endif

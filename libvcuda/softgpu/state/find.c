@@ -45,7 +45,7 @@ softgpu_find (struct softgpu_paths *paths)
     return at_root (paths, root);
   if (beside_library (paths))
     return true;
-  /* In a container the state file is mounted here, and the device nodes are where any are.  */
+  /* In a container the state file is mounted here, and the device nodes are in its /dev.  */
   strcpy (paths->state, "/run/softgpu/softgpu.state");
   strcpy (paths->devices, "/dev");
   return access (paths->state, F_OK) == 0;

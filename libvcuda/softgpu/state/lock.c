@@ -7,7 +7,6 @@
    microseconds.  */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <string.h>
 #include <sys/syscall.h>

@@ -45,6 +45,31 @@ softgpu_command_done (struct softgpu_state *state, unsigned gpu, unsigned slot, 
          || softgpu_command_at (state, gpu, slot, number)->state == SOFTGPU_DONE;
 }
 
+/* Whether the blocking lanes have an unfinished command before END, a command's number + 1.  */
+static bool
+any_blocking (const struct softgpu_slot_gpu *queue, uint64_t end)
+{
+  for (uint32_t left = queue->lanes & SOFTGPU_BLOCKING_LANES; left; left &= left - 1)
+    {
+      uint64_t first = queue->lane[__builtin_ctz (left)].first;
+      if (first && first < end)
+        return true;
+    }
+  return false;
+}
+
+bool
+softgpu_reached (struct softgpu_state *state, unsigned gpu, unsigned slot,
+                 struct softgpu_target target)
+{
+  const struct softgpu_slot_gpu *queue = softgpu_queue (state, gpu, slot);
+  if (queue->tail >= target.below)
+    return true;
+  if (target.scope == SOFTGPU_ONE)
+    return softgpu_command_done (state, gpu, slot, target.below - 1);
+  return target.scope == SOFTGPU_BLOCKING && !any_blocking (queue, target.below + 1);
+}
+
 bool
 softgpu_unblocked (const struct softgpu_slot_gpu *queue, unsigned lane)
 {
@@ -56,13 +81,7 @@ softgpu_unblocked (const struct softgpu_slot_gpu *queue, unsigned lane)
       uint64_t legacy = queue->lane[SOFTGPU_LEGACY_LANE].first;
       return !legacy || legacy > own;
     }
-  for (uint32_t left = queue->lanes & SOFTGPU_BLOCKING_LANES; left; left &= left - 1)
-    {
-      uint64_t first = queue->lane[__builtin_ctz (left)].first;
-      if (first && first < own)
-        return false;
-    }
-  return true;
+  return !any_blocking (queue, own);
 }
 
 void

@@ -68,12 +68,6 @@ softgpu_most_width (const struct softgpu_slot *process)
 uint64_t softgpu_append (struct softgpu_state *state, unsigned gpu, unsigned slot,
                          const struct softgpu_command *command);
 
-static inline bool
-softgpu_ring_full (const struct softgpu_slot_gpu *queue)
-{
-  return queue->head - queue->tail >= SOFTGPU_COMMANDS;
-}
-
 bool softgpu_command_done (struct softgpu_state *state, unsigned gpu, unsigned slot,
                            uint64_t number);
 
@@ -83,6 +77,21 @@ bool softgpu_unblocked (const struct softgpu_slot_gpu *queue, unsigned lane);
 
 /* Takes the finished head of LANE off.  */
 void softgpu_drop_head (struct softgpu_state *state, unsigned gpu, unsigned slot, unsigned lane);
+
+/* What a process waits for: commands of its queue.  */
+struct softgpu_target
+{
+  uint64_t below; /* a command's number + 1; 0: nothing */
+  enum
+  {
+    SOFTGPU_ONE,      /* that command */
+    SOFTGPU_ALL,      /* every command up to it */
+    SOFTGPU_BLOCKING, /* every one that the legacy default stream waits for */
+  } scope;
+};
+
+bool softgpu_reached (struct softgpu_state *state, unsigned gpu, unsigned slot,
+                      struct softgpu_target target);
 
 /* Forgets all commands: of a process without contexts, which a fault has ended.  */
 void softgpu_drop_all (struct softgpu_state *state, unsigned gpu, unsigned slot);

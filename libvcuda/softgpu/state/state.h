@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define SOFTGPU_MAGIC 0x31555047544653ull /* "SFTGPU1" */
-#define SOFTGPU_VERSION 15
+#define SOFTGPU_VERSION 16
 
 #define SOFTGPU_MAX_GPUS 16
 #define SOFTGPU_MIG_DEVICES 7  /* of one GPU at most */
@@ -92,11 +92,9 @@ struct softgpu_command
 {
   uint8_t kind; /* enum softgpu_command_kind */
   uint8_t lane;
-  uint8_t state; /* enum softgpu_command_state */
-  uint8_t padding;
-  uint32_t width; /* of a kernel, in threads */
-  uint32_t count; /* kernels that this command stands for, one after the other; 0: a copy */
-  uint32_t padding2;
+  uint8_t state;    /* enum softgpu_command_state */
+  uint32_t width;   /* of a kernel, in threads */
+  uint32_t count;   /* kernels that this command stands for, one after the other; 0: a copy */
   uint64_t order;   /* among all commands of the GPU */
   uint64_t next;    /* in its lane: number + 1; 0: it is the last */
   uint64_t left_ns; /* of its time */
@@ -125,7 +123,7 @@ struct softgpu_slot_gpu
   _Atomic uint64_t managed_bytes; /* besides; may be more than the GPU has */
   uint64_t head;                  /* commands submitted since the slot was taken */
   uint64_t tail;                  /* all below are done */
-  uint64_t held_ns;   /* time in which at least one of its kernels ran: what a judge goes by */
+  uint64_t held_ns;               /* time in which at least one of its kernels ran */
   uint64_t waited_ns; /* time with unfinished commands while another process's kernel ran */
   uint64_t kernels_submitted;
   uint64_t kernels_finished;
@@ -137,8 +135,8 @@ struct softgpu_slot_gpu
   struct softgpu_period period[SOFTGPU_PERIODS];
 };
 
-/* What an ended process had of a GPU; the last ones are kept.  */
-struct softgpu_ended
+/* What a process had of a GPU, as `softgpu time` prints it.  */
+struct softgpu_use
 {
   uint32_t gpu;
   uint32_t pid;
@@ -149,7 +147,7 @@ struct softgpu_ended
   uint64_t kernels_submitted;
   uint64_t kernels_finished;
 };
-#define SOFTGPU_ENDED 64
+#define SOFTGPU_ENDED 64 /* of ended processes: the last ones are kept */
 
 enum softgpu_attention
 {
@@ -209,7 +207,6 @@ struct softgpu_limit
   uint64_t soft_bytes;
   uint64_t hard_bytes;
   uint32_t gpu;
-  uint32_t padding;
 };
 #define SOFTGPU_LIMITS 256
 
@@ -227,10 +224,10 @@ struct softgpu_slot
   _Atomic uint32_t parts_fd;      /* descriptor + 1 of the list of its memory: see parts.h */
   _Atomic uint64_t parts_offset;  /* of the list, in that file */
   _Atomic uint32_t shares_memory; /* it has opened other processes' memory */
-  uint32_t unrestorable;          /* a restore has found no room: none is made any more */
+  uint32_t unrestorable;          /* a restore found no room, so later ones fail */
   /* Of a client of MPS: its server's slot + 1, that server's generation, and how much of a GPU its
-     kernels may fill: percent or, with a static partition, the partition's multiprocessors, of
-     which its clients have no others and no other client has any.  */
+     kernels may fill: a percentage, or the multiprocessors of a static partition, which only the
+     partition's clients use.  */
   uint32_t mps_server;
   uint32_t mps_generation;
   uint32_t mps_percent;
@@ -263,7 +260,6 @@ struct softgpu_gpu
   uint32_t profile; /* index of its shape: see mig/geometry.h */
   uint32_t start;   /* the first memory slice */
   uint32_t serial;  /* tells it from earlier ones in this entry */
-  uint32_t padding;
 
   uint64_t clock_ns;  /* device time: everything before it is decided */
   uint64_t begun_ns;  /* its first moment: the time since then is in three parts */
@@ -277,9 +273,8 @@ struct softgpu_gpu
   uint32_t current_generation; /* of that slot; 0: no process has had the turn yet */
   uint32_t current_server;     /* slot + 1 of the MPS server of its clients; 0: it is one process */
   uint32_t current_server_generation;
-  uint32_t exclusive; /* one process at a time has contexts, or the clients of one MPS server */
-  uint32_t padding2;
-  _Atomic uint32_t lost;              /* fell off the bus */
+  uint32_t exclusive;    /* one process at a time has contexts, or the clients of one MPS server */
+  _Atomic uint32_t lost; /* fell off the bus */
   _Atomic uint32_t xid[SOFTGPU_XIDS]; /* the last events for NVML; the nth is at n % XIDS */
   _Atomic uint32_t xid_count;
   _Atomic uint64_t ecc_corrected;
@@ -296,7 +291,6 @@ struct softgpu_topology
   uint32_t nvswitch; /* NVLinks of each GPU that lead to a switch: the only one that is no group */
   uint32_t pcie;     /* behind one PCIe switch */
   uint32_t numa;     /* on one NUMA node */
-  uint32_t padding;
 };
 
 struct softgpu_state
@@ -304,10 +298,8 @@ struct softgpu_state
   uint64_t magic;
   uint32_t version;
   uint32_t gpu_count;
-  uint32_t entries; /* of gpu[]: the GPUs, then room for MIG devices where there may be some */
-  uint32_t padding;
-  uint64_t size;
-  _Atomic uint32_t lock;       /* 0, or its holder: see lock.c */
+  uint32_t entries;      /* of gpu[]: the GPUs, then room for MIG devices where there may be some */
+  _Atomic uint32_t lock; /* 0, or its holder: see lock.c */
   _Atomic uint32_t slots_used; /* slots from here on were never taken; only grows */
   uint64_t reaped_ns;
   uint32_t clock;         /* enum softgpu_clock */
@@ -331,12 +323,11 @@ struct softgpu_state
   char driver_version[28];
   struct softgpu_gpu gpu[SOFTGPU_MAX_ENTRIES];
   uint64_t ended_count; /* the nth is at n % SOFTGPU_ENDED */
-  struct softgpu_ended ended[SOFTGPU_ENDED];
+  struct softgpu_use ended[SOFTGPU_ENDED];
   struct softgpu_slot slot[SOFTGPU_MAX_SLOTS];
   /* While one process changes another's slot: that slot + 1, and what it was. If the first one is
      killed meanwhile, the next holder of the lock puts it back: a driver does all or nothing.  */
   _Atomic uint32_t changing;
-  uint32_t padding4;
   struct softgpu_slot unchanged;
   struct softgpu_command command[]; /* [gpu][slot][SOFTGPU_COMMANDS] */
 };

@@ -6,20 +6,12 @@
 #include "stream/streams.h"
 #include "stream/submit.h"
 
-static struct side_work *
-side_of (CUstream stream, CUdevice device)
-{
-  return default_stream (stream) ? &driver.device[device].side : &stream->side;
-}
-
 /* By the kind clock the submitting thread waits for the stream, and later work for the copy.  */
 static CUresult
 kind_copy (CUstream stream, uint64_t time_ns)
 {
-  CUresult rc = softgpu_drain_stream (stream);
-  if (rc != CUDA_SUCCESS)
-    return rc;
-  struct side_work *all = side_of (NULL, softgpu_stream_context (stream)->device);
+  REQUIRE_SUCCESS (softgpu_drain_stream (stream));
+  struct side_work *all = softgpu_side_of (NULL, softgpu_stream_context (stream)->device);
   uint64_t until = softgpu_now () + time_ns;
   if (!default_stream (stream))
     stream->side.until_ns = until;
@@ -41,7 +33,7 @@ softgpu_bus_copy (CUstream stream, size_t bytes, bool to_gpu)
       = { .kind = to_gpu ? SOFTGPU_TO_GPU : SOFTGPU_FROM_GPU, .left_ns = time_ns };
   CUresult rc = softgpu_submit_to (stream, &copy, NULL, &number);
   if (rc == CUDA_SUCCESS)
-    side_of (stream, softgpu_stream_context (stream)->device)->copy = number;
+    softgpu_side_of (stream, softgpu_stream_context (stream)->device)->copy = number;
   return rc;
 }
 

@@ -66,15 +66,11 @@ cuEventRecordWithFlags (CUevent event, CUstream stream, unsigned int flags)
   REQUIRE_DRIVER ();
   REQUIRE (valid (event), CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (flags == 0 || flags == CU_EVENT_RECORD_EXTERNAL, CUDA_ERROR_INVALID_VALUE);
-  CUcontext context = softgpu_stream_context (stream);
-  REQUIRE (context,
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE_STREAM (context, stream);
   REQUIRE (context == event->context, CUDA_ERROR_INVALID_HANDLE);
   if (softgpu_capturing (stream))
     return softgpu_capture_record (stream, event, flags == CU_EVENT_RECORD_EXTERNAL);
-  CUresult rc = softgpu_check_implicit (stream);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SUCCESS (softgpu_check_implicit (stream));
   softgpu_take_submit_time (&driver.tie);
   return softgpu_record_event (event, stream);
 }
@@ -91,11 +87,10 @@ cuEventQuery (CUevent event)
   REQUIRE_DRIVER ();
   REQUIRE (valid (event), CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (!event->capture_id, CUDA_ERROR_CAPTURED_EVENT);
-  CUresult rc = softgpu_check_unsafe ();
-  if (rc == CUDA_SUCCESS && softgpu_recorded_elsewhere (event))
+  REQUIRE_SAFE ();
+  if (softgpu_recorded_elsewhere (event))
     return softgpu_done_elsewhere (event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-  if (rc != CUDA_SUCCESS || !event->recorded)
-    return rc;
+  REQUIRE (event->recorded, CUDA_SUCCESS);
   unsigned gpu = softgpu_gpu_of_event (event);
   softgpu_lock (&driver.tie);
   bool done = softgpu_reached_now (&driver.tie, gpu, of_record (event));
@@ -110,9 +105,7 @@ cuEventSynchronize (CUevent event)
   REQUIRE_DRIVER ();
   REQUIRE (valid (event), CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (!event->capture_id, CUDA_ERROR_CAPTURED_EVENT);
-  CUresult rc = softgpu_check_unsafe ();
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_SAFE ();
   if (softgpu_recorded_elsewhere (event))
     softgpu_wait_elsewhere (event);
   else if (event->recorded)
@@ -147,11 +140,7 @@ cuEventElapsedTime_v2 (float *milliseconds, CUevent start, CUevent end)
   return CUDA_SUCCESS;
 }
 
-CUresult
-cuEventElapsedTime (float *milliseconds, CUevent start, CUevent end)
-{
-  return cuEventElapsedTime_v2 (milliseconds, start, end);
-}
+ALSO_NAMED (cuEventElapsedTime, cuEventElapsedTime_v2);
 
 static CUresult
 wait_on_gpu (CUstream stream, CUevent event)
@@ -177,9 +166,7 @@ cuStreamWaitEvent (CUstream stream, CUevent event, unsigned int flags)
   REQUIRE_DRIVER ();
   REQUIRE (valid (event), CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (flags == 0 || flags == CU_EVENT_WAIT_EXTERNAL, CUDA_ERROR_INVALID_VALUE);
-  CUcontext context = softgpu_stream_context (stream);
-  REQUIRE (context,
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE_STREAM (context, stream);
   if (softgpu_capturing (stream) || event->capture_id)
     return softgpu_capture_wait (stream, event, flags == CU_EVENT_WAIT_EXTERNAL);
   if (softgpu_recorded_elsewhere (event))

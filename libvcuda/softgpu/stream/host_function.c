@@ -11,8 +11,7 @@ cuLaunchHostFunc (CUstream stream, CUhostFn function, void *data)
 {
   REQUIRE_DRIVER ();
   REQUIRE (function, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (softgpu_stream_context (stream),
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE_STREAM (context, stream);
   if (softgpu_capturing (stream))
     return softgpu_capture_host (stream,
                                  &(CUDA_HOST_NODE_PARAMS){ .fn = function, .userData = data });

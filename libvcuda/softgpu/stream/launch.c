@@ -24,8 +24,8 @@ launch (CUfunction function, const unsigned grid[3], const unsigned block[3], un
   REQUIRE (function_valid (function), CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (softgpu_shape_fits (grid, block, shared), CUDA_ERROR_INVALID_VALUE);
   struct kernel_cost cost;
-  CUresult rc = softgpu_kernel_cost (function, grid, block, params, extra, &cost);
-  if (rc == CUDA_SUCCESS && softgpu_captures)
+  REQUIRE_SUCCESS (softgpu_kernel_cost (function, grid, block, params, extra, &cost));
+  if (softgpu_captures)
     {
       if (softgpu_capturing (stream))
         return softgpu_capture_kernel (stream, &(CUDA_KERNEL_NODE_PARAMS){ .func = function,
@@ -38,10 +38,8 @@ launch (CUfunction function, const unsigned grid[3], const unsigned block[3], un
                                                                            .sharedMemBytes = shared,
                                                                            .kernelParams = params,
                                                                            .extra = extra });
-      rc = softgpu_check_implicit (stream);
+      REQUIRE_SUCCESS (softgpu_check_implicit (stream));
     }
-  if (rc != CUDA_SUCCESS)
-    return rc;
   softgpu_take_submit_time (&driver.tie);
   return softgpu_launch (stream, &(struct gpu_work){ cost.time_ns, cost.time_ns, cost.width, 1 });
 }

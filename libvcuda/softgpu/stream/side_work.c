@@ -6,12 +6,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-static struct side_work *
-side_of (CUstream stream, CUdevice device)
-{
-  return default_stream (stream) ? &driver.device[device].side : &stream->side;
-}
-
 static bool
 busy (struct side_work *side)
 {
@@ -21,13 +15,13 @@ busy (struct side_work *side)
 bool
 softgpu_side_busy (CUstream stream, CUdevice device)
 {
-  return busy (side_of (stream, device));
+  return busy (softgpu_side_of (stream, device));
 }
 
 void
 softgpu_side_wait (CUstream stream, CUdevice device)
 {
-  struct side_work *side = side_of (stream, device);
+  struct side_work *side = softgpu_side_of (stream, device);
   while (busy (side))
     {
       uint64_t then = side->running ? softgpu_now () + 200000 : side->until_ns;

@@ -6,6 +6,13 @@
 
 #include "driver/driver.h"
 
+/* STREAM's own, or for a default stream all of DEVICE's.  */
+static inline struct side_work *
+softgpu_side_of (CUstream stream, CUdevice device)
+{
+  return default_stream (stream) ? &driver.device[device].side : &stream->side;
+}
+
 /* Has a thread call RUN once what was submitted to STREAM is done.  */
 CUresult softgpu_side_run (CUstream stream, void (*run) (void *), void *data);
 

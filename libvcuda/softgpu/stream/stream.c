@@ -33,12 +33,8 @@ CUresult
 softgpu_drain_stream (CUstream stream)
 {
   REQUIRE_DRIVER ();
-  CUcontext context = softgpu_stream_context (stream);
-  REQUIRE (context,
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
-  CUresult rc = softgpu_check_stream (stream);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_STREAM (context, stream);
+  REQUIRE_SUCCESS (softgpu_check_stream (stream));
   unsigned gpu = gpu_index (context->device);
   softgpu_lock (&driver.tie);
   struct softgpu_target target = softgpu_stream_target (stream, gpu);
@@ -89,26 +85,19 @@ CUresult
 cuStreamSynchronize (CUstream stream)
 {
   REQUIRE_DRIVER ();
-  CUresult rc = softgpu_check_unsafe ();
-  if (rc == CUDA_SUCCESS)
-    rc = softgpu_drain_stream (stream);
-  if (rc == CUDA_SUCCESS)
-    softgpu_pools_waited (softgpu_stream_context (stream)->device);
-  return rc;
+  REQUIRE_SAFE ();
+  REQUIRE_SUCCESS (softgpu_drain_stream (stream));
+  softgpu_pools_waited (softgpu_stream_context (stream)->device);
+  return CUDA_SUCCESS;
 }
 
 CUresult
 cuStreamQuery (CUstream stream)
 {
   REQUIRE_DRIVER ();
-  CUcontext context = softgpu_stream_context (stream);
-  REQUIRE (context,
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
-  CUresult rc = softgpu_check_unsafe ();
-  if (rc == CUDA_SUCCESS)
-    rc = softgpu_check_stream (stream);
-  if (rc != CUDA_SUCCESS)
-    return rc;
+  REQUIRE_STREAM (context, stream);
+  REQUIRE_SAFE ();
+  REQUIRE_SUCCESS (softgpu_check_stream (stream));
   unsigned gpu = gpu_index (context->device);
   softgpu_lock (&driver.tie);
   bool done = softgpu_reached_now (&driver.tie, gpu, softgpu_stream_target (stream, gpu));
@@ -117,25 +106,20 @@ cuStreamQuery (CUstream stream)
   return done && !softgpu_side_busy (stream, context->device) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-CUresult
-cuStreamGetFlags (CUstream stream, unsigned int *flags)
-{
-  REQUIRE_CONTEXT (context);
-  REQUIRE (flags, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (default_stream (stream) || valid_stream (stream), CUDA_ERROR_INVALID_HANDLE);
-  *flags = default_stream (stream) ? 0 : stream->flags;
-  return CUDA_SUCCESS;
-}
+/* A function that answers with MEMBER of its stream, with OF_DEFAULT for a default stream.  */
+#define ANSWER(function, type, member, of_default)                                                 \
+  CUresult cuStream##function (CUstream stream, type *answer)                                      \
+  {                                                                                                \
+    REQUIRE_CONTEXT (context);                                                                     \
+    REQUIRE (answer, CUDA_ERROR_INVALID_VALUE);                                                    \
+    REQUIRE (default_stream (stream) || valid_stream (stream), CUDA_ERROR_INVALID_HANDLE);         \
+    *answer = default_stream (stream) ? (of_default) : stream->member;                             \
+    return CUDA_SUCCESS;                                                                           \
+  }
 
-CUresult
-cuStreamGetPriority (CUstream stream, int *priority)
-{
-  REQUIRE_CONTEXT (context);
-  REQUIRE (priority, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (default_stream (stream) || valid_stream (stream), CUDA_ERROR_INVALID_HANDLE);
-  *priority = default_stream (stream) ? LEAST_PRIORITY : stream->priority;
-  return CUDA_SUCCESS;
-}
+ANSWER (GetFlags, unsigned int, flags, 0)
+ANSWER (GetPriority, int, priority, LEAST_PRIORITY)
+ANSWER (GetId, unsigned long long, id, 1)
 
 CUresult
 cuStreamGetCtx (CUstream stream, CUcontext *pctx)
@@ -152,18 +136,7 @@ cuStreamGetDevice (CUstream stream, CUdevice *device)
   REQUIRE_DRIVER ();
   REQUIRE (device, CUDA_ERROR_INVALID_VALUE);
   CUcontext context;
-  CUresult rc = cuStreamGetCtx (stream, &context);
-  if (rc == CUDA_SUCCESS)
-    *device = context->device;
-  return rc;
-}
-
-CUresult
-cuStreamGetId (CUstream stream, unsigned long long *id)
-{
-  REQUIRE_CONTEXT (context);
-  REQUIRE (id, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (default_stream (stream) || valid_stream (stream), CUDA_ERROR_INVALID_HANDLE);
-  *id = default_stream (stream) ? 1 : stream->id;
+  REQUIRE_SUCCESS (cuStreamGetCtx (stream, &context));
+  *device = context->device;
   return CUDA_SUCCESS;
 }

@@ -25,9 +25,7 @@ CUresult
 softgpu_submit_to (CUstream stream, const struct softgpu_command *command, CUevent event,
                    uint64_t *number)
 {
-  CUcontext context = softgpu_stream_context (stream);
-  REQUIRE (context,
-           default_stream (stream) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE_STREAM (context, stream);
   struct device *device = &driver.device[context->device];
   struct attachment *tie = &driver.tie;
   struct softgpu_command own = *command;

@@ -24,6 +24,12 @@ def headers_of(package: str) -> str:
     return os.path.join(folder, python, "site-packages", "nvidia", package, "include")
 
 
+def typedef_bases(include: str) -> set[str]:
+    """Base names of every function type in cudaTypedefs.h: names for cuGetProcAddress."""
+    with open(os.path.join(include, "cudaTypedefs.h"), encoding="utf-8") as typedefs:
+        return {base for base, _ in headers.TYPEDEF.findall(typedefs.read())}
+
+
 @pytest.fixture(scope="module")
 def include() -> str:
     return headers_of("cu13")
@@ -57,7 +63,7 @@ def test_every_entry_point_of_the_12_x_headers_is_exported(exports):
 
 
 def test_every_function_type_of_the_12_x_toolkit_has_an_entry(entries):
-    older = headers.typedef_bases(headers_of("cuda_runtime"))
+    older = typedef_bases(headers_of("cuda_runtime"))
     assert older <= {entry.base for entry in entries}
 
 
@@ -88,7 +94,7 @@ def test_old_new_and_per_thread_names_are_there(exports, name):
 
 
 def test_every_function_type_of_the_toolkit_has_an_entry(include, entries):
-    assert headers.typedef_bases(include) <= {entry.base for entry in entries}
+    assert typedef_bases(include) <= {entry.base for entry in entries}
 
 
 def test_an_entry_point_on_no_list_is_an_error(entries):
