@@ -128,12 +128,14 @@ def test_a_client_of_another_user_waits_unless_the_server_is_for_all(open_folder
         daemon.close()
 
 
-def test_server_refuses_the_49th_client(gpu: SoftGpu, daemon: ControlDaemon) -> None:
-    script = """
+@pytest.mark.parametrize(("driver", "most"), [("580.95.05", 48), ("590.44.01", 60)])
+def test_server_refuses_one_client_too_many(tmp_path: Path, driver: str, most: int) -> None:
+    gpu = SoftGpu(tmp_path / "gpu", "--driver-version", driver)
+    script = f"""
 import os
 seen, up = os.pipe()
 children = []
-for _ in range(48):
+for _ in range({most}):
     pid = os.fork()
     if pid == 0:
         assert int(cuda.cuInit(0)[0]) == 0
@@ -146,8 +148,10 @@ for pid in children:
     os.kill(pid, 9)
 say(rc=rc)
 """
+    daemon = ControlDaemon(gpu, tmp_path)
     with daemon.variables():
         assert gpu.client(script) == {"rc": 808}
+    daemon.close()
 
 
 def test_exclusive_gpu_differs_by_the_attribute_of_its_mode_alone(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@
 
 enum
 {
-  CUDA_13_1 = 13010,
+  DRIVER_OF_13_1 = 590,
   CLIENTS = 48,
   CLIENTS_OF_13_1 = 60,
   CLIENT_TERMINATED = 810, /* CUDA_ERROR_MPS_CLIENT_TERMINATED */
@@ -24,7 +24,7 @@ enum
 unsigned
 mps_most_clients (void)
 {
-  return mps.tie.state->cuda_version >= CUDA_13_1 ? CLIENTS_OF_13_1 : CLIENTS;
+  return mps_driver_has (DRIVER_OF_13_1) ? CLIENTS_OF_13_1 : CLIENTS;
 }
 
 void

@@ -7,11 +7,12 @@
 static const unsigned slices_of[NVML_COMPUTE_INSTANCE_PROFILE_COUNT]
     = { 1, 2, 3, 4, 7, 8, 6, 1, 7 };
 
+/* The number of all profiles: none has so many slices.  */
 static unsigned
 profile_of (const struct softgpu_gpu *part)
 {
   unsigned profile = 0;
-  while (slices_of[profile] != part->slices)
+  while (profile < NVML_COMPUTE_INSTANCE_PROFILE_COUNT && slices_of[profile] != part->slices)
     profile++;
   return profile;
 }
