@@ -1,10 +1,7 @@
 /* Prototypes of functions that the driver's libraries export and no header declares (exports.list).
    Only a hooked function needs one.  */
 
-#ifndef VCUDA_UNDECLARED_H
-#define VCUDA_UNDECLARED_H
+#pragma once
 
 /* *TABLE is a table of private functions, ID its 16 bytes of UUID.  */
 nvmlReturn_t nvmlInternalGetExportTable (const void **table, const void *id);
-
-#endif

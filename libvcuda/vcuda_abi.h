@@ -11,8 +11,7 @@
    `libvcuda/abi_print.c` prints every offset; a test compares them with the Python mirror in
    `oci/vcuda_oci/pages/layout.py`. Byte order is the machine's.  */
 
-#ifndef VCUDA_ABI_H
-#define VCUDA_ABI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -237,5 +236,3 @@ _Static_assert (sizeof (struct vcuda_limits) == 128 + 16 * 128, "limits page");
 _Static_assert (sizeof (struct vcuda_usage_gpu) == 128, "one GPU's usage, two cache lines");
 _Static_assert (sizeof (struct vcuda_usage_slot) == 320, "one process, five cache lines");
 _Static_assert (sizeof (struct vcuda_usage) == 128 + 16 * 128 + 256 * 320, "usage page");
-
-#endif

@@ -1,7 +1,6 @@
 /* What the launcher reads of a command line for runc or crun.  */
 
-#ifndef VCUDA_ARGUMENTS_H
-#define VCUDA_ARGUMENTS_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -22,5 +21,3 @@ bool creates_from (char **words, char path[PATH_MAX]);
 
 /* The id of the container that this command line deletes; "": none.  */
 const char *deleted_container (char **words);
-
-#endif

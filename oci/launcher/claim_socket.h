@@ -1,7 +1,6 @@
 /* Asks the claim socket of the agent or of `vcuda serve`, so that no Python has to start.  */
 
-#ifndef VCUDA_CLAIM_SOCKET_H
-#define VCUDA_CLAIM_SOCKET_H
+#pragma once
 
 #include <limits.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ enum socket_answer ask_claim_socket (const char *state_dir, const char *const *w
 
 /* Prints the error line of a refusal to standard error.  */
 void print_refusal (const char *program, const char answer[PATH_MAX]);
-
-#endif

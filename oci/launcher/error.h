@@ -1,7 +1,6 @@
 /* Error lines of the launcher, on stderr and in the runtime's --log file.  */
 
-#ifndef VCUDA_ERROR_H
-#define VCUDA_ERROR_H
+#pragma once
 
 #include <limits.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ size_t log_entry (const char *format, const char *now, const char *line, char en
 /* Reports the error and exits with 1. `message`: where, what and hint in one.  */
 _Noreturn void die_with (const char *message);
 _Noreturn void die (const char *where, const char *what, const char *hint);
-
-#endif

@@ -1,7 +1,6 @@
 /* The low-level runtime.  */
 
-#ifndef VCUDA_EXEC_H
-#define VCUDA_EXEC_H
+#pragma once
 
 #include "small_file.h"
 
@@ -14,5 +13,3 @@ _Noreturn void become (const char *runtime, char **argv);
 /* Runs `program` and returns its wait status; -1: it could not be started. If this process is
    killed, so is the program.  */
 int run_to_end (const char *program, char **argv);
-
-#endif

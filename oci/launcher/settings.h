@@ -1,7 +1,6 @@
 /* Settings of config.toml that the native programs use.  */
 
-#ifndef VCUDA_SETTINGS_H
-#define VCUDA_SETTINGS_H
+#pragma once
 
 #include <limits.h>
 
@@ -18,5 +17,3 @@ const char *setting (const struct file_text *config, const char *key, const char
 /* Reads config.toml; a missing file reads as empty, so each setting has its default. NULL: another
    user could have changed it, or it cannot be read; WHY says which.  */
 const struct file_text *settings_at (const char *path, struct distrust *why);
-
-#endif

@@ -1,7 +1,6 @@
 /* The text of a small file, read without an allocation.  */
 
-#ifndef VCUDA_SMALL_FILE_H
-#define VCUDA_SMALL_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ struct file_text
 /* Reads FD and closes it. The text lies in `room` if it fits there; it is empty if FD is not a
    regular file.  */
 struct file_text read_open (int fd, char room[ROOM_BYTES]);
-
-#endif

@@ -1,7 +1,6 @@
 /* Keeps hooks from writing to files of the host.  */
 
-#ifndef VCUDA_STREAMS_H
-#define VCUDA_STREAMS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -9,5 +8,3 @@
    Error lines then go to the runtime's log and its own standard error (created_container.py).
    False: a stream could not be redirected.  */
 bool leave_files_of_host (void);
-
-#endif

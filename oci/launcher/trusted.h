@@ -1,7 +1,6 @@
 /* Opens settings files that no other user could have changed.  */
 
-#ifndef VCUDA_TRUSTED_H
-#define VCUDA_TRUSTED_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -20,5 +19,3 @@ bool unreadable (struct distrust *why, const char *path);
 
 /* Opens the settings file PATH. -1: there is none, or WHY says why it must not be read.  */
 int open_trusted (const char *path, struct distrust *why);
-
-#endif

@@ -3,8 +3,7 @@
    A step is work, not time: a kernel that the GPU sets aside for another process takes longer and
    does no more, whatever a clock on the device says.  */
 
-#ifndef WORK_H
-#define WORK_H
+#pragma once
 
 #ifndef _GNU_SOURCE
 #  define _GNU_SOURCE
@@ -132,5 +131,3 @@ wait_for (const char *start_file)
   while (strcmp (start_file, "-") != 0 && access (start_file, F_OK) != 0)
     sleep_for (0.002);
 }
-
-#endif

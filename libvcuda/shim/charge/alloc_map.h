@@ -1,7 +1,6 @@
 /* The allocations of this process: a pointer's or handle's size, GPU and context.  */
 
-#ifndef VCUDA_ALLOC_MAP_H
-#define VCUDA_ALLOC_MAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -68,5 +67,3 @@ unsigned vcuda_map_managed (void);
 
 /* In the child after a fork: the parent's allocations are not the child's.  */
 void vcuda_map_forget (void);
-
-#endif

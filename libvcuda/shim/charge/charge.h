@@ -1,7 +1,6 @@
 /* Counts device memory against the container's share.  */
 
-#ifndef VCUDA_CHARGE_H
-#define VCUDA_CHARGE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -37,5 +36,3 @@ vcuda_memory_limit (int gpu)
 
 /* In the child after a fork.  */
 void vcuda_charge_forget (void);
-
-#endif

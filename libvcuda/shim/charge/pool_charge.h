@@ -5,8 +5,7 @@
    shrinks when the driver gives kept memory back: at a wait for the GPU, or when the pool is
    trimmed.  */
 
-#ifndef VCUDA_POOL_CHARGE_H
-#define VCUDA_POOL_CHARGE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -52,5 +51,3 @@ CUresult vcuda_pool_end (struct vcuda_pool_charge *charge, CUresult rc, CUdevice
 
 /* Whether any pool has more reserved than its allocations need.  */
 extern bool vcuda_pools_keep __attribute__ ((visibility ("hidden")));
-
-#endif

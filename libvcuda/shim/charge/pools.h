@@ -1,7 +1,6 @@
 /* The memory pools of this process.  */
 
-#ifndef VCUDA_POOLS_H
-#define VCUDA_POOLS_H
+#pragma once
 
 #include "charge/pool_charge.h"
 
@@ -23,5 +22,3 @@ bool vcuda_trim_is_asked (int gpu);
 
 /* In the child after a fork.  */
 void vcuda_pools_forget (void);
-
-#endif

@@ -1,7 +1,6 @@
 /* What all memory pools of this process hold.  */
 
-#ifndef VCUDA_POOLS_HELD_H
-#define VCUDA_POOLS_HELD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ bool vcuda_pools_trim (int gpu);
 
 /* Adds what is charged on each GPU to BYTES, which has VCUDA_MAX_GPUS entries.  */
 void vcuda_pools_held (uint64_t *bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* The body of a call that starts GPU work.  */
 
-#ifndef VCUDA_METERED_CALL_H
-#define VCUDA_METERED_CALL_H
+#pragma once
 
 #include "compute/sampling.h"
 #include "gpu_time/credit.h"
@@ -26,5 +25,3 @@
       return rc;                                                                                   \
     }                                                                                              \
   while (0)
-
-#endif

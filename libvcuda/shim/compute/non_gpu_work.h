@@ -4,8 +4,7 @@
    A wait that takes far longer than the charged launches is charged itself (waits.c). A wait for
    the work here is not: the shim records until when such work may last.  */
 
-#ifndef VCUDA_NON_GPU_WORK_H
-#define VCUDA_NON_GPU_WORK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ uint64_t vcuda_off_gpu_within (uint64_t began, uint64_t now);
 
 /* Before a wait for EVENT, which another process may have to record.  */
 void vcuda_off_gpu_event (CUevent event);
-
-#endif

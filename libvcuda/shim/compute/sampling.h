@@ -1,7 +1,6 @@
 /* Launches that a thread's credit does not settle: some are measured, some wait.  */
 
-#ifndef VCUDA_SAMPLING_H
-#define VCUDA_SAMPLING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ void vcuda_measure_after_pause (int gpu);
 
 /* Marks the end, or gives the charge back if RC means that nothing was launched.  */
 void vcuda_launch_end (struct vcuda_launch *launch, CUresult rc);
-
-#endif

@@ -1,7 +1,6 @@
 /* Waits for the container's share of GPU time.  */
 
-#ifndef VCUDA_THROTTLE_H
-#define VCUDA_THROTTLE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@
    the GPU: it has the turn, or GPU time, of which at most twice ESTIMATE_NS more is saved up; and
    little work of this process is in flight. The lock is released while the thread sleeps.  */
 void vcuda_wait_for_share (struct meter *meter, CUstream stream, uint64_t estimate_ns);
-
-#endif

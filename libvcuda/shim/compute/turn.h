@@ -17,8 +17,7 @@
    A keeper that does not answer the bell and has let its lease run out is dead: for a second, and
    twice as long each time, the bucket of GPU time decides alone.  */
 
-#ifndef VCUDA_TURN_H
-#define VCUDA_TURN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -74,5 +73,3 @@ void vcuda_turn_forget (void);
 /* The thread's credit is prepaid from the bucket where the bucket pays. IN_TURN: from now on the
    keeper's queue pays, or nothing is paid while the thread rests.  */
 void vcuda_credit_in_turn (int gpu, bool in_turn);
-
-#endif

@@ -1,7 +1,6 @@
 /* Calls that wait for the GPU.  */
 
-#ifndef VCUDA_WAITS_H
-#define VCUDA_WAITS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -14,5 +13,3 @@ void vcuda_wait_end (uint64_t began, enum vcuda_waited waited, CUstream stream);
 
 /* Before a context is destroyed: charges what has run in it.  */
 void vcuda_meter_settle (CUcontext context);
-
-#endif

@@ -1,7 +1,6 @@
 /* Counts this process's contexts on each GPU, and charges for them.  */
 
-#ifndef VCUDA_CONTEXT_COUNT_H
-#define VCUDA_CONTEXT_COUNT_H
+#pragma once
 
 #include "charge/alloc_map.h"
 #include "memory/settle.h"
@@ -22,5 +21,3 @@ void vcuda_context_counts (uint8_t *counts);
 
 /* In the child after a fork: the parent's contexts are not the child's.  */
 void vcuda_contexts_forget (void);
-
-#endif

@@ -1,12 +1,9 @@
 /* In the child after a fork: its parent's contexts, limits and checkpoints are not the child's, and
    another thread may have held their locks.  */
 
-#ifndef VCUDA_FORGET_H
-#define VCUDA_FORGET_H
+#pragma once
 
 void vcuda_primaries_forget (void);   /* primary contexts */
 void vcuda_limits_forget (void);      /* charges for limits of contexts */
 void vcuda_libraries_forget (void);   /* the lock of libraries */
 void vcuda_checkpoints_forget (void); /* copies of checkpoints to custom storage */
-
-#endif

@@ -1,7 +1,6 @@
 /* The device memory that a module's or library's image takes.  */
 
-#ifndef VCUDA_IMAGE_SIZE_H
-#define VCUDA_IMAGE_SIZE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ struct vcuda_image_size
    NULL.  */
 struct vcuda_image_size vcuda_image_in_memory (const void *image);
 struct vcuda_image_size vcuda_image_in_file (const char *path);
-
-#endif

@@ -1,8 +1,7 @@
 /* The modules and libraries that this process has loaded, and what each is charged in each context.
    Nothing here reserves or gives back memory: callers do, by these numbers.  */
 
-#ifndef VCUDA_LOADED_IMAGES_H
-#define VCUDA_LOADED_IMAGES_H
+#pragma once
 
 #include "context/image_size.h"
 #include "memory/settle.h"
@@ -40,5 +39,3 @@ void vcuda_images_held (uint64_t *bytes);
 
 /* In the child after a fork: the parent's images are not the child's.  */
 void vcuda_images_forget (void);
-
-#endif

@@ -1,7 +1,6 @@
 /* The charge for modules and libraries.  */
 
-#ifndef VCUDA_MODULES_H
-#define VCUDA_MODULES_H
+#pragma once
 
 #include "memory/settle.h"
 
@@ -12,5 +11,3 @@ CUresult vcuda_image_reserve (struct vcuda_charge *charge, uint64_t bytes);
 /* The driver named the variable at START of an image of unknown size. Its memory is taken already,
    so it is counted whether or not it fits.  */
 void vcuda_variable_named (const void *handle, CUdeviceptr start, uint64_t bytes);
-
-#endif

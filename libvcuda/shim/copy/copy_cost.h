@@ -3,8 +3,7 @@
    The expected cost is looked up by the kind and the power of two of the bytes. Copies from and to
    host memory are not among them: a copy engine does them at the speed of the bus.  */
 
-#ifndef VCUDA_COPY_COST_H
-#define VCUDA_COPY_COST_H
+#pragma once
 
 #include "compute/metered_call.h"
 
@@ -89,5 +88,3 @@ vcuda_copy_on_device (CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
       return real.name arguments;                                                                  \
     return name##_metered arguments;                                                               \
   }
-
-#endif

@@ -21,8 +21,7 @@
    routine. One that a longjmp leaves stays counted: the container is then not idle until the
    process ends. After a fork in a callback the child's slot is another one, which begins at 0.  */
 
-#ifndef VCUDA_GATE_H
-#define VCUDA_GATE_H
+#pragma once
 
 /* The gate of entry INDEX of the table, a function of the driver's libcuda, which leads to
    FUNCTION; FUNCTION itself if it need not ask.  */
@@ -31,5 +30,3 @@ void *vcuda_gate_of_entry (unsigned index, void *function);
 /* A gate that leads to any function of the driver's, for cuGetProcAddress; FUNCTION itself if more
    are asked for than any driver has.  */
 void *vcuda_gate_of_function (void *function);
-
-#endif

@@ -1,7 +1,6 @@
 /* What gate.c and gate.inc have of each other.  */
 
-#ifndef VCUDA_GATE_CODE_H
-#define VCUDA_GATE_CODE_H
+#pragma once
 
 #include <stdint.h>
 #include <unwind.h>
@@ -27,5 +26,3 @@ void vcuda_gate_leave (void);
 /* Called for the gate's frame when a call is left by an exception or by the end of its thread.  */
 int vcuda_gate_personality (int version, int actions, uint64_t kind,
                             struct _Unwind_Exception *exception, struct _Unwind_Context *context);
-
-#endif

@@ -1,7 +1,6 @@
 /* The driver's libraries.  */
 
-#ifndef VCUDA_LOAD_H
-#define VCUDA_LOAD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ void *vcuda_driver_symbol (unsigned index);
    to call: that, or a function that returns an error in the library's own codes. Called by
    entries.S.  */
 void *vcuda_resolve (unsigned index);
-
-#endif

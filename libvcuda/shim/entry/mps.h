@@ -1,7 +1,6 @@
 /* A container under MPS: its processes are clients of the daemon that the host keeps.  */
 
-#ifndef VCUDA_MPS_H
-#define VCUDA_MPS_H
+#pragma once
 
 #include <cuda.h>
 
@@ -9,5 +8,3 @@
    container's limits, whatever the program had set. Without a daemon the driver would go on without
    limits: then CUDA_ERROR_MPS_CONNECTION_FAILED.  */
 CUresult vcuda_mps_join (void);
-
-#endif

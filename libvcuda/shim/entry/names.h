@@ -1,7 +1,6 @@
 /* The base names of the driver's functions, which programs pass to cuGetProcAddress.  */
 
-#ifndef VCUDA_NAMES_H
-#define VCUDA_NAMES_H
+#pragma once
 
 enum vcuda_name
 {
@@ -11,5 +10,3 @@ enum vcuda_name
 };
 
 enum vcuda_name vcuda_name_of (const char *symbol);
-
-#endif

@@ -1,7 +1,6 @@
 /* A thread's credit of GPU time: most launches are paid from it by a subtraction.  */
 
-#ifndef VCUDA_CREDIT_H
-#define VCUDA_CREDIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -83,5 +82,3 @@ void vcuda_credit_count (void);
 
 /* In the child after a fork.  */
 void vcuda_credit_forget (void);
-
-#endif

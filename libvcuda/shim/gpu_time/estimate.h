@@ -1,7 +1,6 @@
 /* The expected cost of a launch of a function or graph.  */
 
-#ifndef VCUDA_ESTIMATE_H
-#define VCUDA_ESTIMATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ void vcuda_estimate_learn (const void *function, uint64_t ns, int64_t unsure_ns,
 
 /* In the child after a fork.  */
 void vcuda_estimates_forget (void);
-
-#endif

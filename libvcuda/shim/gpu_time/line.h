@@ -8,8 +8,7 @@
    takes, if that is longer than a burst; when the process began its last burst. So no place
    outlives its process, and the page needs no word.  */
 
-#ifndef VCUDA_LINE_H
-#define VCUDA_LINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ void vcuda_line_leave (int gpu, uint64_t began);
 
 /* In the child after a fork.  */
 void vcuda_line_forget (void);
-
-#endif

@@ -2,8 +2,7 @@
 
    Calls without another word need the mutex.  */
 
-#ifndef VCUDA_OWN_TURN_H
-#define VCUDA_OWN_TURN_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -87,5 +86,3 @@ void vcuda_own_learn_switch (int gpu, uint64_t late);
 
 /* In the child after a fork, without the mutex.  */
 void vcuda_own_forget (void);
-
-#endif

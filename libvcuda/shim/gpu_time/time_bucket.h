@@ -1,7 +1,6 @@
 /* The bucket of GPU time: one per GPU, shared by all processes of the container.  */
 
-#ifndef VCUDA_TIME_BUCKET_H
-#define VCUDA_TIME_BUCKET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ void vcuda_count_busy (int gpu, int64_t ns);
 
 /* The container's utilisation of its share over the last second or less, in percent.  */
 unsigned vcuda_utilisation (int gpu);
-
-#endif

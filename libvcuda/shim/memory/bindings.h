@@ -2,8 +2,7 @@
    outlives cuMemRelease, so it stays charged until it is unmapped or unbound, or until the array or
    object ends.  */
 
-#ifndef VCUDA_BINDINGS_H
-#define VCUDA_BINDINGS_H
+#pragma once
 
 #include "real.h"
 
@@ -70,5 +69,3 @@ void vcuda_bindings_taken (struct vcuda_holder *holder, CUresult rc);
 
 /* In the child after a fork.  */
 void vcuda_bindings_forget (void);
-
-#endif

@@ -7,8 +7,7 @@
 
    Blocks and mappings are in two balanced trees (tsearch): programs keep tens of thousands.  */
 
-#ifndef VCUDA_BLOCKS_H
-#define VCUDA_BLOCKS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -91,5 +90,3 @@ void vcuda_blocks_held (uint64_t *bytes);
 
 /* In the child after a fork: the parent's blocks are not the child's.  */
 void vcuda_blocks_forget (void);
-
-#endif

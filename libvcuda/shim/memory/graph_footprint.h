@@ -1,7 +1,6 @@
 /* The device memory that a graph's memory nodes allocate.  */
 
-#ifndef VCUDA_GRAPH_FOOTPRINT_H
-#define VCUDA_GRAPH_FOOTPRINT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ struct vcuda_footprint
 /* Adds GRAPH's memory nodes to FOOTPRINT in the order of their creation: a node is created after
    those that it depends on. False: there are none.  */
 bool vcuda_graph_footprint (CUgraph graph, struct vcuda_footprint *footprint);
-
-#endif

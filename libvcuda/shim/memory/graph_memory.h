@@ -1,7 +1,6 @@
 /* Memory that a graph's memory nodes allocate when it is launched.  */
 
-#ifndef VCUDA_GRAPH_MEMORY_H
-#define VCUDA_GRAPH_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ void vcuda_graph_memory_held (uint64_t *bytes);
 
 /* In the child after a fork.  */
 void vcuda_graph_memory_forget (void);
-
-#endif

@@ -1,8 +1,7 @@
 /* Managed memory, for a GPU with shares of more memory in all than it has: the driver moves pages
    between GPU and host.  */
 
-#ifndef VCUDA_MANAGED_H
-#define VCUDA_MANAGED_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -25,5 +24,3 @@ CUresult vcuda_alloc_managed (CUdeviceptr *dptr, size_t bytes);
 /* The same for cuMemAllocPitch_v2, with the pitch that the driver would choose.  */
 CUresult vcuda_alloc_managed_pitch (CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
                                     unsigned int element);
-
-#endif

@@ -1,7 +1,6 @@
 /* Reserves device memory before the driver is called.  */
 
-#ifndef VCUDA_RESERVE_H
-#define VCUDA_RESERVE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@
    the driver takes back what the pools of this process keep. CUDA_ERROR_OUT_OF_MEMORY if the bytes
    don't fit even then; this counts a refusal.  */
 CUresult vcuda_reserve (int gpu, uint64_t bytes);
-
-#endif

@@ -10,8 +10,7 @@
 
    Without a keeper or another container on the GPU nothing is asked, and nothing waits.  */
 
-#ifndef VCUDA_ROOM_H
-#define VCUDA_ROOM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ bool vcuda_make_room (struct vcuda_room *room, int gpu);
       }                                                                                            \
     room_rc;                                                                                       \
   })
-
-#endif

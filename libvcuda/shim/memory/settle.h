@@ -8,8 +8,7 @@
    A call that frees takes the entry out of the map, calls the driver, and then gives the bytes
    back, or puts the entry back if the driver failed.  */
 
-#ifndef VCUDA_SETTLE_H
-#define VCUDA_SETTLE_H
+#pragma once
 
 #include "charge/alloc_map.h"
 #include "memory/graph_memory.h"
@@ -75,5 +74,3 @@ CUresult vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t 
 
 /* ALLOCATION was taken out of the map, and the driver's free returned RC.  */
 void vcuda_settle_free (const struct vcuda_allocation *allocation, CUresult rc);
-
-#endif

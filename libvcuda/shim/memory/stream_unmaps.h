@@ -3,8 +3,7 @@
    A stream unmaps asynchronously, so the memory stays charged until an event that is recorded
    behind the call has passed.  */
 
-#ifndef VCUDA_STREAM_UNMAPS_H
-#define VCUDA_STREAM_UNMAPS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ void vcuda_stream_unmaps_end_context (CUcontext context);
 
 /* In the child after a fork.  */
 void vcuda_stream_unmaps_forget (void);
-
-#endif

@@ -2,8 +2,7 @@
    checkpoint of managed memory, and before driver 610 none of a process that has opened memory of
    another one.  */
 
-#ifndef VCUDA_UNSAVED_H
-#define VCUDA_UNSAVED_H
+#pragma once
 
 #include "pages/slot.h"
 
@@ -18,5 +17,3 @@ void vcuda_unsaved_enter (const struct vcuda_usage_slot *slot);
 
 /* In the child after a fork.  */
 void vcuda_unsaved_forget (void);
-
-#endif

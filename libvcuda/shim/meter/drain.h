@@ -1,7 +1,6 @@
 /* Waits until a context's queue is empty.  */
 
-#ifndef VCUDA_DRAIN_H
-#define VCUDA_DRAIN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -10,5 +9,3 @@
 /* Sleeps until the work that STREAM holds, and every measured launch of METER, has ended. False:
    it has not ended 0.2 s after twice its estimate. Called without the meter's lock.  */
 bool vcuda_drain (struct meter *meter, CUstream stream);
-
-#endif

@@ -1,7 +1,6 @@
 /* The intervals of time in which this process had the GPU.  */
 
-#ifndef VCUDA_INTERVALS_H
-#define VCUDA_INTERVALS_H
+#pragma once
 
 #define VCUDA_INTERVALS 16
 
@@ -16,5 +15,3 @@ struct vcuda_intervals
    that wait for each other have overlapping intervals, though the GPU ran them one after the other:
    each moment is charged once.  */
 double vcuda_intervals_add (struct vcuda_intervals *set, double start, double end);
-
-#endif

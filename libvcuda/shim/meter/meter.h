@@ -1,7 +1,6 @@
 /* The launches of one context that are measured.  */
 
-#ifndef VCUDA_METER_H
-#define VCUDA_METER_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -73,5 +72,3 @@ void vcuda_meter_abandon (struct meter *meter, struct entry *entry);
 /* Charges what has ended. Ends are found in the order of launches within a stream; of several
    streams the first few are checked.  */
 void vcuda_meter_reap (struct meter *meter);
-
-#endif

@@ -1,7 +1,6 @@
 /* The meters of this process, one for each context that launched something.  */
 
-#ifndef VCUDA_METERS_H
-#define VCUDA_METERS_H
+#pragma once
 
 #include "meter/meter.h"
 
@@ -22,5 +21,3 @@ void vcuda_meter_drop (CUcontext context);
 
 /* In the child after a fork.  */
 void vcuda_meters_forget (void);
-
-#endif

@@ -8,8 +8,7 @@
    The first VCUDA_ASKING_THREADS threads of a process have a word each for mark and count, which
    they change without a locked instruction; the other threads share one word.  */
 
-#ifndef VCUDA_DECISIONS_H
-#define VCUDA_DECISIONS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -70,5 +69,3 @@ bool vcuda_decisions_unchanged (const struct vcuda_decisions *before,
 
 void vcuda_decisions_clear (struct vcuda_usage_slot *slot);
 bool vcuda_decisions_are_clear (const struct vcuda_usage_slot *slot);
-
-#endif

@@ -1,7 +1,6 @@
 /* Which entry of the limits page a CUDA device or context is.  */
 
-#ifndef VCUDA_DEVICE_H
-#define VCUDA_DEVICE_H
+#pragma once
 
 #include "real.h"
 #include "thread/current_context.h"
@@ -29,5 +28,3 @@ CUresult vcuda_gpu_of_stream (CUstream stream, int *gpu, CUcontext *context);
 
 /* The entry with the UUID TEXT, as NVML prints it; -1: there is none.  */
 int vcuda_gpu_of_uuid (const char *text);
-
-#endif

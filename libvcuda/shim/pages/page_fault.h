@@ -1,7 +1,6 @@
 /* Repairs a usage page that is truncated while it is mapped.  */
 
-#ifndef VCUDA_PAGE_FAULT_H
-#define VCUDA_PAGE_FAULT_H
+#pragma once
 
 #include "vcuda_abi.h"
 
@@ -9,5 +8,3 @@
    missing. A program that has a handler for SIGBUS, set before or after, keeps it, and ends as
    it chooses.  */
 void vcuda_watch_page (struct vcuda_usage *usage);
-
-#endif

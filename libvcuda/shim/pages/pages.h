@@ -1,7 +1,6 @@
 /* The two pages of this container, as this process maps them.  */
 
-#ifndef VCUDA_PAGES_H
-#define VCUDA_PAGES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -41,5 +40,3 @@ vcuda_gpu_count (void)
   unsigned count = __atomic_load_n (&vcuda_pages.limits->gpu_count, __ATOMIC_RELAXED);
   return count < VCUDA_MAX_GPUS ? count : VCUDA_MAX_GPUS;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The first lines of a call that the shim charges or counts.  */
 
-#ifndef VCUDA_PASS_ON_H
-#define VCUDA_PASS_ON_H
+#pragma once
 
 #include "pages/pages.h"
 #include "thread/thread.h"
@@ -17,5 +16,3 @@
         return CUDA_ERROR_SYSTEM_NOT_READY;                                                        \
     }                                                                                              \
   while (0)
-
-#endif

@@ -1,7 +1,6 @@
 /* This process's slot of the usage page.  */
 
-#ifndef VCUDA_SLOT_H
-#define VCUDA_SLOT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -105,5 +104,3 @@ void vcuda_refuse_unlock (void);
 
 /* In the child after a fork: the parent's slot is not the child's.  */
 void vcuda_slot_forget (void);
-
-#endif

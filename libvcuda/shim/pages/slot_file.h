@@ -1,7 +1,6 @@
 /* The usage page's file, for its locks, and when a process started.  */
 
-#ifndef VCUDA_SLOT_FILE_H
-#define VCUDA_SLOT_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ void vcuda_usage_forget (void);
 
 /* When the process PID (0: this one) started, in clock ticks since boot; 0: there is none.  */
 uint64_t vcuda_start_time (int pid);
-
-#endif

@@ -1,8 +1,7 @@
 /* Whether the host has suspended this container, and the wait for its end. The protocol is in
    vcuda_abi.h.  */
 
-#ifndef VCUDA_SUSPENDED_H
-#define VCUDA_SUSPENDED_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -40,5 +39,3 @@ vcuda_was_suspended (uint32_t before)
    Signal handlers run meanwhile. Leaves errno alone. Calls that need the GPU from the start begin
    with it, in every container.  */
 void vcuda_wait_until_awake (void);
-
-#endif

@@ -1,7 +1,6 @@
 /* Time and sleep, on CLOCK_MONOTONIC.  */
 
-#ifndef VCUDA_CLOCK_H
-#define VCUDA_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -33,5 +32,3 @@ vcuda_pause (void)
   __builtin_ia32_pause ();
 #endif
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* The calling thread's current context, remembered: asking the driver at each call would cost more
    than the charge itself. Every export that changes a thread's context updates it.  */
 
-#ifndef VCUDA_CURRENT_CONTEXT_H
-#define VCUDA_CURRENT_CONTEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ void vcuda_current_forget_all (void);
 /* Events belong to their stream's context. True: CONTEXT was made current and must be left.  */
 bool vcuda_enter_context (CUcontext context);
 void vcuda_leave_context (bool entered);
-
-#endif

@@ -2,8 +2,7 @@
    exported names, and reach the shim where the program is linked with it: without this mark the
    cuMemAlloc in a cuMemAllocPitch would be charged twice.  */
 
-#ifndef VCUDA_IN_DRIVER_H
-#define VCUDA_IN_DRIVER_H
+#pragma once
 
 #include <pthread.h>
 
@@ -40,5 +39,3 @@ vcuda_unlock (pthread_mutex_t *mutex)
   pthread_mutex_unlock (mutex);
   vcuda_thread ()->in_driver--;
 }
-
-#endif

@@ -2,8 +2,7 @@
    the shim loadable in images with glibc 2.17 and later; libdl.so.2 and libpthread.so.0 exist in
    all of them.  */
 
-#ifndef VCUDA_OLD_GLIBC_H
-#define VCUDA_OLD_GLIBC_H
+#pragma once
 
 /* The version that each machine's glibc began with.  */
 #ifdef __aarch64__
@@ -13,5 +12,3 @@
 #endif
 #define VCUDA_OLD_GLIBC(function)                                                                  \
   __asm__ (".symver " #function ", " #function "@" VCUDA_FIRST_GLIBC)
-
-#endif

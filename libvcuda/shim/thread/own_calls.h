@@ -5,8 +5,7 @@
    the calling thread's own capture mode is relaxed. So the shim relaxes its thread's mode around
    such calls, and restores it before the program's own call.  */
 
-#ifndef VCUDA_OWN_CALLS_H
-#define VCUDA_OWN_CALLS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -32,5 +31,3 @@ vcuda_own_calls_end (struct vcuda_capture_mode before)
   if (before.changed)
     real.cuThreadExchangeStreamCaptureMode (&before.mode);
 }
-
-#endif

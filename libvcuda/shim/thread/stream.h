@@ -1,7 +1,6 @@
 /* The stream that a call uses.  */
 
-#ifndef VCUDA_STREAM_H
-#define VCUDA_STREAM_H
+#pragma once
 
 #include "real.h"
 
@@ -11,5 +10,3 @@ vcuda_per_thread (CUstream stream)
 {
   return stream ? stream : CU_STREAM_PER_THREAD;
 }
-
-#endif

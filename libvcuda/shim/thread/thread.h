@@ -8,8 +8,7 @@
    A call through the descriptor costs more than a launch may. So the shim reads the descriptor
    once, when it is loaded, and uses the variable's fixed place directly if it has one.  */
 
-#ifndef VCUDA_THREAD_H
-#define VCUDA_THREAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -128,7 +127,5 @@ vcuda_thread (void)
 {
   return &vcuda_thread_state;
 }
-
-#endif
 
 #endif

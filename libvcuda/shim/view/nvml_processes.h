@@ -1,7 +1,6 @@
 /* Lists of the container's processes.  */
 
-#ifndef VCUDA_NVML_PROCESSES_H
-#define VCUDA_NVML_PROCESSES_H
+#pragma once
 
 #include "real.h"
 
@@ -18,5 +17,3 @@ typedef void vcuda_write_process (void *entries, unsigned at, struct vcuda_proce
    fills one entry; with NULL the list is empty, as it is for a GPU without a share.  */
 nvmlReturn_t vcuda_nvml_list (nvmlDevice_t device, unsigned *count, void *entries,
                               vcuda_write_process *write);
-
-#endif

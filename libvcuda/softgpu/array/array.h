@@ -1,7 +1,6 @@
 /* Functions that the calls for arrays share.  */
 
-#ifndef SOFTGPU_ARRAY_H
-#define SOFTGPU_ARRAY_H
+#pragma once
 
 #include "array/shape.h"
 #include "array/tiles.h"
@@ -19,5 +18,3 @@ CUresult softgpu_end_array (CUcontext context, uintptr_t start, struct tiles *ti
 
 CUresult softgpu_array_requirements (CUDA_ARRAY_MEMORY_REQUIREMENTS *needs,
                                      const struct tiles *tiles, size_t bytes);
-
-#endif

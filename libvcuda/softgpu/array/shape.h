@@ -1,7 +1,6 @@
 /* CUDA arrays: rows of elements without gaps, in memory rounded up to ARRAY_GRANULE.  */
 
-#ifndef SOFTGPU_SHAPE_H
-#define SOFTGPU_SHAPE_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -46,5 +45,3 @@ mipmap_valid (CUmipmappedArray mipmap)
 {
   return mipmap && mipmap->kind == MIPMAP;
 }
-
-#endif

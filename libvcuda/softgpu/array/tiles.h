@@ -1,7 +1,6 @@
 /* Arrays that get their memory later, in tiles: sparse ones, and those with deferred mapping.  */
 
-#ifndef SOFTGPU_TILES_H
-#define SOFTGPU_TILES_H
+#pragma once
 
 #include "memory/vmm.h"
 
@@ -53,5 +52,3 @@ CUresult softgpu_find_box (const CUarrayMapInfo *info, const struct tiles *tiles
 
 /* Maps PHYSICAL, which has a use for each tile, or NULL at BOX; what was there is unmapped.  */
 void softgpu_set_tiles (struct tiles *tiles, const struct tile_box *box, struct physical *physical);
-
-#endif

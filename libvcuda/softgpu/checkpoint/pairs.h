@@ -1,7 +1,6 @@
 /* The GPUs that a restore puts a process on.  */
 
-#ifndef SOFTGPU_PAIRS_H
-#define SOFTGPU_PAIRS_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -16,5 +15,3 @@ CUresult softgpu_read_pairs (const struct softgpu_slot *slot, const CUcheckpoint
 
 /* With the lock held.  */
 void softgpu_move_process (struct softgpu_slot *slot, const unsigned moves[SOFTGPU_MAX_ENTRIES]);
-
-#endif

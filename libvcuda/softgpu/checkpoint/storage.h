@@ -1,7 +1,6 @@
 /* Checkpoints to custom storage, and restores from it: the caller copies.  */
 
-#ifndef SOFTGPU_STORAGE_H
-#define SOFTGPU_STORAGE_H
+#pragma once
 
 #include "checkpoint/target.h"
 
@@ -20,5 +19,3 @@ bool softgpu_copies_for (unsigned slot);
 
 /* Empties the memory that INFO has mapped.  */
 void softgpu_empty_target (const CUcheckpointCustomStorageInfo *info);
-
-#endif

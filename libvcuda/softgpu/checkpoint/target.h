@@ -1,7 +1,6 @@
 /* The process that a checkpoint call is for.  */
 
-#ifndef SOFTGPU_TARGET_PROCESS_H
-#define SOFTGPU_TARGET_PROCESS_H
+#pragma once
 
 #include "driver/driver.h"
 #include "engine/process_state.h"
@@ -34,5 +33,3 @@ bool softgpu_zeroed (const void *field, size_t bytes);
   REQUIRE_DRIVER ();                                                                               \
   struct target_process name;                                                                      \
   REQUIRE_SUCCESS (softgpu_find_target (pid, &name))
-
-#endif

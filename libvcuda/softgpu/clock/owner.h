@@ -1,7 +1,6 @@
 /* A virtual time that several processes share; sleeping takes no real time. See owner.c.  */
 
-#ifndef SOFTCLOCK_OWNER_H
-#define SOFTCLOCK_OWNER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ void softclock_release_slot (struct thread_slot *slot);
 
 /* The calling thread sleeps until SLOT is released.  */
 void softclock_wait_for_end (struct thread_slot *slot);
-
-#endif

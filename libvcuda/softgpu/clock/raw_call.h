@@ -1,8 +1,7 @@
 /* What the replaced calls share: system calls that do not pass the replaced `syscall`, their
    answers, and spans of time.  */
 
-#ifndef SOFTCLOCK_RAW_CALL_H
-#define SOFTCLOCK_RAW_CALL_H
+#pragma once
 
 #include <errno.h>
 #include <stdbool.h>
@@ -52,5 +51,3 @@ softclock_nanoseconds (const struct timespec *span)
 {
   return (uint64_t) span->tv_sec * SECOND_NS + (uint64_t) span->tv_nsec;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The clock's file, its thread slots, and which of them are alive.  */
 
-#ifndef SOFTCLOCK_SLOTS_H
-#define SOFTCLOCK_SLOTS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -66,5 +65,3 @@ void softclock_keep_patience (struct patience *patience);
 
 /* Ends the process with one line.  */
 void __attribute__ ((noreturn)) softclock_fail (const char *why);
-
-#endif

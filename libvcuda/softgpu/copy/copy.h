@@ -1,7 +1,6 @@
 /* Copies of boxes.  */
 
-#ifndef SOFTGPU_COPY_H
-#define SOFTGPU_COPY_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -12,5 +11,3 @@ CUresult softgpu_check_copy (const CUDA_MEMCPY3D *copy, CUstream stream);
 
 /* Moves the bytes of COPY now, and queues the time that this takes on STREAM.  */
 CUresult softgpu_copy (const CUDA_MEMCPY3D *copy, CUstream stream);
-
-#endif

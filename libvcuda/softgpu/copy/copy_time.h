@@ -1,7 +1,6 @@
 /* The time that copies and sets take.  */
 
-#ifndef SOFTGPU_COPY_TIME_H
-#define SOFTGPU_COPY_TIME_H
+#pragma once
 
 #include "memory/allocations.h"
 
@@ -9,5 +8,3 @@
    nothing if an end of the copy is not memory of that device, or if copies take no time. For a set
    both ends are the same. Call it before the bytes move, so that the device is busy meanwhile.  */
 CUresult softgpu_copy_takes_time (CUstream stream, uintptr_t to, uintptr_t from, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* Writes the files of a driver root.  */
 
-#ifndef SOFTGPU_FILES_H
-#define SOFTGPU_FILES_H
+#pragma once
 
 #include <stdarg.h>
 
@@ -19,5 +18,3 @@ void copy_file (const char *from, const char *to, unsigned mode);
 void write_text (const char *path, const char *text);
 void make_link (const char *target, const char *path);
 void make_node (const char *path, unsigned major, unsigned minor);
-
-#endif

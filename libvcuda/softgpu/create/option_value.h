@@ -1,8 +1,7 @@
 /* Values of softgpu's options. Each function parses all of TEXT, or fails with an error line that
    names OPTION and what it takes.  */
 
-#ifndef SOFTGPU_OPTION_VALUE_H
-#define SOFTGPU_OPTION_VALUE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ uint64_t option_time (const char *option, const char *text, uint64_t least);
 
 /* The index of one of WORDS, which NULL ends.  */
 unsigned option_word (const char *option, const char *text, const char *const words[]);
-
-#endif

@@ -1,7 +1,6 @@
 /* What a command line asks softgpu to create, and the steps that create it.  */
 
-#ifndef SOFTGPU_REQUEST_H
-#define SOFTGPU_REQUEST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -76,5 +75,3 @@ void describe_numa (const struct request *request, const struct softgpu_state *s
 
 /* Creates the state file, whole or not at all; returns it mapped.  */
 struct softgpu_state *make_state (const struct request *request);
-
-#endif

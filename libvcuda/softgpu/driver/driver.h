@@ -1,7 +1,6 @@
 /* Types and functions that all parts of the software libcuda.so.1 share.  */
 
-#ifndef SOFTGPU_DRIVER_H
-#define SOFTGPU_DRIVER_H
+#pragma once
 
 /* Every version of every function is declared, under its own name, so that the compiler checks
    each definition; and only what cuda.h declares is exported.  */
@@ -246,5 +245,3 @@ softgpu_progress (void)
   if (notice)
     notice ();
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Kernels, as a launch knows them.  */
 
-#ifndef SOFTGPU_FUNCTION_H
-#define SOFTGPU_FUNCTION_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -38,5 +37,3 @@ struct kernel_cost
 
 CUresult softgpu_kernel_cost (CUfunction function, const unsigned grid[3], const unsigned block[3],
                               void **params, void **extra, struct kernel_cost *cost);
-
-#endif

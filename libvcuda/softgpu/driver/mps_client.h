@@ -1,7 +1,6 @@
 /* A process as a client of MPS.  */
 
-#ifndef SOFTGPU_MPS_CLIENT_H
-#define SOFTGPU_MPS_CLIENT_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -12,5 +11,3 @@ CUresult softgpu_join_mps (void);
 
 /* In the child of a fork: the connection is the parent's.  */
 void softgpu_leave_mps (void);
-
-#endif

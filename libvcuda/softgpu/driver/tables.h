@@ -1,7 +1,6 @@
 /* Tables that stubs.py generates from the headers.  */
 
-#ifndef SOFTGPU_TABLES_H
-#define SOFTGPU_TABLES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -26,5 +25,3 @@ struct entry_point
 };
 extern const struct entry_point softgpu_entry_points[];
 extern const size_t softgpu_entry_point_count;
-
-#endif

@@ -1,8 +1,7 @@
 /* What a GPU's memory holds. Physical memory lies on the GPU for as long as it lives; managed
    memory lies there as far as it fits beside, and the driver keeps the rest on the host.  */
 
-#ifndef SOFTGPU_ACCOUNT_H
-#define SOFTGPU_ACCOUNT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -39,5 +38,3 @@ void softgpu_show_cgroup (struct softgpu_state *state, unsigned gpu, uint64_t pi
 /* Whether GPU has room for BYTES more of a process of a pid namespace. With the lock held.  */
 bool softgpu_has_room (struct softgpu_state *state, unsigned gpu, uint64_t pid_namespace,
                        uint64_t bytes);
-
-#endif

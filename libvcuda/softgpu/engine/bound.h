@@ -1,7 +1,6 @@
 /* When a command can end at the earliest: waiters sleep until then.  */
 
-#ifndef SOFTGPU_BOUND_H
-#define SOFTGPU_BOUND_H
+#pragma once
 
 #include "state/queue.h"
 
@@ -9,5 +8,3 @@
    GPU has been advanced, and TARGET is not reached.  */
 uint64_t softgpu_earliest_end (struct softgpu_state *state, unsigned gpu, unsigned slot,
                                struct softgpu_target target);
-
-#endif

@@ -1,7 +1,6 @@
 /* The copy engines: one for each direction of the bus, beside kernels and independent of turns.  */
 
-#ifndef SOFTGPU_COPY_ENGINE_H
-#define SOFTGPU_COPY_ENGINE_H
+#pragma once
 
 #include "state/queue.h"
 
@@ -13,5 +12,3 @@ softgpu_over_bus (const struct softgpu_command *command)
 
 /* Gives each engine that is free the copy that has waited longest; false: nothing changed.  */
 bool softgpu_start_copies (struct softgpu_state *state, unsigned gpu);
-
-#endif

@@ -1,7 +1,6 @@
 /* A process's view of the GPUs' time: it submits commands, and waits for them.  */
 
-#ifndef SOFTGPU_DEVICE_TIME_H
-#define SOFTGPU_DEVICE_TIME_H
+#pragma once
 
 #include "engine/engine.h"
 #include "state/attach.h"
@@ -22,5 +21,3 @@ bool softgpu_reached_now (struct attachment *tie, unsigned gpu, struct softgpu_t
 
 /* Sleeps until this process's TARGET is reached. Called without the lock.  */
 void softgpu_wait (struct attachment *tie, unsigned gpu, struct softgpu_target target);
-
-#endif

@@ -9,8 +9,7 @@
    their widths sum to at most the whole GPU, and begin in the order of submission. Between
    processes see turn.h.  */
 
-#ifndef SOFTGPU_ENGINE_H
-#define SOFTGPU_ENGINE_H
+#pragma once
 
 #include "state/state.h"
 
@@ -20,5 +19,3 @@ void softgpu_advance (struct softgpu_state *state, unsigned gpu, uint64_t now);
 /* Nanoseconds from the GPU's clock on in which nothing begins or ends, unless a command is
    submitted; UINT64_MAX: nothing will. The GPU has been advanced.  */
 uint64_t softgpu_next_event (struct softgpu_state *state, unsigned gpu);
-
-#endif

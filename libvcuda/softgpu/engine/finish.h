@@ -1,11 +1,8 @@
 /* Ends the commands that are due.  */
 
-#ifndef SOFTGPU_FINISH_H
-#define SOFTGPU_FINISH_H
+#pragma once
 
 #include "state/queue.h"
 
 /* Ends what SLOT's lanes have done at the GPU's clock, and stamps records; false: nothing.  */
 bool softgpu_finish (struct softgpu_state *state, unsigned gpu, unsigned slot);
-
-#endif

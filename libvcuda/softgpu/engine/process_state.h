@@ -7,8 +7,7 @@
    A copy to or from custom storage is its caller's: it lasts until the caller completes it. If the
    caller ends before, the reaper of its slot writes what becomes of the process.  */
 
-#ifndef SOFTGPU_PROCESS_STATE_H
-#define SOFTGPU_PROCESS_STATE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -37,5 +36,3 @@ uint64_t softgpu_begin_copy (struct softgpu_slot *slot, enum softgpu_process_sta
 void softgpu_begin_custom_copy (struct softgpu_slot *slot, enum softgpu_process_state state,
                                 unsigned copier);
 void softgpu_end_custom_copy (struct softgpu_slot *slot, enum softgpu_process_state state);
-
-#endif

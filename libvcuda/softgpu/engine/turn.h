@@ -4,8 +4,7 @@
    for its copies only has none, and is skipped. The clients of an MPS server have
    their turns together; by the clock `mps` there are no turns.  */
 
-#ifndef SOFTGPU_TURN_H
-#define SOFTGPU_TURN_H
+#pragma once
 
 #include "state/queue.h"
 
@@ -47,5 +46,3 @@ softgpu_goes_on (const struct softgpu_state *state, unsigned gpu,
 
 /* Passes the turn on where that is due; false: nothing changed.  */
 bool softgpu_take_turn (struct softgpu_state *state, unsigned gpu);
-
-#endif

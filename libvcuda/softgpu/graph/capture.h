@@ -1,7 +1,6 @@
 /* Functions that the parts of stream capture share.  */
 
-#ifndef SOFTGPU_CAPTURE_H
-#define SOFTGPU_CAPTURE_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -22,5 +21,3 @@ struct capture *softgpu_find_capture (uint64_t id);
 
 /* Before a call that waits for all of CONTEXT's work.  */
 CUresult softgpu_refuse_context (CUcontext context);
-
-#endif

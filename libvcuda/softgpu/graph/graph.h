@@ -1,7 +1,6 @@
 /* Graphs, and streams that are captured into one.  */
 
-#ifndef SOFTGPU_GRAPH_H
-#define SOFTGPU_GRAPH_H
+#pragma once
 
 #include "driver/function.h"
 
@@ -146,5 +145,3 @@ void softgpu_leave_capture (CUstream stream);
 
 /* Returns from the calling function where a stream capture forbids it.  */
 #define REQUIRE_SAFE() REQUIRE_SUCCESS (softgpu_check_unsafe ())
-
-#endif

@@ -1,7 +1,6 @@
 /* Between the parts that make, launch and change executable graphs.  */
 
-#ifndef SOFTGPU_GRAPH_EXEC_H
-#define SOFTGPU_GRAPH_EXEC_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -35,5 +34,3 @@ CUresult softgpu_lay_out (CUgraphExec exec, CUgraph graph);
 
 /* A launch of EXEC into the capture of STREAM.  */
 CUresult softgpu_capture_graph (CUstream stream, const struct CUgraphExec_st *exec);
-
-#endif

@@ -1,7 +1,6 @@
 /* The blocks and pools that this process has allocated.  */
 
-#ifndef SOFTGPU_MEMORY_H
-#define SOFTGPU_MEMORY_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -116,5 +115,3 @@ void softgpu_pools_waited (CUdevice device);
 
 /* Copies the block that ADDRESS lies in to *FOUND.  */
 bool softgpu_find_block (uintptr_t address, struct block *found);
-
-#endif

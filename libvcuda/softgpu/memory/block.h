@@ -1,7 +1,6 @@
 /* Between block.c, which knows where blocks are, and allocate.c, which makes them.  */
 
-#ifndef SOFTGPU_BLOCK_H
-#define SOFTGPU_BLOCK_H
+#pragma once
 
 #include "memory/allocations.h"
 
@@ -13,5 +12,3 @@ void softgpu_discard (struct block *block);
 
 /* Moves the bytes of BLOCK into the store, at the same address. Called under block.c's guard.  */
 bool softgpu_make_shared (struct block *block);
-
-#endif

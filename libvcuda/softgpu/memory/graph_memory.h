@@ -1,7 +1,6 @@
 /* Memory that graphs allocate, as counted on the device.  */
 
-#ifndef SOFTGPU_GRAPH_MEMORY_H
-#define SOFTGPU_GRAPH_MEMORY_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -11,5 +10,3 @@ CUresult softgpu_begin_graph_memory (struct graph_memory *memory);
 
 /* An allocation that a graph made was freed: its memory is the graphs' again.  */
 void softgpu_graph_memory_freed (struct graph_memory *memory);
-
-#endif

@@ -2,8 +2,7 @@
 
    Kernels here write no memory, so there are no bytes behind an object's addresses.  */
 
-#ifndef SOFTGPU_MULTICAST_H
-#define SOFTGPU_MULTICAST_H
+#pragma once
 
 #include "memory/vmm.h"
 
@@ -25,5 +24,3 @@ struct multicast
 
 /* The object of HANDLE with one more use, or NULL.  */
 struct physical *softgpu_find_object (CUmemGenericAllocationHandle handle);
-
-#endif

@@ -4,8 +4,7 @@
    of its ranges. The process's slot names the list's file. Only the process itself writes the list;
    another one reads it while the process is locked.  */
 
-#ifndef SOFTGPU_PARTS_H
-#define SOFTGPU_PARTS_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -44,5 +43,3 @@ void softgpu_unlist_part (int fd, uint64_t offset);
    useless. *FD: its file, for softgpu_close_parts.  */
 const struct parts *softgpu_open_parts (int pid, const struct softgpu_slot *slot, int *fd);
 void softgpu_close_parts (const struct parts *parts, int fd);
-
-#endif

@@ -1,7 +1,6 @@
 /* Small blocks, which lie in slabs of the store.  */
 
-#ifndef SOFTGPU_SMALL_BLOCK_H
-#define SOFTGPU_SMALL_BLOCK_H
+#pragma once
 
 #include "memory/allocations.h"
 
@@ -13,5 +12,3 @@ struct block *softgpu_take_small (size_t bytes, CUdevice device, enum where wher
 
 /* BLOCK is used again.  */
 void softgpu_return_small (struct block *block);
-
-#endif

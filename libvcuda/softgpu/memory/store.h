@@ -1,7 +1,6 @@
 /* Memory that can be mapped more than once: in this process, or by another.  */
 
-#ifndef SOFTGPU_STORE_H
-#define SOFTGPU_STORE_H
+#pragma once
 
 #include "memory/allocations.h"
 
@@ -36,5 +35,3 @@ bool softgpu_shared_note (int fd, struct shared_note *note);
 /* FD of the process PID, opened anew. It needs what the real driver's IPC needs too: one pid
    namespace, and the right to trace the other process.  */
 int softgpu_open_others (uint32_t pid, int fd);
-
-#endif

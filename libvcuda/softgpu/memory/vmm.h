@@ -1,7 +1,6 @@
 /* Physical memory that cuMemCreate makes, and what it is mapped into or bound to.  */
 
-#ifndef SOFTGPU_VMM_H
-#define SOFTGPU_VMM_H
+#pragma once
 
 #include "memory/allocations.h"
 
@@ -43,5 +42,3 @@ void softgpu_await_team (struct multicast *object);
 
 /* Unbinds all that is bound to OBJECT, which nothing uses any more.  */
 void softgpu_end_multicast (struct multicast *object);
-
-#endif

@@ -1,7 +1,6 @@
 /* Memory of other processes, and of files, mapped into this process and not counted as its own.  */
 
-#ifndef SOFTGPU_WINDOW_H
-#define SOFTGPU_WINDOW_H
+#pragma once
 
 #include "memory/store.h"
 
@@ -44,5 +43,3 @@ CUresult softgpu_open_window (uintptr_t *address, int fd, uint64_t offset, size_
 CUresult softgpu_open_place (uintptr_t *address, const struct place *place, enum window_kind kind);
 
 CUresult softgpu_close_window (uintptr_t address, enum window_kind kind);
-
-#endif

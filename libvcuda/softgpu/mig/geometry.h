@@ -1,7 +1,6 @@
 /* Which GPU instances a GPU can have: profiles, and their places among its memory slices.  */
 
-#ifndef SOFTGPU_GEOMETRY_H
-#define SOFTGPU_GEOMETRY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,5 +54,3 @@ bool softgpu_last_place (const struct softgpu_state *state, unsigned parent, uns
 
 /* How many instances of SHAPE the GPU has room for.  */
 unsigned softgpu_places_left (const struct softgpu_state *state, unsigned parent, unsigned shape);
-
-#endif

@@ -1,7 +1,6 @@
 /* GPU instances in the state file, and the files of a driver root that stand for them.  */
 
-#ifndef SOFTGPU_INSTANCE_H
-#define SOFTGPU_INSTANCE_H
+#pragma once
 
 #include "mig/geometry.h"
 
@@ -25,5 +24,3 @@ bool softgpu_may_divide (const char *root, const struct softgpu_gpu *gpu);
 
 /* Makes the folders that every GPU in MIG mode has.  */
 bool softgpu_begin_dividing (const char *root, const struct softgpu_gpu *gpu);
-
-#endif

@@ -1,7 +1,6 @@
 /* Modules and the kernels in them.  */
 
-#ifndef SOFTGPU_MODULE_H
-#define SOFTGPU_MODULE_H
+#pragma once
 
 #include "driver/function.h"
 
@@ -60,5 +59,3 @@ CUresult softgpu_add_variable (struct CUmod_st *module, const char *name, size_t
                                size_t bytes, bool code);
 
 CUfunction softgpu_add_function (struct CUmod_st *module, const char *name, size_t length);
-
-#endif

@@ -4,8 +4,7 @@
    each with namespaces. Version 2's server is the first one in `mps.server`, and its clients are in
    that server's namespace "default".  */
 
-#ifndef SOFTGPU_MPS_DAEMON_H
-#define SOFTGPU_MPS_DAEMON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -206,5 +205,3 @@ int mps_run (const char *pipes, bool in_background);
 
 /* Sends LINE, or where it is NULL the lines of standard input, to the daemon; the exit status.  */
 int mps_ask (const char *pipes, const char *line);
-
-#endif

@@ -1,7 +1,6 @@
 /* A command of version 3: a module, a verb, up to two words, and options.  */
 
-#ifndef SOFTGPU_MPS_V3_COMMANDS_H
-#define SOFTGPU_MPS_V3_COMMANDS_H
+#pragma once
 
 #include "mps/daemon.h"
 
@@ -55,5 +54,3 @@ const char *mps_status (const struct server *server);
 
 /* Sets the limits that the options name; returns the exit status.  */
 int mps_set_limits (const struct command *command, struct limits *limits);
-
-#endif

@@ -1,8 +1,7 @@
 /* The kernel's dmem controller, which accounts for device memory by cgroup from Linux 6.14 on, as a
    tree of files: a cgroup's folder has `dmem.max` and `dmem.min` if its parent enables dmem.  */
 
-#ifndef SOFTGPU_DMEM_H
-#define SOFTGPU_DMEM_H
+#pragma once
 
 #include "nvml/monitor.h"
 
@@ -14,5 +13,3 @@ bool softgpu_dmem_accounts (const char *folder);
    above it that has the files: the kernel protects memory only if all above reserve it too.
    NVML_ERROR_NOT_FOUND: its parent does not enable dmem.  */
 nvmlReturn_t softgpu_dmem_set (const char *folder, unsigned pci_bus, uint64_t soft, uint64_t hard);
-
-#endif

@@ -1,7 +1,6 @@
 /* GPU instances and compute instances, as NVML's callers hold them.  */
 
-#ifndef SOFTGPU_INSTANCES_H
-#define SOFTGPU_INSTANCES_H
+#pragma once
 
 #include "nvml/monitor.h"
 
@@ -31,5 +30,3 @@ unsigned softgpu_part_of (const void *handle, bool compute);
 
 /* The handle of the instance in entry PART, or of its compute instance.  */
 void *softgpu_handle_of (unsigned part, bool compute);
-
-#endif

@@ -1,7 +1,6 @@
 /* Types and functions that all parts of the software libnvidia-ml.so.1 share.  */
 
-#ifndef SOFTGPU_MONITOR_H
-#define SOFTGPU_MONITOR_H
+#pragma once
 
 /* Every version of every function under its own name; exported are those that nvml.h declares.  */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
@@ -109,5 +108,3 @@ bool softgpu_in_use (struct attachment *tie, unsigned gpu);
    there are.  */
 nvmlReturn_t softgpu_list_processes (nvmlDevice_t device, unsigned *count, const void *entries,
                                      struct process list[SOFTGPU_MAX_SLOTS]);
-
-#endif

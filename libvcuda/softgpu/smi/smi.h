@@ -1,7 +1,6 @@
 /* nvidia-smi's view of NVML.  */
 
-#ifndef SMI_H
-#define SMI_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -50,5 +49,3 @@ int query (const char *fields, struct format format, const char *only);
 
 /* The first GPU from *INDEX on that ONLY (an index or a UUID; NULL: any) names; false: none.  */
 bool find_device (unsigned *index, const char *only, nvmlDevice_t *device);
-
-#endif

@@ -1,7 +1,6 @@
 /* A process's attachment to the state file: the mapping, its slot, and the shared lock.  */
 
-#ifndef SOFTGPU_ATTACH_H
-#define SOFTGPU_ATTACH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -100,5 +99,3 @@ softgpu_own_slot (struct attachment *tie)
 {
   return &tie->state->slot[tie->slot];
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Utilisation: busy time of the last second.  */
 
-#ifndef SOFTGPU_BUSY_H
-#define SOFTGPU_BUSY_H
+#pragma once
 
 #include "state/state.h"
 
@@ -10,5 +9,3 @@ void softgpu_count_busy (struct softgpu_period *period, uint64_t from, uint64_t 
 
 /* Percent of the last second that were busy, rounded.  */
 unsigned softgpu_percent_busy (const struct softgpu_period *period, uint64_t now);
-
-#endif

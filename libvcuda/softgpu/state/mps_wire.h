@@ -2,8 +2,7 @@
    pipe directory: one packet each way, then the connection stays open for the client's life.
    NVIDIA's own protocol is not public; this one is the software GPU's.  */
 
-#ifndef SOFTGPU_MPS_WIRE_H
-#define SOFTGPU_MPS_WIRE_H
+#pragma once
 
 #include "state/state.h"
 
@@ -40,5 +39,3 @@ struct mps_answer
   uint64_t pinned_bytes[SOFTGPU_MAX_GPUS];
   char shared[64]; /* a file in /dev/shm that the client needs */
 };
-
-#endif

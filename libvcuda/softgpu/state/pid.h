@@ -1,8 +1,7 @@
 /* Processes of other pid namespaces: the host sees those of its containers, a container sees its
    own.  */
 
-#ifndef SOFTGPU_PID_H
-#define SOFTGPU_PID_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ uint64_t softgpu_pid_namespace (const char *pid);
 
 /* PID of NAMESPACE (the inode of its pid namespace) as the caller sees it; 0 when it can't.  */
 unsigned softgpu_pid_here (unsigned pid, uint64_t namespace);
-
-#endif

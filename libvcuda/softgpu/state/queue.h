@@ -4,8 +4,7 @@
    A process that is killed amid a call leaves its own queue torn, which is cleared, and another's
    with a finished command at the head of a lane, which the next finisher drops.  */
 
-#ifndef SOFTGPU_QUEUE_H
-#define SOFTGPU_QUEUE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -98,5 +97,3 @@ void softgpu_drop_all (struct softgpu_state *state, unsigned gpu, unsigned slot)
 
 /* Moves the ring's tail past what is done; called after heads were dropped.  */
 void softgpu_move_tail (struct softgpu_state *state, unsigned gpu, unsigned slot);
-
-#endif

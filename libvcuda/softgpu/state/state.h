@@ -5,8 +5,7 @@
    in any pid namespace. No total is stored: memory in use is the sum over live slots, so a process
    that is killed between two writes leaks nothing.  */
 
-#ifndef SOFTGPU_STATE_H
-#define SOFTGPU_STATE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -343,5 +342,3 @@ softgpu_state_size (uint32_t entries)
 /* The kernel's capability files' minors, as a driver numbers them: of a GPU instance, and of the
    compute instance that is all of it.  */
 #define SOFTGPU_CAPABILITY_MINOR(minor, instance) (3 + (minor) * 15 * 9 + (instance) * 9)
-
-#endif

@@ -1,8 +1,7 @@
 /* Copies between the GPU and the host, or another GPU, and the time that the bus takes for them
    (`softgpu create --bus-rate`).  */
 
-#ifndef SOFTGPU_BUS_COPY_H
-#define SOFTGPU_BUS_COPY_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -11,5 +10,3 @@ CUresult softgpu_bus_copy (CUstream stream, size_t bytes, bool to_gpu);
 
 /* Sleeps until the last such copy on a default stream is done.  */
 void softgpu_wait_for_copy (CUdevice device);
-
-#endif

@@ -1,7 +1,6 @@
 /* Events that several processes see: the last record of one stands in a page that all map.  */
 
-#ifndef SOFTGPU_IPC_EVENT_H
-#define SOFTGPU_IPC_EVENT_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -22,5 +21,3 @@ bool softgpu_recorded_elsewhere (CUevent event);
 /* Whether that is done; and sleeping until it is.  */
 bool softgpu_done_elsewhere (CUevent event);
 void softgpu_wait_elsewhere (CUevent event);
-
-#endif

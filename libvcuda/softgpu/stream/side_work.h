@@ -1,8 +1,7 @@
 /* Work in a stream that is none of the GPU's: host functions, and by the kind clock copies over the
    bus. The thread that submits later work to the stream waits for it.  */
 
-#ifndef SOFTGPU_SIDE_WORK_H
-#define SOFTGPU_SIDE_WORK_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -19,5 +18,3 @@ CUresult softgpu_side_run (CUstream stream, void (*run) (void *), void *data);
 /* Sleeps until STREAM has no such work; a default stream stands for all of DEVICE's.  */
 void softgpu_side_wait (CUstream stream, CUdevice device);
 bool softgpu_side_busy (CUstream stream, CUdevice device);
-
-#endif

@@ -1,8 +1,7 @@
 /* The moments of events: each stands in the entry of the record's command, until a later command
    takes the entry.  */
 
-#ifndef SOFTGPU_STAMP_H
-#define SOFTGPU_STAMP_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -24,5 +23,3 @@ void softgpu_free_entry (struct device *device);
 
 /* The command RECORD (its number + 1) is EVENT's last record.  */
 void softgpu_set_record (CUevent event, uint64_t record);
-
-#endif

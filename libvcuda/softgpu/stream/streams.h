@@ -1,7 +1,6 @@
 /* Work that is queued on streams.  */
 
-#ifndef SOFTGPU_STREAMS_H
-#define SOFTGPU_STREAMS_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -29,5 +28,3 @@ void softgpu_drain (CUdevice device);
 
 /* Sleeps until STREAM has done what was submitted to it.  */
 CUresult softgpu_drain_stream (CUstream stream);
-
-#endif

@@ -1,7 +1,6 @@
 /* Submits commands to streams.  */
 
-#ifndef SOFTGPU_SUBMIT_H
-#define SOFTGPU_SUBMIT_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -18,5 +17,3 @@ softgpu_lane_of (CUstream stream)
    many commands are outstanding. NUMBER may be NULL; it gets the command's number + 1.  */
 CUresult softgpu_submit_to (CUstream stream, const struct softgpu_command *command, CUevent event,
                             uint64_t *number);
-
-#endif

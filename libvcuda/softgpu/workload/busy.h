@@ -1,7 +1,6 @@
 /* The command `busy`: loads of the shapes that programs put on a GPU.  */
 
-#ifndef BUSY_H
-#define BUSY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -59,5 +58,3 @@ void prepare_loop (struct loop *loop, const struct options *options, CUfunction 
 
 /* Runs for the loop's seconds from START on.  */
 void run_loop (struct loop *loop, double start);
-
-#endif

@@ -1,7 +1,6 @@
 /* Functions that the workload's commands share.  */
 
-#ifndef WORKLOAD_H
-#define WORKLOAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -113,5 +112,3 @@ int keep_busy (const struct options *options);
 int keep_notebook (const struct options *options);
 /* WORDS: the steps for the process PID, one after the other, and NULL.  */
 int checkpoint (int pid, char **words);
-
-#endif

@@ -1,7 +1,6 @@
 /* What containers pay, and what their turns lose. See account.c.  */
 
-#ifndef TURNS_ACCOUNT_H
-#define TURNS_ACCOUNT_H
+#pragma once
 
 #include "keeper/gpu_state.h"
 
@@ -14,5 +13,3 @@ void account_begin_turn (struct tenant *tenant);
 /* Counts what of the turn the holder did not work. Its page can make that more or less, and never
    more than the turn.  */
 void account_end_turn (struct gpu *gpu, uint64_t now);
-
-#endif

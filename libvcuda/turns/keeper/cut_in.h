@@ -1,7 +1,6 @@
 /* Containers with low latency, which cut into the turns of others. See cut_in.c.  */
 
-#ifndef TURNS_CUT_IN_H
-#define TURNS_CUT_IN_H
+#pragma once
 
 #include "keeper/gpu_state.h"
 
@@ -34,5 +33,3 @@ bool cut_in_is_on (const struct gpu *gpu);
 
 /* After a reading: ends what has drained, and learns whether cutting in was of use.  */
 void cut_in_judge (struct gpu *gpu, uint64_t now);
-
-#endif

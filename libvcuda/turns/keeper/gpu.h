@@ -1,7 +1,6 @@
 /* The GPUs and their containers. Turns: turns.h.  */
 
-#ifndef TURNS_GPU_H
-#define TURNS_GPU_H
+#pragma once
 
 #include "tenant/container.h"
 
@@ -21,5 +20,3 @@ void gpu_poll_now (const struct container *container);
 
 /* Ends all turns: every container goes by its own rate again.  */
 void gpu_end_all (void);
-
-#endif

@@ -1,7 +1,6 @@
 /* The state of one GPU's turns.  */
 
-#ifndef TURNS_GPU_STATE_H
-#define TURNS_GPU_STATE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -42,5 +41,3 @@ struct gpu
   uint64_t figures_ns;
   bool new_figures; /* since then */
 };
-
-#endif

@@ -3,13 +3,10 @@
    A container can ask for nothing, again and again: what its neighbours lose by that is bounded by
    how seldom they are asked. It is only what their pools keep unused.  */
 
-#ifndef TURNS_ROOM_H
-#define TURNS_ROOM_H
+#pragma once
 
 #include "keeper/gpu_state.h"
 
 /* With the mutex held, after all tenants were read: passes on what was asked since the last call.
  */
 void room_pass_on (struct gpu *gpu, uint64_t now);
-
-#endif

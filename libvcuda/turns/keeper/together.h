@@ -1,7 +1,6 @@
 /* Containers that use one GPU at the same time, without turns. See together.c.  */
 
-#ifndef TURNS_TOGETHER_H
-#define TURNS_TOGETHER_H
+#pragma once
 
 #include "keeper/gpu_state.h"
 
@@ -17,5 +16,3 @@ void together_judge (struct gpu *gpu, uint64_t now);
 
 /* When to judge again at the latest.  */
 uint64_t together_check_ns (const struct gpu *gpu);
-
-#endif

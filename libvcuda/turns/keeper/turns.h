@@ -1,7 +1,6 @@
 /* The decisions about one GPU's turns. See turns.c.  */
 
-#ifndef TURNS_TURNS_H
-#define TURNS_TURNS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,5 +13,3 @@ uint64_t turns_poll (struct gpu *gpu, bool timed);
 
 /* With the mutex held.  */
 void turns_write_figures (struct gpu *gpu, uint64_t now);
-
-#endif

@@ -1,7 +1,6 @@
 /* Sleeps until a container rings, or a moment has come.  */
 
-#ifndef TURNS_BELLS_H
-#define TURNS_BELLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ int bells_wait (const struct bells *bells, uint64_t until_ns);
 void bells_wake (const uint32_t *word);
 
 uint64_t bells_now (void);
-
-#endif

@@ -4,8 +4,7 @@
    read with mapped.h alone. The limits page is the host's alone, its blocks are there, and no other
    program writes the fields of the turns.  */
 
-#ifndef TURNS_CONTAINER_H
-#define TURNS_CONTAINER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -79,5 +78,3 @@ uint32_t container_suspensions (const struct container *container);
 
 /* The address of its futex.  */
 const uint32_t *container_bell (const struct container *container, unsigned gpu);
-
-#endif

@@ -5,8 +5,7 @@
    by the clock then, and the others wait for its queue for a fixed time. What it held until then is
    charged, so it pays for it in later turns.  */
 
-#ifndef TURNS_DOUBT_H
-#define TURNS_DOUBT_H
+#pragma once
 
 #include "tenant/tenant_state.h"
 
@@ -18,5 +17,3 @@ bool doubt_is_busy (struct tenant *tenant, uint64_t now);
 
 /* Its turn has ended, or none begins: some false marks are an honest container's.  */
 void doubt_excuse (struct tenant *tenant);
-
-#endif

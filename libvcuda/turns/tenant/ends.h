@@ -4,8 +4,7 @@
    it when the process ends: inotify reports that. So the keeper need not poll whether a process
    lives. The event comes a moment before the kernel drops the process's locks.  */
 
-#ifndef TURNS_ENDS_H
-#define TURNS_ENDS_H
+#pragma once
 
 #include "tenant/container.h"
 
@@ -18,5 +17,3 @@ void ends_note (int inotify, struct container *container);
 
 /* How many have been noted; false: the container is not watched.  */
 bool ends_read (const struct container *container, uint32_t *count);
-
-#endif

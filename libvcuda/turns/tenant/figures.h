@@ -10,8 +10,7 @@
 
    `runtime_hook/vcuda_hook/live/turn_figures.py` reads it.  */
 
-#ifndef TURNS_FIGURES_H
-#define TURNS_FIGURES_H
+#pragma once
 
 #include "tenant/tenant.h"
 
@@ -20,5 +19,3 @@ void figures_begin (const char *state_dir);
 
 void figures_write (const char *uuid, uint64_t now, uint64_t lost_ns, struct tenant *const *tenants,
                     int count);
-
-#endif

@@ -1,7 +1,6 @@
 /* Reads of a mapped file that its other users may cut short at any moment.  */
 
-#ifndef TURNS_MAPPED_H
-#define TURNS_MAPPED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,5 +11,3 @@ void mapped_begin (void);
 /* Copies SIZE bytes. False: a part of them is no longer in the file. Later reads of the caller are
    not made before this one.  */
 bool mapped_read (void *to, const void *from, size_t size);
-
-#endif

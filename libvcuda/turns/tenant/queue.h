@@ -11,8 +11,7 @@
    stays, but for time in which no claimant holds the GPU: it is earned and not paid. queue_level
    takes from all what is more than enough for whole turns.  */
 
-#ifndef TURNS_QUEUE_H
-#define TURNS_QUEUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -131,5 +130,3 @@ int64_t queue_turn_among_ns (struct claimant *const *claimants, int count,
 
 /* How long until one that wants is ready; INT64_MAX: none wants.  */
 int64_t queue_ready_in (struct claimant *const *claimants, int count);
-
-#endif

@@ -4,8 +4,7 @@
    the queue empty. A program that computes on the host meanwhile cannot see that: then the shim's
    own estimate of the end counts, and where that is wrong, the driver slices one kernel.  */
 
-#ifndef TURNS_TENANT_H
-#define TURNS_TENANT_H
+#pragma once
 
 #include "tenant/tenant_state.h"
 
@@ -54,5 +53,3 @@ void tenant_renew_lease (struct tenant *tenant, uint64_t now);
 
 /* Writes its totals.  */
 void tenant_publish (const struct tenant *tenant);
-
-#endif

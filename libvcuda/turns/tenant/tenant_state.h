@@ -1,7 +1,6 @@
 /* What the keeper knows of one container on one GPU.  */
 
-#ifndef TURNS_TENANT_STATE_H
-#define TURNS_TENANT_STATE_H
+#pragma once
 
 #include "tenant/container.h"
 #include "tenant/queue.h"
@@ -86,5 +85,3 @@ struct tenant
   bool bucket_pays;       /* and it had the GPU alone before */
   int64_t others_paid_ns; /* what others paid of that time */
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Runs a native parser on an input; the fuzzer and the comparison with Python's parsers use it.  */
 
-#ifndef VCUDA_FUZZ_LAUNCHER_PARSERS_H
-#define VCUDA_FUZZ_LAUNCHER_PARSERS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -17,5 +16,3 @@
      a  the claim socket's answer      '+', '-' and the line, or '?'
      p  a container's state        its pid  */
 size_t answer (const char *input, size_t size, char out[MOST_ANSWER]);
-
-#endif

@@ -1,7 +1,6 @@
 /* Says "ready" and waits for a line: the test does something meanwhile.  */
 
-#ifndef AWAIT_LINE_H
-#define AWAIT_LINE_H
+#pragma once
 
 #include <stdio.h>
 #include <unistd.h>
@@ -15,5 +14,3 @@ await_line (void)
   while (read (STDIN_FILENO, &byte, 1) == 1 && byte != '\n')
     continue;
 }
-
-#endif

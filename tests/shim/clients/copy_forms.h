@@ -1,8 +1,7 @@
 /* Every form of a copy within the GPU, and of a memset: one call each, that writes all of `to` or
    of `to_array`.  */
 
-#ifndef COPY_FORMS_H
-#define COPY_FORMS_H
+#pragma once
 
 #define __CUDA_API_VERSION_INTERNAL 1
 #include "gpu.h"
@@ -127,5 +126,3 @@ static size_t piece_bytes[PIECES], first_piece, failed;
      bits)                                                                                         \
   S (cuMemsetD2D##bits##Async_ptsz,                                                                \
      (to, bytes / ROWS, VALUE, bytes / ROWS * 8 / bits, ROWS, stream), bits)
-
-#endif

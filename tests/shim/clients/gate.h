@@ -1,7 +1,6 @@
 /* The functions of the driver mock_gate.c, as their callers see them.  */
 
-#ifndef GATE_H
-#define GATE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@
 #define STAY 0x22222222ull
 
 typedef uint64_t gate_function (GATE_PARAMETERS);
-
-#endif

@@ -1,7 +1,6 @@
 /* Macros that the clients share. The clients are linked with -lcuda, as programs are.  */
 
-#ifndef GPU_H
-#define GPU_H
+#pragma once
 
 #include <cuda.h>
 #include <stdio.h>
@@ -30,5 +29,3 @@ use_gpu (int ordinal)
   MUST (cuCtxSetCurrent (context));
   return context;
 }
-
-#endif

@@ -2,8 +2,7 @@
    next wait call it. From then on each event pair shows ELAPSED_MS, and each record of an event
    adds one to RECORDS, if it is not NULL.  */
 
-#ifndef MOCK_H
-#define MOCK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ struct mock_interruption
 extern void (*mock_in_wait) (void);
 extern float mock_elapsed_ms;
 extern unsigned *mock_records;
-
-#endif

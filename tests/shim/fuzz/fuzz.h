@@ -1,8 +1,7 @@
 /* What the fuzz target's parts share: a host with two pages, a driver that counts to the byte, and
    a clock that advances only when a thread sleeps.  */
 
-#ifndef FUZZ_H
-#define FUZZ_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ uint64_t number (void);
         __builtin_trap ();                                                                         \
       }                                                                                            \
   while (0)
-
-#endif
