@@ -3,6 +3,7 @@
 #ifndef BUSY_H
 #define BUSY_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -84,6 +85,9 @@ struct loop
 };
 
 void prepare_loop (struct loop *loop, const struct busy *options, CUfunction spin);
+
+/* SIGINT came: the loops end, and the report is of what was done.  */
+extern volatile sig_atomic_t interrupted;
 
 /* Runs for the loop's seconds from START on.  */
 void run_loop (struct loop *loop, double start);
