@@ -108,7 +108,7 @@ say(done=True)
 
 def test_an_interrupted_load_reports_what_it_did_until_then(gpu: SoftGpu) -> None:
     load = gpu.start_workload("busy", "--seconds", "60", "--kernel-us", "100", "--async", "8")
-    times = [BUILT / "softgpu", "time", gpu.root, "--json"]
+    times = [str(BUILT / "softgpu"), "time", str(gpu.root), "--json"]
     until(lambda: re.search(rb'"kernels_finished": [1-9]', subprocess.check_output(times)))
     load.send_signal(signal.SIGINT)
     printed = answer(load)
