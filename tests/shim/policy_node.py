@@ -11,7 +11,6 @@ import os
 import pathlib
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from support.files import ROOT
 from support.gpu.guest import BUILD, PYTHON, SHIM, WORKLOAD, Guest
 from support.gpu.guest import share as entry
 from support.softgpu.virtual_time import Clock
+from support.waiting import until
 from vcuda_oci.container import request
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.host import host
@@ -40,6 +40,7 @@ with Arbiter(sys.argv[1]) as arbiter:
         time.sleep(arbiter.sample())
 """
 
+SOFTGPU = os.path.join(BUILD, "softgpu", "softgpu")
 TURN_KEEPER = os.path.join(BUILD, "turns", "vcuda-turn-keeper")
 
 
@@ -98,10 +99,17 @@ class PolicyNode:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(go)
         started = [self.busy(guest, seconds, go=go, **shape) for guest in guests]
-        time.sleep(0.5)
+        until(lambda: self._are_ready(started), "a context of each process")
         with open(go, "w", encoding="utf-8"):
             pass
         return [share_of(process) for process in started]
+
+    def _are_ready(self, processes: Sequence[subprocess.Popen[str]]) -> bool:
+        """Whether each has a context on the GPU; one that ended will never have."""
+        command = [SOFTGPU, "time", self.driver_root, "--json"]
+        gpu = json.loads(subprocess.check_output(command))["gpus"][0]
+        seen = {one["pid"] for one in gpu["processes"]}
+        return all(one.pid in seen or one.poll() is not None for one in processes)
 
     def clock(self, processes: int) -> Clock:
         """A virtual clock that continues at the time of the node's last one.

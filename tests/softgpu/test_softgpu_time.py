@@ -4,7 +4,10 @@ test_softgpu_clock.py."""
 
 from __future__ import annotations
 
+import re
+import signal
 import statistics
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,9 @@ from typing import Any
 import pytest
 
 from support.gpu.guest import WORKLOAD
-from support.softgpu.softgpu_host import PRELUDE, SoftGpu, answer, first_line
+from support.softgpu.softgpu_host import BUILT, PRELUDE, SoftGpu, answer, first_line
 from support.softgpu.virtual_time import Clock
+from support.waiting import until
 
 KIND = ("--clock", "kind")
 
@@ -102,6 +106,16 @@ say(done=True)
 """)
 
 
+def test_an_interrupted_load_reports_what_it_did_until_then(gpu: SoftGpu) -> None:
+    load = gpu.start_workload("busy", "--seconds", "60", "--kernel-us", "100", "--async", "8")
+    times = [str(BUILT / "softgpu"), "time", str(gpu.root), "--json"]
+    until(lambda: re.search(rb'"kernels_finished": [1-9]', subprocess.check_output(times)))
+    load.send_signal(signal.SIGINT)
+    printed = answer(load)
+    assert printed["kernels"] > 0
+    assert printed["wall_seconds"] < 50
+
+
 @pytest.mark.parametrize(
     ("processes", "queue"),
     [(2, ()), (2, ("--async", "8")), (3, ("--async", "8"))],
@@ -185,10 +199,11 @@ say(queued=True)
 time.sleep(60)
 """)
     first_line(hog)
-    second = any_gpu.start_workload("busy", "--seconds", "2", "--kernel-us", "1000", "--async", "8")
+    second = any_gpu.start_workload("busy", "--seconds", "1", "--kernel-us", "1000", "--async", "8")
     hog.kill()
     hog.communicate()
-    assert answer(second)["share"] > 0.85
+    # It may lose 0.3 s until the kill; turns that a dead process still had would take half.
+    assert answer(second)["share"] > 0.7
 
 
 def test_many_processes_killed_while_launching_stop_no_other(any_gpu: SoftGpu) -> None:

@@ -3,6 +3,7 @@
 #include "workload/busy.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,13 @@ run_all (struct thread *threads, unsigned count)
   run_thread (&threads[0]);
   for (unsigned i = 1; i < count; i++)
     pthread_join (threads[i].thread, NULL);
+}
+
+static void
+end_early (int number)
+{
+  (void) number;
+  interrupted = 1;
 }
 
 static int
@@ -117,7 +125,8 @@ keep_busy (const struct options *options)
       = must_allocate (options->threads, sizeof *threads, "--threads", "threads");
   for (unsigned i = 0; i < options->threads; i++)
     prepare_loop (&threads[i].loop, options, spin);
-  while (options->wait_file && access (options->wait_file, F_OK) != 0)
+  signal (SIGINT, end_early);
+  while (options->wait_file && access (options->wait_file, F_OK) != 0 && !interrupted)
     sleep_for (0.002);
   run_all (threads, (unsigned) options->threads);
   print_report (options, threads);

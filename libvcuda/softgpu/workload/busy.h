@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <signal.h>
 #include <stdint.h>
 
 #include "workload/workload.h"
@@ -55,6 +56,9 @@ struct loop
 };
 
 void prepare_loop (struct loop *loop, const struct options *options, CUfunction spin);
+
+/* SIGINT came: the loops end, and the report is of what was done.  */
+extern volatile sig_atomic_t interrupted;
 
 /* Runs for the loop's seconds from START on.  */
 void run_loop (struct loop *loop, double start);

@@ -3,6 +3,8 @@
 
 #include "workload/busy.h"
 
+volatile sig_atomic_t interrupted;
+
 void
 prepare_loop (struct loop *loop, const struct options *options, CUfunction spin)
 {
@@ -60,7 +62,7 @@ static void
 run_at_once (struct loop *loop)
 {
   double now = loop->start;
-  while (now < loop->end)
+  while (now < loop->end && !interrupted)
     {
       double began = now;
       uint64_t waits = loop->waits;
@@ -83,7 +85,7 @@ run_requests (struct loop *loop)
   for (uint64_t i = 0; i < loop->requests.room; i++)
     {
       double due = loop->start + (double) i * every;
-      if (due >= loop->end || seconds_now () >= loop->end)
+      if (due >= loop->end || seconds_now () >= loop->end || interrupted)
         break;
       sleep_for (due - seconds_now ());
       submit_and_wait (loop);

@@ -42,15 +42,15 @@ _LEFT_OUT = (
     "./usr/sbin/ovrouter", "./usr/sbin/runc", "./usr/bin/crun", "./usr/lib/cni", "./usr/lib/file",
     "./usr/lib/*/libicu*", "./usr/lib/*/perl", "./usr/share/perl",
     "./usr/lib/python3/dist-packages/setuptools",
+    "./usr/lib/*/libperl*", "./usr/lib/*/gconv", "./usr/lib/*/systemd", "./usr/lib/systemd",
+    "./usr/lib/*/libgio*", "./usr/lib/*/libxml2*", "./usr/lib/*/libcrun*", "./usr/bin/gpg*",
 )  # fmt: skip
 
 # What programs of the packages use, and their installation does not.
 _PROGRAMS_ONLY = (
     "./usr/lib/python3/dist-packages/*", "./usr/lib/python3.11/dist-packages/*",
     "./usr/lib/*/lapack", "./usr/lib/*/blas", "./usr/lib/*/libgfortran*",
-    "./usr/lib/*/libprotobuf*", "./usr/lib/*/libperl*", "./usr/lib/*/gconv",
-    "./usr/lib/*/systemd", "./usr/lib/systemd",
-    "./usr/lib/*/libgio*", "./usr/lib/*/libxml2*", "./usr/lib/*/libcrun*", "./usr/bin/gpg*",
+    "./usr/lib/*/libprotobuf*",
 )  # fmt: skip
 
 

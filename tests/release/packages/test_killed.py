@@ -12,7 +12,7 @@ import pytest
 from release.docs.commands import of_page
 from release.packages import built, machine, node
 from release.packages.machine import Machine
-from release.packages.ways import PARTS, Way
+from release.packages.ways import DPKG, PARTS, RPM, Way
 from support import compiled
 from support.host.private_host import Result
 from support.waiting import until
@@ -25,15 +25,20 @@ KILLS = 7
 (SWEEP,) = (each.text for each in of_page("docs/install.md") if "-delete" in each.text)
 
 
+@pytest.fixture(scope="module", params=[DPKG, RPM], ids=["dpkg", "rpm"])
+def way(request: pytest.FixtureRequest) -> Way:
+    return request.param
+
+
 @pytest.fixture
 def library(tmp_path: Path, way: Way) -> str:
     words = (f'-DPROGRAM="{way.program}"', f'-DCOUNTED="{COUNTED}"')
     return compiled.library(str(tmp_path), "killed_at", *words)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tree(swept: None, way: Way) -> Iterator[str]:
-    """With the packages of this version."""
+    """With the packages of this version; machines write into layers of their own."""
 
     def install(made: Machine) -> None:
         way.prepare(made)

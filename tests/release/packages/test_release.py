@@ -34,18 +34,35 @@ def git(folder: str, *words: str) -> None:
     subprocess.run(["git", "-C", folder, *author, *words], check=True, capture_output=True)
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> str:
-    """A commit of what lies here, with the version in its changelog."""
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A commit of what lies here, with the version in its changelog. No test changes it."""
     built.folder()
-    folder = f"{tmp_path}/vcuda"
+    folder = f"{tmp_path_factory.mktemp('checkout')}/vcuda"
     built.checkout(folder, with_build=True)
     with open(folder + "/CHANGELOG.md", "w") as file:
         file.write("# Changelog\n\n## [Unreleased]\n\n")
         file.write(PUBLISHED["NOTES.md"] + "\n## [0.0.9] - 2026-01-01\n- Less.\n")
     git(folder, "init", "-q")
+    git(folder, "config", "core.compression", "0")
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "all")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def released(checkout: str) -> str:
+    """The checkout after a release."""
+    done = release(checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return checkout
+
+
+@pytest.fixture
+def clone(checkout: str, tmp_path: Path) -> str:
+    """A clone to change, in which nothing was built."""
+    folder = f"{tmp_path}/vcuda"
+    git(checkout, "clone", "-q", "--shared", checkout, folder)
     return folder
 
 
@@ -64,10 +81,8 @@ def release(folder: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([folder + "/packaging/release"], capture_output=True, text=True)
 
 
-def test_a_release_is_packages_a_bill_notes_and_checksums(checkout: str) -> None:
-    done = release(checkout)
-    assert done.returncode == 0, done.stdout + done.stderr
-    folder = Path(checkout + "/build/release")
+def test_a_release_is_packages_a_bill_notes_and_checksums(released: str) -> None:
+    folder = Path(released + "/build/release")
     packages = {path.name for path in folder.iterdir() if path.suffix in (".deb", ".rpm")}
     assert len(packages) == 2 * (len(built.PARTS) + 1)  # the runtime for two architectures
     assert {path.name for path in folder.iterdir()} == {*packages, *PUBLISHED, "SHA256SUMS"}
@@ -105,7 +120,7 @@ def test_a_release_is_packages_a_bill_notes_and_checksums(checkout: str) -> None
     # Helm takes the chart for the one that lies here, and it tells nothing of when it was packed.
     assert rendered(str(folder / CHART)) == rendered(rendering.CHART)
     committed = subprocess.run(
-        ["git", "-C", checkout, "log", "-1", "--format=%ct"], capture_output=True, text=True
+        ["git", "-C", released, "log", "-1", "--format=%ct"], capture_output=True, text=True
     )
     with tarfile.open(folder / CHART) as packed:
         assert {member.mtime for member in packed} == {int(committed.stdout)}
@@ -125,16 +140,15 @@ def signer() -> Iterator[dict[str, str]]:
 
 
 def test_a_tag_and_the_sums_are_signed_as_the_page_says(
-    checkout: str, signer: dict[str, str]
+    released: str, clone: str, signer: dict[str, str]
 ) -> None:
-    done = release(checkout)
-    assert done.returncode == 0, done.stdout + done.stderr
-    git(checkout, "config", "user.name", "vcuda")
-    git(checkout, "config", "user.email", "root@localhost")
+    shutil.copytree(released + "/build/release", clone + "/build/release")
+    git(clone, "config", "user.name", "vcuda")
+    git(clone, "config", "user.email", "root@localhost")
 
     def run(text: str) -> subprocess.CompletedProcess[str]:
         words = ["bash", "-c", text]
-        return subprocess.run(words, cwd=checkout, env=signer, capture_output=True, text=True)
+        return subprocess.run(words, cwd=clone, env=signer, capture_output=True, text=True)
 
     page = [command.text for command in of_page("CONTRIBUTING.md")]
     signing = [text for text in page if text.split()[0] in ("git", "gpg")]
@@ -146,7 +160,7 @@ def test_a_tag_and_the_sums_are_signed_as_the_page_says(
     assert tagged == "## [0.1.0] - 2026-12-01\n"
     verify = "cd build/release && gpg --verify SHA256SUMS.asc SHA256SUMS"
     assert run(verify).returncode == 0
-    with open(checkout + "/build/release/SHA256SUMS", "a") as sums:
+    with open(clone + "/build/release/SHA256SUMS", "a") as sums:
         sums.write("0  more\n")
     assert run(verify).returncode == 1
 
@@ -159,13 +173,19 @@ def test_a_tag_and_the_sums_are_signed_as_the_page_says(
         ("packaging/chart/Chart.yaml", "packaging/chart/Chart.yaml: is not of version 0.1.0"),
     ],
 )
-def test_an_uncommitted_or_unlisted_file_is_refused(checkout: str, file: str, error: str) -> None:
-    with open(f"{checkout}/{file}", "w") as changed:
+def test_an_uncommitted_or_unlisted_file_is_refused(clone: str, file: str, error: str) -> None:
+    with open(f"{clone}/{file}", "w") as changed:
         changed.write("# Changelog\n")
     if file != "new.txt":
-        git(checkout, "commit", "-q", "-a", "-m", "no word")
-    done = release(checkout)
+        git(clone, "commit", "-q", "-a", "-m", "no word")
+    done = release(clone)
     assert done.returncode == 1
     assert done.stderr.startswith(f"packaging/release: {error}")
     assert done.stderr.count("\n") == 1
-    assert not Path(checkout + "/build/release").exists()
+    assert not Path(clone + "/build/release").exists()
+
+
+def test_a_release_without_the_packages_of_arm64_is_refused(clone: str) -> None:
+    done = release(clone)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "packaging/release: build/arm64/musl: is missing; run 'make arm64'\n"

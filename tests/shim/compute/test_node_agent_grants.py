@@ -10,17 +10,17 @@ from collections.abc import Iterator
 import pytest
 
 from shim.policy_node import PolicyNode, limits_of
+from support.agent.agent_fixtures import agent_prefix
 from support.agent.node_agent import Agent
-from support.product import install
+
+__all__ = ["agent_prefix"]
 
 pytestmark = pytest.mark.alone
 
 
-@pytest.fixture(scope="module")
-def program(built: None, tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("installed")
-    install(f"{folder}/usr", f"{folder}/etc")
-    return f"{folder}/usr/bin/vcuda-node-agent"
+@pytest.fixture
+def program(agent_prefix: str) -> str:
+    return f"{agent_prefix}/bin/vcuda-node-agent"
 
 
 @contextlib.contextmanager

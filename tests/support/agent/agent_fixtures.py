@@ -12,6 +12,8 @@ from support.needed import skip_or_fail
 from support.product import install, missing
 from support.softgpu.softgpu_clock import clock_options
 
+_installed: list[str] = []  # one for all modules and conftest.py that have the fixture
+
 
 @pytest.fixture(scope="session")
 def agent_prefix(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -19,9 +21,11 @@ def agent_prefix(tmp_path_factory: pytest.TempPathFactory) -> str:
     reason = missing()
     if reason is not None:
         skip_or_fail(reason)
-    folder = tmp_path_factory.mktemp("installed")
-    install(f"{folder}/usr", f"{folder}/etc", f"{folder}/usr/units")
-    return f"{folder}/usr"
+    if not _installed:
+        folder = tmp_path_factory.mktemp("installed")
+        install(f"{folder}/usr", f"{folder}/etc", f"{folder}/usr/units")
+        _installed.append(f"{folder}/usr")
+    return _installed[0]
 
 
 @pytest.fixture
