@@ -56,8 +56,13 @@ def test_little_hidden_work_counts_beside_false_signals_only(false: bool, found:
     assert after([poll(0.15, 0.17, false=false)] * (POLLS + 2))[-1] == expected
 
 
-def test_honest_seconds_among_false_ones_need_the_whole_certainty() -> None:
-    polls = [poll(0.15, 0.17, false=at != 9) for at in range(POLLS + 9)]
+def test_one_honest_second_in_so_many_hides_no_false_signals() -> None:
+    polls = [poll(0.15, 0.17, false=at % POLLS != 9) for at in range(POLLS + 2)]
+    assert after(polls)[-1] == about(0.02 * PERIOD, 17, 15)
+
+
+def test_every_fourth_second_honest_needs_the_whole_certainty() -> None:
+    polls = [poll(0.15, 0.17, false=at % 4 != 1) for at in range(POLLS + 9)]
     assert after(polls) == [None] * (POLLS + 9)
 
 

@@ -12,7 +12,7 @@ then seems to use what it did not hold. So work counts as hidden only if, in POL
   no second shows the opposite, a turn without work,
   and NVML's figures can be believed.
 
-Of a container that gives false signals, only the mean counts.
+Of a container that gives false signals in nearly all of them, only the mean counts.
 
 From then on the signed excess of these polls and of each later one is summed, and each new maximum
 of the sum is charged, until the mean no longer shows it.
@@ -44,7 +44,8 @@ MARGIN = 0.03
 CERTAIN_OF_FALSE, MARGIN_OF_FALSE = 2.0, 0.005
 # A container that used so much less than it held in a second had a turn without work.
 IDLE = 0.1
-# In so large a part of the seconds one figure must be the larger one.
+# So large a part of the seconds counts as all: in which one figure is the larger one, or in which a
+# container gave false signals. Else one honest second would put it off by POLLS.
 NEARLY_ALL = 0.8
 # Seconds that the limits page can hold.
 MOST_CHARGED = 60.0
@@ -141,7 +142,8 @@ class _Container:
             return
         excesses = [one.part - one.held for one in self._seconds]
         mean = _mean(excesses)
-        false = all(one.false for one in self._seconds)
+        lies = sum(one.false for one in self._seconds)
+        false = lies >= NEARLY_ALL * len(self._seconds)
         margin, certain = (MARGIN_OF_FALSE, CERTAIN_OF_FALSE) if false else (MARGIN, CERTAIN)
         if self._hides:
             # Believed once: while it pays, others may have the GPU without turns.
