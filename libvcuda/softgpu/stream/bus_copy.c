@@ -4,7 +4,6 @@
 
 #include "stream/side_work.h"
 #include "stream/streams.h"
-#include "stream/submit.h"
 
 /* By the kind clock the submitting thread waits for the stream, and later work for the copy.  */
 static CUresult
@@ -31,10 +30,9 @@ softgpu_bus_copy (CUstream stream, size_t bytes, bool to_gpu)
     return kind_copy (stream, time_ns);
   const struct softgpu_command copy
       = { .kind = to_gpu ? SOFTGPU_TO_GPU : SOFTGPU_FROM_GPU, .left_ns = time_ns };
-  CUresult rc = softgpu_submit_to (stream, &copy, NULL, &number);
-  if (rc == CUDA_SUCCESS)
-    softgpu_side_of (stream, softgpu_stream_context (stream)->device)->copy = number;
-  return rc;
+  REQUIRE_SUCCESS (softgpu_submit_to (stream, &copy, NULL, &number));
+  softgpu_side_of (stream, softgpu_stream_context (stream)->device)->copy = number;
+  return CUDA_SUCCESS;
 }
 
 void

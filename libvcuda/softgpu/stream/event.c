@@ -7,7 +7,6 @@
 #include "stream/ipc_event.h"
 #include "stream/stamp.h"
 #include "stream/streams.h"
-#include "stream/submit.h"
 
 static bool
 valid (CUevent event)
