@@ -80,6 +80,17 @@ node_valid (CUgraphNode node)
   REQUIRE ((node) && (node)->kind == GRAPH_NODE && (node)->type == CU_GRAPH_NODE_TYPE_##wanted,    \
            CUDA_ERROR_INVALID_VALUE)
 
+/* A function that answers with MEMBER of a node of the type WANTED.  */
+#define NODE_ANSWER(function, wanted, member, answer_type)                                         \
+  CUresult cuGraph##function (CUgraphNode node, answer_type *answer)                               \
+  {                                                                                                \
+    REQUIRE_DRIVER ();                                                                             \
+    OF_TYPE (node, wanted);                                                                        \
+    REQUIRE (answer, CUDA_ERROR_INVALID_VALUE);                                                    \
+    *answer = node->member;                                                                        \
+    return CUDA_SUCCESS;                                                                           \
+  }
+
 /* A capture that is under way.  */
 struct capture
 {

@@ -59,15 +59,7 @@ cuGraphAddKernelNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,
   return cuGraphAddKernelNode_v2 (node, graph, from, count, &newer);
 }
 
-CUresult
-cuGraphKernelNodeGetParams_v2 (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params)
-{
-  REQUIRE_DRIVER ();
-  OF_TYPE (node, KERNEL);
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
-  *params = node->kernel;
-  return CUDA_SUCCESS;
-}
+NODE_ANSWER (KernelNodeGetParams_v2, KERNEL, kernel, CUDA_KERNEL_NODE_PARAMS)
 
 CUresult
 cuGraphKernelNodeGetParams (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params)

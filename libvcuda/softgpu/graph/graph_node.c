@@ -4,14 +4,7 @@
 
 /* Add, get and set for the kinds that keep their parameters as they are.  */
 #define PLAIN(name, wanted, member, type)                                                          \
-  CUresult cuGraph##name##NodeGetParams (CUgraphNode node, type *params)                           \
-  {                                                                                                \
-    REQUIRE_DRIVER ();                                                                             \
-    OF_TYPE (node, wanted);                                                                        \
-    REQUIRE (params, CUDA_ERROR_INVALID_VALUE);                                                    \
-    *params = node->member;                                                                        \
-    return CUDA_SUCCESS;                                                                           \
-  }                                                                                                \
+  NODE_ANSWER (name##NodeGetParams, wanted, member, type)                                          \
   CUresult cuGraph##name##NodeSetParams (CUgraphNode node, const type *params)                     \
   {                                                                                                \
     REQUIRE_DRIVER ();                                                                             \
@@ -83,15 +76,7 @@ cuGraphAddChildGraphNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *f
   return rc;
 }
 
-CUresult
-cuGraphChildGraphNodeGetGraph (CUgraphNode node, CUgraph *graph)
-{
-  REQUIRE_DRIVER ();
-  OF_TYPE (node, GRAPH);
-  REQUIRE (graph, CUDA_ERROR_INVALID_VALUE);
-  *graph = node->child;
-  return CUDA_SUCCESS;
-}
+NODE_ANSWER (ChildGraphNodeGetGraph, GRAPH, child, CUgraph)
 
 #define EVENT_NODE(name, wanted)                                                                   \
   CUresult cuGraphAdd##name##Node (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,      \
@@ -99,19 +84,11 @@ cuGraphChildGraphNodeGetGraph (CUgraphNode node, CUgraph *graph)
   {                                                                                                \
     REQUIRE_DRIVER ();                                                                             \
     REQUIRE (event && event->kind == EVENT, CUDA_ERROR_INVALID_HANDLE);                            \
-    CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_##wanted, from, count);        \
-    if (rc == CUDA_SUCCESS)                                                                        \
-      (*node)->event = event;                                                                      \
-    return rc;                                                                                     \
-  }                                                                                                \
-  CUresult cuGraph##name##NodeGetEvent (CUgraphNode node, CUevent *event)                          \
-  {                                                                                                \
-    REQUIRE_DRIVER ();                                                                             \
-    OF_TYPE (node, wanted);                                                                        \
-    REQUIRE (event, CUDA_ERROR_INVALID_VALUE);                                                     \
-    *event = node->event;                                                                          \
+    REQUIRE_SUCCESS (softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_##wanted, from, count));    \
+    (*node)->event = event;                                                                        \
     return CUDA_SUCCESS;                                                                           \
   }                                                                                                \
+  NODE_ANSWER (name##NodeGetEvent, wanted, event, CUevent)                                         \
   CUresult cuGraph##name##NodeSetEvent (CUgraphNode node, CUevent event)                           \
   {                                                                                                \
     REQUIRE_DRIVER ();                                                                             \

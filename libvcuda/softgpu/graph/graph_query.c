@@ -24,14 +24,10 @@ put (struct answer *answer, CUgraphNode node)
 static CUresult
 finish (struct answer *answer, size_t *count)
 {
-  if (!answer->list)
+  for (size_t i = answer->count; answer->list && i < answer->room; i++)
+    answer->list[i] = NULL;
+  if (!answer->list || answer->count < answer->room)
     *count = answer->count;
-  else if (answer->count < answer->room)
-    {
-      memset (answer->list + answer->count, 0,
-              (answer->room - answer->count) * sizeof *answer->list);
-      *count = answer->count;
-    }
   return CUDA_SUCCESS;
 }
 
@@ -59,8 +55,8 @@ cuGraphGetRootNodes (CUgraph graph, CUgraphNode *nodes, size_t *count)
   return list_nodes (graph, nodes, count, true);
 }
 
-static CUresult
-list_edges (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
+CUresult
+cuGraphGetEdges (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
 {
   REQUIRE_DRIVER ();
   REQUIRE (graph_valid (graph) && count && !from == !to, CUDA_ERROR_INVALID_VALUE);
@@ -76,17 +72,11 @@ list_edges (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
 }
 
 CUresult
-cuGraphGetEdges (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
-{
-  return list_edges (graph, from, to, count);
-}
-
-CUresult
 cuGraphGetEdges_v2 (CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges,
                     size_t *count)
 {
   size_t room = count ? *count : 0;
-  CUresult rc = list_edges (graph, from, to, count);
+  CUresult rc = cuGraphGetEdges (graph, from, to, count);
   if (rc == CUDA_SUCCESS && edges)
     memset (edges, 0, room * sizeof *edges);
   return rc;
@@ -109,35 +99,22 @@ list_neighbours (CUgraphNode node, CUgraphNode *list, size_t *count, bool depend
   return finish (&answer, count);
 }
 
-CUresult
-cuGraphNodeGetDependencies (CUgraphNode node, CUgraphNode *list, size_t *count)
-{
-  return list_neighbours (node, list, count, false);
-}
+/* Both versions of a function. The edges of the second have no data here: all are plain.  */
+#define NEIGHBOURS(function, dependents)                                                           \
+  CUresult cuGraphNodeGet##function (CUgraphNode node, CUgraphNode *list, size_t *count)           \
+  {                                                                                                \
+    return list_neighbours (node, list, count, dependents);                                        \
+  }                                                                                                \
+  CUresult cuGraphNodeGet##function##_v2 (CUgraphNode node, CUgraphNode *list,                     \
+                                          CUgraphEdgeData *edges, size_t *count)                   \
+  {                                                                                                \
+    if (edges && count)                                                                            \
+      memset (edges, 0, *count * sizeof *edges);                                                   \
+    return list_neighbours (node, list, count, dependents);                                        \
+  }
 
-CUresult
-cuGraphNodeGetDependencies_v2 (CUgraphNode node, CUgraphNode *list, CUgraphEdgeData *edges,
-                               size_t *count)
-{
-  if (edges && count)
-    memset (edges, 0, *count * sizeof *edges);
-  return list_neighbours (node, list, count, false);
-}
-
-CUresult
-cuGraphNodeGetDependentNodes (CUgraphNode node, CUgraphNode *list, size_t *count)
-{
-  return list_neighbours (node, list, count, true);
-}
-
-CUresult
-cuGraphNodeGetDependentNodes_v2 (CUgraphNode node, CUgraphNode *list, CUgraphEdgeData *edges,
-                                 size_t *count)
-{
-  if (edges && count)
-    memset (edges, 0, *count * sizeof *edges);
-  return list_neighbours (node, list, count, true);
-}
+NEIGHBOURS (Dependencies, false)
+NEIGHBOURS (DependentNodes, true)
 
 /* A function that answers with MEMBER of a graph or a node, HANDLE.  */
 #define ANSWER(function, of, valid, member, type)                                                  \

@@ -81,15 +81,7 @@ cuGraphAddMemAllocNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *fro
   return CUDA_SUCCESS;
 }
 
-CUresult
-cuGraphMemAllocNodeGetParams (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params)
-{
-  REQUIRE_DRIVER ();
-  OF_TYPE (node, MEM_ALLOC);
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
-  *params = node->alloc.params;
-  return CUDA_SUCCESS;
-}
+NODE_ANSWER (MemAllocNodeGetParams, MEM_ALLOC, alloc.params, CUDA_MEM_ALLOC_NODE_PARAMS)
 
 static const struct graph_memory *
 first_within (uintptr_t address, size_t bytes)
@@ -136,12 +128,4 @@ cuGraphAddMemFreeNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from
   return CUDA_SUCCESS;
 }
 
-CUresult
-cuGraphMemFreeNodeGetParams (CUgraphNode node, CUdeviceptr *address)
-{
-  REQUIRE_DRIVER ();
-  OF_TYPE (node, MEM_FREE);
-  REQUIRE (address, CUDA_ERROR_INVALID_VALUE);
-  *address = node->freed;
-  return CUDA_SUCCESS;
-}
+NODE_ANSWER (MemFreeNodeGetParams, MEM_FREE, freed, CUdeviceptr)
