@@ -101,9 +101,6 @@ struct process
   unsigned percent; /* of the GPU's last second */
 };
 
-/* Whether a process has a context on entry GPU of the state. Needs the lock.  */
-bool softgpu_in_use (struct attachment *tie, unsigned gpu);
-
 /* Lists the processes with a context on DEVICE for a call with *COUNT ENTRIES; *COUNT gets how many
    there are.  */
 nvmlReturn_t softgpu_list_processes (nvmlDevice_t device, unsigned *count, const void *entries,

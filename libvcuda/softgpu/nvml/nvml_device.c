@@ -59,26 +59,16 @@ nvmlDeviceGetHandleByPciBusId_v2 (const char *id, nvmlDevice_t *device)
 
 ALSO_NAMED (nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2);
 
-nvmlReturn_t
-nvmlDeviceGetUUID (nvmlDevice_t device, char *uuid, unsigned int length)
-{
-  REQUIRE_DEVICE (device);
-  return softgpu_put_text (uuid, length, gpu_of (device)->uuid);
-}
+#define TEXT(function, value)                                                                      \
+  nvmlReturn_t nvmlDevice##function (nvmlDevice_t device, char *text, unsigned int length)         \
+  {                                                                                                \
+    REQUIRE_DEVICE (device);                                                                       \
+    return softgpu_put_text (text, length, value);                                                 \
+  }
 
-nvmlReturn_t
-nvmlDeviceGetName (nvmlDevice_t device, char *name, unsigned int length)
-{
-  REQUIRE_DEVICE (device);
-  return softgpu_put_text (name, length, gpu_of (device)->name);
-}
-
-nvmlReturn_t
-nvmlDeviceGetVbiosVersion (nvmlDevice_t device, char *version, unsigned int length)
-{
-  REQUIRE_DEVICE (device);
-  return softgpu_put_text (version, length, "00.00.00.00.00");
-}
+TEXT (GetUUID, gpu_of (device)->uuid)
+TEXT (GetName, gpu_of (device)->name)
+TEXT (GetVbiosVersion, "00.00.00.00.00")
 
 nvmlPciInfo_t
 softgpu_pci_at (unsigned bus)

@@ -1,4 +1,4 @@
-/* NVML: starting, ending, versions, error texts.  */
+/* NVML: starting, ending, ordered failures, versions, error texts.  */
 
 #include <pthread.h>
 #include <stdio.h>
@@ -78,6 +78,19 @@ nvmlShutdown (void)
     softgpu_detach (&monitor.tie);
   pthread_mutex_unlock (&starting);
   return rc;
+}
+
+/* The error that was ordered for a call of NAME; 0: none. FIRST: its first argument, whatever it
+   is.  */
+int softgpu_gate (const char *name, nvmlDevice_t first);
+
+int
+softgpu_gate (const char *name, nvmlDevice_t first)
+{
+  if (!monitor.users)
+    return 0;
+  return softgpu_ordered_error (monitor.tie.state, name,
+                                softgpu_valid (first) ? first->gpu + 1 : 0);
 }
 
 nvmlReturn_t

@@ -6,6 +6,18 @@
   REQUIRE_DEVICE (device);                                                                         \
   REQUIRE (softgpu_is_mig (device), NVML_ERROR_INVALID_ARGUMENT)
 
+#define MIG_ANSWER(function, value)                                                                \
+  nvmlReturn_t nvmlDevice##function (nvmlDevice_t device, unsigned *answer)                        \
+  {                                                                                                \
+    REQUIRE_MIG (device);                                                                          \
+    REQUIRE (answer, NVML_ERROR_INVALID_ARGUMENT);                                                 \
+    *answer = (value);                                                                             \
+    return NVML_SUCCESS;                                                                           \
+  }
+
+MIG_ANSWER (GetGpuInstanceId, gpu_of (device)->instance)
+MIG_ANSWER (GetComputeInstanceId, 0)
+
 nvmlReturn_t
 nvmlDeviceGetMigMode (nvmlDevice_t device, unsigned *current, unsigned *pending)
 {
@@ -43,24 +55,6 @@ nvmlDeviceGetDeviceHandleFromMigDeviceHandle (nvmlDevice_t mig, nvmlDevice_t *de
   for (unsigned i = 0; i < monitor.tie.gpu_count; i++)
     if (gpu_of (mig)->parent == monitor.device[i].gpu + 1)
       *device = &monitor.device[i];
-  return NVML_SUCCESS;
-}
-
-nvmlReturn_t
-nvmlDeviceGetGpuInstanceId (nvmlDevice_t device, unsigned *id)
-{
-  REQUIRE_MIG (device);
-  REQUIRE (id, NVML_ERROR_INVALID_ARGUMENT);
-  *id = gpu_of (device)->instance;
-  return NVML_SUCCESS;
-}
-
-nvmlReturn_t
-nvmlDeviceGetComputeInstanceId (nvmlDevice_t device, unsigned *id)
-{
-  REQUIRE_MIG (device);
-  REQUIRE (id, NVML_ERROR_INVALID_ARGUMENT);
-  *id = 0;
   return NVML_SUCCESS;
 }
 

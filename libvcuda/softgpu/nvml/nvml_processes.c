@@ -68,16 +68,6 @@ softgpu_list_processes (nvmlDevice_t device, unsigned *count, const void *entrie
   return *count <= room ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
 }
 
-bool
-softgpu_in_use (struct attachment *tie, unsigned gpu)
-{
-  softgpu_reap (tie);
-  for (unsigned slot = 0; slot < tie->state->slots_used; slot++)
-    if (tie->state->slot[slot].kind != SOFTGPU_FREE && tie->state->slot[slot].gpu[gpu].contexts)
-      return true;
-  return false;
-}
-
 #define NO_INSTANCE 0xffffffffu
 
 nvmlReturn_t

@@ -55,30 +55,24 @@ nvmlDeviceGetEncoderUtilization (nvmlDevice_t device, unsigned *utilisation, uns
 
 ALSO_NAMED (nvmlDeviceGetDecoderUtilization, nvmlDeviceGetEncoderUtilization);
 
-static nvmlReturn_t
-temperature_of (nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned *celsius)
-{
-  REQUIRE_DEVICE (device);
-  REQUIRE (celsius && sensor == NVML_TEMPERATURE_GPU, NVML_ERROR_INVALID_ARGUMENT);
-  *celsius = between (IDLE_CELSIUS, BUSY_CELSIUS, device);
-  return NVML_SUCCESS;
-}
-
-nvmlReturn_t
-nvmlDeviceGetTemperature (nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned *celsius)
-{
-  return temperature_of (device, sensor, celsius);
-}
-
 nvmlReturn_t
 nvmlDeviceGetTemperatureV (nvmlDevice_t device, nvmlTemperature_t *temperature)
 {
   REQUIRE_DEVICE (device);
   REQUIRE (temperature, NVML_ERROR_INVALID_ARGUMENT);
   REQUIRE (temperature->version == nvmlTemperature_v1, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-  unsigned celsius;
-  REQUIRE_SUCCESS (temperature_of (device, temperature->sensorType, &celsius));
-  temperature->temperature = (int) celsius;
+  REQUIRE (temperature->sensorType == NVML_TEMPERATURE_GPU, NVML_ERROR_INVALID_ARGUMENT);
+  temperature->temperature = (int) between (IDLE_CELSIUS, BUSY_CELSIUS, device);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t
+nvmlDeviceGetTemperature (nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned *celsius)
+{
+  nvmlTemperature_t temperature = { .version = nvmlTemperature_v1, .sensorType = sensor };
+  REQUIRE_SUCCESS (nvmlDeviceGetTemperatureV (device, &temperature));
+  REQUIRE (celsius, NVML_ERROR_INVALID_ARGUMENT);
+  *celsius = (unsigned) temperature.temperature;
   return NVML_SUCCESS;
 }
 
