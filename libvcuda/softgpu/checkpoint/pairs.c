@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "driver/device.h"
-
 static int
 index_of (const CUuuid *uuid)
 {

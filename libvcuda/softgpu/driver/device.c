@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "driver/device.h"
+#include "driver/driver.h"
 
 /* Returns from the calling function unless DEV is a device, and ANSWERABLE.  */
 #define REQUIRE_DEVICE(answerable, dev)                                                            \

@@ -13,6 +13,7 @@
 
 #include "engine/device_time.h"
 #include "state/attach.h"
+#include "state/require.h"
 
 enum handle_kind
 {
@@ -120,12 +121,6 @@ typedef void (*softgpu_notice) (void);
       return CUDA_ERROR_NOT_INITIALIZED;                                                           \
   while (0)
 
-#define REQUIRE(condition, error)                                                                  \
-  do                                                                                               \
-    if (!(condition))                                                                              \
-      return (error);                                                                              \
-  while (0)
-
 /* Takes ITEM, if it is there, out of the list from FIRST on, which is linked by NEXT.  */
 #define UNLINK(first, item, next)                                                                  \
   for (__typeof__ (item) *link_at = &(first); *link_at; link_at = &(*link_at)->next)               \
@@ -134,18 +129,6 @@ typedef void (*softgpu_notice) (void);
         *link_at = (item)->next;                                                                   \
         break;                                                                                     \
       }
-
-/* Returns what CALL returns, unless that is success.  */
-#define REQUIRE_SUCCESS(call)                                                                      \
-  do                                                                                               \
-    {                                                                                              \
-      CUresult returned = (call);                                                                  \
-      REQUIRE (returned == CUDA_SUCCESS, returned);                                                \
-    }                                                                                              \
-  while (0)
-
-/* Another name of a function that has the same arguments.  */
-#define ALSO_NAMED(name, function) __typeof__ (function) name __attribute__ ((alias (#function)))
 
 /* Returns from the calling function unless the calling thread has a context; names it.  */
 #define REQUIRE_CONTEXT(name)                                                                      \
@@ -230,6 +213,9 @@ void softgpu_pop_context (void);
 
 /* The context that STREAM's work runs in: its own, or the current one; NULL when neither is.  */
 CUcontext softgpu_stream_context (CUstream stream);
+
+/* TEXT is as NVML prints it: "GPU-" or "MIG-", and 32 hexadecimal digits with dashes between.  */
+CUresult softgpu_read_uuid (CUuuid *uuid, const char *text);
 
 /* A zeroed record for a handle of BYTES; its first field is its kind.  */
 void *softgpu_new_record (size_t bytes);

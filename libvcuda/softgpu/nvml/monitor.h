@@ -12,6 +12,7 @@
 #include "mig/instance.h"
 #include "state/attach.h"
 #include "state/pid.h"
+#include "state/require.h"
 
 /* A GPU, a MIG device, or a GPU instance with its compute instance.  */
 struct nvmlDevice_st
@@ -32,30 +33,12 @@ struct monitor
 
 extern struct monitor monitor;
 
-#define REQUIRE(condition, error)                                                                  \
-  do                                                                                               \
-    if (!(condition))                                                                              \
-      return (error);                                                                              \
-  while (0)
-
-/* Returns what CALL returns, unless that is success.  */
-#define REQUIRE_SUCCESS(call)                                                                      \
-  do                                                                                               \
-    {                                                                                              \
-      nvmlReturn_t returned = (call);                                                              \
-      REQUIRE (returned == NVML_SUCCESS, returned);                                                \
-    }                                                                                              \
-  while (0)
-
 #define REQUIRE_MONITOR() REQUIRE (monitor.users, NVML_ERROR_UNINITIALIZED)
 
 #define REQUIRE_DEVICE(device)                                                                     \
   REQUIRE_MONITOR ();                                                                              \
   REQUIRE (softgpu_valid (device), NVML_ERROR_INVALID_ARGUMENT);                                   \
   REQUIRE (!gpu_of (device)->lost, NVML_ERROR_GPU_IS_LOST)
-
-/* Another name of a function that has the same arguments.  */
-#define ALSO_NAMED(name, function) __typeof__ (function) name __attribute__ ((alias (#function)))
 
 /* A function that answers with VALUE, a constant or of the device's state.  */
 #define ANSWER(function, type, value)                                                              \

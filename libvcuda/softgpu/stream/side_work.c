@@ -4,7 +4,6 @@
 #include "stream/streams.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 static bool
 busy (struct side_work *side)
@@ -23,12 +22,7 @@ softgpu_side_wait (CUstream stream, CUdevice device)
 {
   struct side_work *side = softgpu_side_of (stream, device);
   while (busy (side))
-    {
-      uint64_t then = side->running ? softgpu_now () + 200000 : side->until_ns;
-      struct timespec moment
-          = { .tv_sec = (time_t) (then / 1000000000ull), .tv_nsec = (long) (then % 1000000000ull) };
-      clock_nanosleep (CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL);
-    }
+    softgpu_sleep_until (side->running ? softgpu_now () + 200000 : side->until_ns);
 }
 
 struct call
