@@ -14,12 +14,11 @@ struct part
 {
   struct softgpu_use use;
   bool ended;
-  char command[17]; /* as it is printed */
 };
 
 struct times
 {
-  unsigned clock;
+  const char *clock;
   unsigned entries;
   struct softgpu_gpu gpu[SOFTGPU_MAX_ENTRIES];
   unsigned count;
@@ -48,21 +47,12 @@ attach_to (struct attachment *tie, const char *root)
 
 /* A program names itself: its name must not end a line or a JSON string.  */
 static void
-copy_name (char *to, const char *from)
-{
-  memcpy (to, from, 16);
-  to[16] = 0;
-  for (; *to; to++)
-    if (*to < ' ' || *to > '~' || *to == '"' || *to == '\\')
-      *to = '?';
-}
-
-static void
 add (struct times *times, struct softgpu_use use, bool ended)
 {
-  struct part *part = &times->part[times->count++];
-  *part = (struct part){ .use = use, .ended = ended };
-  copy_name (part->command, use.command);
+  for (char *at = use.command; at < use.command + sizeof use.command && *at; at++)
+    if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\')
+      *at = '?';
+  times->part[times->count++] = (struct part){ use, ended };
 }
 
 static void
@@ -86,11 +76,12 @@ collect (struct times *times, const char *root, bool as_is)
   struct attachment tie;
   attach_to (&tie, root);
   softgpu_lock (&tie);
+  static const char *const clocks[] = { "unkind", "kind", "mps" };
   struct softgpu_state *state = tie.state;
   for (unsigned gpu = 0; gpu < state->entries && !as_is; gpu++)
     if (*state->gpu[gpu].uuid)
       softgpu_advance (state, gpu, softgpu_now ());
-  times->clock = state->clock;
+  times->clock = clocks[state->clock % 3];
   times->entries = state->entries;
   memcpy (times->gpu, state->gpu, sizeof times->gpu);
   add_all (times, state);
@@ -108,32 +99,30 @@ print_parts (const struct times *times, unsigned gpu, bool ended)
       const struct softgpu_use *use = &part->use;
       if (use->gpu != gpu || part->ended != ended)
         continue;
-      printf (
-          "%s\n    {\"pid\": %u, \"pid_namespace\": %llu, \"command\": \"%s\", \"held_ns\": %llu,"
-          " \"whole_ns\": %llu, \"kernels_submitted\": %llu, \"kernels_finished\": %llu}",
-          comma, use->pid, (unsigned long long) use->pid_namespace, part->command,
-          (unsigned long long) use->held_ns, (unsigned long long) (use->thread_ns / SOFTGPU_WHOLE),
-          (unsigned long long) use->kernels_submitted, (unsigned long long) use->kernels_finished);
+      printf ("%s\n    {\"pid\": %u, \"pid_namespace\": %lu, \"command\": \"%.16s\", \"held_ns\": "
+              "%lu,"
+              " \"whole_ns\": %lu, \"kernels_submitted\": %lu, \"kernels_finished\": %lu}",
+              comma, use->pid, use->pid_namespace, use->command, use->held_ns,
+              (use->thread_ns / SOFTGPU_WHOLE), use->kernels_submitted, use->kernels_finished);
       comma = ",";
     }
 }
 
 static void
-print_json (const struct times *times, const char *clock)
+print_json (const struct times *times)
 {
   const char *comma = "";
-  printf ("{\"clock\": \"%s\", \"gpus\": [", clock);
+  printf ("{\"clock\": \"%s\", \"gpus\": [", times->clock);
   for (unsigned g = 0; g < times->entries; g++)
     {
       const struct softgpu_gpu *gpu = &times->gpu[g];
       if (!*gpu->uuid)
         continue;
-      printf ("%s\n  {\"uuid\": \"%s\", \"begun_ns\": %llu, \"clock_ns\": %llu, \"busy_ns\": %llu, "
-              "\"switch_ns\": %llu,"
-              " \"idle_ns\": %llu,\n   \"processes\": [",
-              comma, gpu->uuid, (unsigned long long) gpu->begun_ns,
-              (unsigned long long) gpu->clock_ns, (unsigned long long) gpu->busy_ns,
-              (unsigned long long) gpu->switch_ns, (unsigned long long) gpu->idle_ns);
+      printf ("%s\n  {\"uuid\": \"%s\", \"begun_ns\": %lu, \"clock_ns\": %lu, \"busy_ns\": %lu, "
+              "\"switch_ns\": %lu,"
+              " \"idle_ns\": %lu,\n   \"processes\": [",
+              comma, gpu->uuid, gpu->begun_ns, gpu->clock_ns, gpu->busy_ns, gpu->switch_ns,
+              gpu->idle_ns);
       print_parts (times, g, false);
       printf ("],\n   \"ended\": [");
       print_parts (times, g, true);
@@ -150,7 +139,7 @@ seconds (uint64_t ns)
 }
 
 static void
-print_text (const struct times *times, const char *clock)
+print_text (const struct times *times)
 {
   for (unsigned g = 0; g < times->entries; g++)
     {
@@ -158,19 +147,17 @@ print_text (const struct times *times, const char *clock)
       if (!*gpu->uuid)
         continue;
       printf ("%s  %s clock at %.6f s: busy %.6f s, switching %.6f s, idle %.6f s\n", gpu->uuid,
-              clock, seconds (gpu->clock_ns), seconds (gpu->busy_ns), seconds (gpu->switch_ns),
-              seconds (gpu->idle_ns));
+              times->clock, seconds (gpu->clock_ns), seconds (gpu->busy_ns),
+              seconds (gpu->switch_ns), seconds (gpu->idle_ns));
       for (unsigned i = 0; i < times->count; i++)
         {
           const struct part *part = &times->part[i];
           const struct softgpu_use *use = &part->use;
           if (use->gpu == g)
             printf (
-                "  pid %u of namespace %llu  %s%s  held %.6f s, finished %llu of %llu kernels\n",
-                use->pid, (unsigned long long) use->pid_namespace, part->command,
-                part->ended ? " (ended)" : "", seconds (use->held_ns),
-                (unsigned long long) use->kernels_finished,
-                (unsigned long long) use->kernels_submitted);
+                "  pid %u of namespace %lu  %.16s%s  held %.6f s, finished %lu of %lu kernels\n",
+                use->pid, use->pid_namespace, use->command, part->ended ? " (ended)" : "",
+                seconds (use->held_ns), use->kernels_finished, use->kernels_submitted);
         }
     }
 }
@@ -183,7 +170,6 @@ print_times (int argc, char **argv)
     { "as-is", no_argument, NULL, 'a' },
     { NULL, 0, NULL, 0 },
   };
-  static const char *const clocks[] = { "unkind", "kind", "mps" };
   bool json = false, as_is = false;
   for (int option; (option = getopt_long (argc, argv, "", options, NULL)) != -1;)
     if (option == 'j')
@@ -198,8 +184,7 @@ print_times (int argc, char **argv)
   if (!times)
     fail (1, "time", "out of memory", "free some");
   collect (times, argv[optind], as_is);
-  const char *clock = clocks[times->clock % 3];
-  (json ? print_json : print_text) (times, clock);
+  (json ? print_json : print_text) (times);
   free (times);
   return 0;
 }

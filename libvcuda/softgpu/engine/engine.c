@@ -109,9 +109,7 @@ settle (struct softgpu_state *state, unsigned gpu)
 static bool
 contended (struct softgpu_state *state, unsigned gpu)
 {
-  if (state->clock == SOFTGPU_MPS)
-    return false;
-  return softgpu_next_waiting (state, gpu) != SOFTGPU_MAX_SLOTS;
+  return state->clock != SOFTGPU_MPS && softgpu_next_waiting (state, gpu) != SOFTGPU_MAX_SLOTS;
 }
 
 static void
