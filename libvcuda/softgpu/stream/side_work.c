@@ -1,9 +1,12 @@
-/* Host functions, which a thread calls, and copies over the bus by the kind clock.  */
+/* Host functions, which a stream calls, and copies over the bus by the kind clock. The thread that
+   submits a host function waits for the work before the call; a new thread makes the call.  */
 
 #include "stream/side_work.h"
-#include "stream/streams.h"
 
 #include <stdlib.h>
+
+#include "graph/graph.h"
+#include "stream/streams.h"
 
 static bool
 busy (struct side_work *side)
@@ -44,13 +47,13 @@ call_it (void *argument)
   return NULL;
 }
 
-CUresult
-softgpu_side_run (CUstream stream, void (*run) (void *), void *data)
+/* Has a thread call RUN once what was submitted to STREAM is done.  */
+static CUresult
+side_run (CUstream stream, void (*run) (void *), void *data)
 {
-  CUresult rc = softgpu_drain_stream (stream);
-  struct call *call = rc == CUDA_SUCCESS ? malloc (sizeof *call) : NULL;
-  if (!call)
-    return rc == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : rc;
+  REQUIRE_SUCCESS (softgpu_drain_stream (stream));
+  struct call *call = malloc (sizeof *call);
+  REQUIRE (call, CUDA_ERROR_OUT_OF_MEMORY);
   CUdevice device = softgpu_stream_context (stream)->device;
   static struct side_work of_no_stream;
   *call = (struct call){ run, data, &of_no_stream, &driver.device[device].side };
@@ -65,4 +68,45 @@ softgpu_side_run (CUstream stream, void (*run) (void *), void *data)
   else
     call_it (call);
   return CUDA_SUCCESS;
+}
+
+CUresult
+cuLaunchHostFunc (CUstream stream, CUhostFn function, void *data)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (function, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_STREAM (context, stream);
+  if (softgpu_capturing (stream))
+    return softgpu_capture_host (stream,
+                                 &(CUDA_HOST_NODE_PARAMS){ .fn = function, .userData = data });
+  return side_run (stream, function, data);
+}
+
+struct callback
+{
+  CUstreamCallback function;
+  CUstream stream;
+  void *data;
+};
+
+static void
+call_back (void *argument)
+{
+  struct callback callback = *(struct callback *) argument;
+  free (argument);
+  callback.function (callback.stream, CUDA_SUCCESS, callback.data);
+}
+
+CUresult
+cuStreamAddCallback (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags)
+{
+  REQUIRE_DRIVER ();
+  REQUIRE (callback && flags == 0, CUDA_ERROR_INVALID_VALUE);
+  struct callback *own = malloc (sizeof *own);
+  REQUIRE (own, CUDA_ERROR_OUT_OF_MEMORY);
+  *own = (struct callback){ callback, stream, data };
+  CUresult rc = side_run (stream, call_back, own);
+  if (rc != CUDA_SUCCESS)
+    free (own);
+  return rc;
 }
