@@ -8,7 +8,6 @@
 #include "copy/copy.h"
 #include "graph/graph.h"
 #include "memory/allocations.h"
-#include "stream/bus_copy.h"
 #include "stream/streams.h"
 
 struct side
@@ -116,31 +115,6 @@ softgpu_check_copy (const CUDA_MEMCPY3D *copy, CUstream stream)
 {
   struct side from, to;
   return empty (copy) ? CUDA_SUCCESS : find_sides (&from, &to, copy, softgpu_capturing (stream));
-}
-
-static bool
-on_device (CUdevice device, uintptr_t address)
-{
-  struct block block;
-  return softgpu_find_block (address, &block) && block.where != ON_HOST && block.where != REGISTERED
-         && block.device == device;
-}
-
-CUresult
-softgpu_copy_takes_time (CUstream stream, uintptr_t to, uintptr_t from, size_t bytes)
-{
-  uint64_t rate = driver.tie.state->copy_rate;
-  CUcontext context = softgpu_stream_context (stream);
-  if (!bytes || !context || (!rate && !driver.tie.state->bus_rate))
-    return CUDA_SUCCESS;
-  if (!on_device (context->device, to) || !on_device (context->device, from))
-    return softgpu_bus_copy (stream, bytes, on_device (context->device, to));
-  if (!rate)
-    return CUDA_SUCCESS;
-  uint64_t time_ns = (uint64_t) ((unsigned __int128) bytes * 1000000000u / rate);
-  const struct softgpu_command busy
-      = { .kind = SOFTGPU_KERNEL, .width = SOFTGPU_WHOLE, .piece_ns = time_ns, .left_ns = time_ns };
-  return softgpu_submit_to (stream, &busy, NULL, NULL);
 }
 
 CUresult

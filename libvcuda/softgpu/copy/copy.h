@@ -19,3 +19,6 @@ CUresult softgpu_set (const CUDA_MEMSET_NODE_PARAMS *set, CUstream stream);
    as `softgpu create --copy-rate` and --bus-rate say; without them copies take no time. For a set
    both ends are the same. Call it before the bytes move, so that the device is busy meanwhile.  */
 CUresult softgpu_copy_takes_time (CUstream stream, uintptr_t to, uintptr_t from, size_t bytes);
+
+/* Sleeps until the last copy over the bus on a default stream is done.  */
+void softgpu_wait_for_copy (CUdevice device);
