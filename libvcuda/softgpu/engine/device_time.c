@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <time.h>
 
-#include "engine/bound.h"
-
 /* While others have commands a waiter looks again this often: one of them may have died.  */
 #define LOOK_AGAIN_NS 10000000ull
 

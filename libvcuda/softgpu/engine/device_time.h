@@ -5,7 +5,6 @@
 #include "engine/engine.h"
 #include "state/attach.h"
 #include "state/busy.h"
-#include "state/queue.h"
 
 uint64_t softgpu_now (void);
 void softgpu_sleep_until (uint64_t end);

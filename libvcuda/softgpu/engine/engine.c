@@ -6,7 +6,6 @@
 #include "engine/finish.h"
 #include "engine/turn.h"
 #include "state/busy.h"
-#include "state/queue.h"
 
 /* The next kernel of SLOT to begin, and the width of those that run.  */
 static struct softgpu_command *

@@ -21,18 +21,14 @@ static nvmlReturn_t
 start (void)
 {
   static bool watching_forks;
+  static const nvmlReturn_t answers[] = {
+    [ATTACHED] = NVML_SUCCESS,
+    [ATTACH_FULL] = NVML_ERROR_INSUFFICIENT_RESOURCES,
+    [ATTACH_NO_PERMISSION] = NVML_ERROR_NO_PERMISSION,
+    [ATTACH_NO_DRIVER] = NVML_ERROR_DRIVER_NOT_LOADED,
+  };
   REQUIRE (softgpu_find (&monitor.paths), NVML_ERROR_DRIVER_NOT_LOADED);
-  switch (softgpu_attach_at (&monitor.tie, &monitor.paths, SOFTGPU_NVML))
-    {
-    case ATTACHED:
-      break;
-    case ATTACH_FULL:
-      return NVML_ERROR_INSUFFICIENT_RESOURCES;
-    case ATTACH_NO_PERMISSION:
-      return NVML_ERROR_NO_PERMISSION;
-    case ATTACH_NO_DRIVER:
-      return NVML_ERROR_DRIVER_NOT_LOADED;
-    }
+  REQUIRE_SUCCESS (answers[softgpu_attach_at (&monitor.tie, &monitor.paths, SOFTGPU_NVML)]);
   if (!watching_forks)
     pthread_atfork (NULL, NULL, in_child);
   watching_forks = true;
