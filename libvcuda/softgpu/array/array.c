@@ -115,8 +115,7 @@ cuArray3DCreate_v2 (CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *shape)
 CUresult
 cuArrayCreate_v2 (CUarray *handle, const CUDA_ARRAY_DESCRIPTOR *shape)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (shape, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (shape);
   CUDA_ARRAY3D_DESCRIPTOR flat = { .Width = shape->Width,
                                    .Height = shape->Height,
                                    .Format = shape->Format,
@@ -138,8 +137,7 @@ cuArrayDestroy (CUarray array)
 CUresult
 cuArray3DGetDescriptor_v2 (CUDA_ARRAY3D_DESCRIPTOR *shape, CUarray array)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (shape, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (shape);
   REQUIRE (array_valid (array), CUDA_ERROR_INVALID_HANDLE);
   *shape = array->shape;
   return CUDA_SUCCESS;
@@ -148,8 +146,7 @@ cuArray3DGetDescriptor_v2 (CUDA_ARRAY3D_DESCRIPTOR *shape, CUarray array)
 CUresult
 cuArrayGetDescriptor_v2 (CUDA_ARRAY_DESCRIPTOR *shape, CUarray array)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (shape, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (shape);
   REQUIRE (array_valid (array), CUDA_ERROR_INVALID_HANDLE);
   *shape = (CUDA_ARRAY_DESCRIPTOR){ .Width = array->shape.Width,
                                     .Height = array->shape.Height,
@@ -173,7 +170,6 @@ softgpu_array_requirements (CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, const struct 
 CUresult
 cuArrayGetMemoryRequirements (CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUarray array, CUdevice device)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (needs && array_valid (array) && valid_device (device), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (needs && array_valid (array) && valid_device (device));
   return softgpu_array_requirements (needs, array->tiles, array->bytes);
 }

@@ -152,8 +152,7 @@ submit (struct operation *list, CUstream stream, CUdevice device)
 CUresult
 cuMemMapArrayAsync (CUarrayMapInfo *list, unsigned int count, CUstream stream)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (list && count, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (list && count);
   REQUIRE_STREAM (context, stream);
   REQUIRE_SUCCESS (softgpu_check_stream (stream));
   REQUIRE_SUCCESS (softgpu_check_implicit (stream));

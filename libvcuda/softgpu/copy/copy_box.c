@@ -26,8 +26,7 @@ from_2d (const CUDA_MEMCPY2D *copy)
 CUresult
 cuMemcpy2D_v2 (const CUDA_MEMCPY2D *copy)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (copy);
   CUDA_MEMCPY3D box = from_2d (copy);
   return cuMemcpy3D_v2 (&box);
 }
@@ -37,8 +36,7 @@ ALSO_NAMED (cuMemcpy2DUnaligned_v2, cuMemcpy2D_v2);
 CUresult
 cuMemcpy2DAsync_v2 (const CUDA_MEMCPY2D *copy, CUstream stream)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (copy);
   CUDA_MEMCPY3D box = from_2d (copy);
   return cuMemcpy3DAsync_v2 (&box, stream);
 }
@@ -46,8 +44,7 @@ cuMemcpy2DAsync_v2 (const CUDA_MEMCPY2D *copy, CUstream stream)
 static CUresult
 from_peer (const CUDA_MEMCPY3D_PEER *copy, CUDA_MEMCPY3D *box)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (copy);
   REQUIRE (copy->srcMemoryType == CU_MEMORYTYPE_ARRAY || valid_context (copy->srcContext),
            CUDA_ERROR_INVALID_CONTEXT);
   REQUIRE (copy->dstMemoryType == CU_MEMORYTYPE_ARRAY || valid_context (copy->dstContext),

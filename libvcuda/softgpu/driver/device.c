@@ -6,15 +6,13 @@
 
 /* Returns from the calling function unless DEV is a device, and ANSWERABLE.  */
 #define REQUIRE_DEVICE(answerable, dev)                                                            \
-  REQUIRE_DRIVER ();                                                                               \
-  REQUIRE (answerable, CUDA_ERROR_INVALID_VALUE);                                                  \
+  REQUIRE_ARGUMENTS (answerable);                                                                  \
   REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE)
 
 CUresult
 cuDeviceGetCount (int *count)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (count, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (count);
   *count = driver.device_count;
   return CUDA_SUCCESS;
 }
@@ -100,8 +98,7 @@ cuDeviceGetPCIBusId (char *id, int len, CUdevice dev)
 CUresult
 cuDeviceGetByPCIBusId (CUdevice *dev, const char *id)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (dev && id, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (dev && id);
   unsigned domain, bus;
   REQUIRE (sscanf (id, "%x:%x", &domain, &bus) == 2, CUDA_ERROR_INVALID_VALUE);
   for (int i = 0; i < driver.device_count; i++)
@@ -116,8 +113,7 @@ cuDeviceGetByPCIBusId (CUdevice *dev, const char *id)
 CUresult
 cuDeviceCanAccessPeer (int *can, CUdevice dev, CUdevice peer)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (can, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (can);
   REQUIRE (valid_device (dev) && valid_device (peer), CUDA_ERROR_INVALID_DEVICE);
   *can = 0;
   return CUDA_SUCCESS;
@@ -126,10 +122,8 @@ cuDeviceCanAccessPeer (int *can, CUdevice dev, CUdevice peer)
 CUresult
 cuDeviceGetP2PAttribute (int *value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (value && attribute >= CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK
-               && attribute <= CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED,
-           CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (value && attribute >= CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK
+                     && attribute <= CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED);
   REQUIRE (valid_device (from) && valid_device (to), CUDA_ERROR_INVALID_DEVICE);
   *value = 0;
   return CUDA_SUCCESS;

@@ -121,6 +121,11 @@ typedef void (*softgpu_notice) (void);
       return CUDA_ERROR_NOT_INITIALIZED;                                                           \
   while (0)
 
+/* The same, and unless the arguments are VALID.  */
+#define REQUIRE_ARGUMENTS(valid)                                                                   \
+  REQUIRE_DRIVER ();                                                                               \
+  REQUIRE (valid, CUDA_ERROR_INVALID_VALUE)
+
 /* Takes ITEM, if it is there, out of the list from FIRST on, which is linked by NEXT.  */
 #define UNLINK(first, item, next)                                                                  \
   for (__typeof__ (item) *link_at = &(first); *link_at; link_at = &(*link_at)->next)               \

@@ -65,8 +65,7 @@ CUresult
 cuStreamGetCaptureInfo_v2 (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
                            CUgraph *graph, const CUgraphNode **nodes, size_t *count)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (status, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (status);
   REQUIRE_STREAM (context, stream);
   *status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (!softgpu_capturing (stream))

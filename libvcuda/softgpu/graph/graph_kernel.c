@@ -33,8 +33,7 @@ CUresult
 cuGraphAddKernelNode_v2 (CUgraphNode *pnode, CUgraph graph, const CUgraphNode *from, size_t count,
                          const CUDA_KERNEL_NODE_PARAMS *params)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (pnode && params, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (pnode && params);
   struct CUgraphNode_st trial;
   REQUIRE_SUCCESS (fill_kernel (&trial, params));
   REQUIRE_SUCCESS (softgpu_add_node (pnode, graph, CU_GRAPH_NODE_TYPE_KERNEL, from, count));
@@ -53,8 +52,7 @@ CUresult
 cuGraphAddKernelNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                       const CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (params);
   const CUDA_KERNEL_NODE_PARAMS newer = { COMMON (params) };
   return cuGraphAddKernelNode_v2 (node, graph, from, count, &newer);
 }
@@ -65,8 +63,7 @@ CUresult
 cuGraphKernelNodeGetParams (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
   CUDA_KERNEL_NODE_PARAMS newer;
-  REQUIRE_DRIVER ();
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (params);
   REQUIRE_SUCCESS (cuGraphKernelNodeGetParams_v2 (node, &newer));
   *params = (CUDA_KERNEL_NODE_PARAMS_v1){ COMMON (&newer) };
   return CUDA_SUCCESS;
@@ -84,8 +81,7 @@ cuGraphKernelNodeSetParams_v2 (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *
 CUresult
 cuGraphKernelNodeSetParams (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (params);
   const CUDA_KERNEL_NODE_PARAMS newer = { COMMON (params) };
   return cuGraphKernelNodeSetParams_v2 (node, &newer);
 }

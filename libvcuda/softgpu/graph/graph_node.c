@@ -22,8 +22,7 @@ CUresult
 cuGraphAddMemcpyNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                       const CUDA_MEMCPY3D *copy, CUcontext context)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (copy && valid_context (context), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (copy && valid_context (context));
   REQUIRE_SUCCESS (softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_MEMCPY, from, count));
   (*node)->copy = *copy;
   return CUDA_SUCCESS;
@@ -33,8 +32,7 @@ CUresult
 cuGraphAddMemsetNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                       const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (set, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (set);
   REQUIRE (valid_context (context), CUDA_ERROR_INVALID_CONTEXT);
   REQUIRE (set->elementSize == 1 || set->elementSize == 2 || set->elementSize == 4,
            CUDA_ERROR_INVALID_VALUE);
@@ -47,8 +45,7 @@ CUresult
 cuGraphAddHostNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                     const CUDA_HOST_NODE_PARAMS *params)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (params && params->fn, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (params && params->fn);
   REQUIRE_SUCCESS (softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_HOST, from, count));
   (*node)->host = *params;
   return CUDA_SUCCESS;
@@ -64,8 +61,7 @@ CUresult
 cuGraphAddChildGraphNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                           CUgraph child)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (graph_valid (graph) && node, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (graph_valid (graph) && node);
   CUgraph clone;
   REQUIRE_SUCCESS (cuGraphClone (&clone, child));
   CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_GRAPH, from, count);
@@ -106,9 +102,8 @@ CUresult
 cuGraphAddNode_v2 (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,
                    const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
 {
-  REQUIRE_DRIVER ();
+  REQUIRE_ARGUMENTS (node && params);
   (void) edges;
-  REQUIRE (node && params, CUDA_ERROR_INVALID_VALUE);
   CUcontext current = softgpu_current_context ();
   switch (params->type)
     {

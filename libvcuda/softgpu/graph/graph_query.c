@@ -34,8 +34,7 @@ finish (struct answer *answer, size_t *count)
 static CUresult
 list_nodes (CUgraph graph, CUgraphNode *nodes, size_t *count, bool roots)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (graph_valid (graph) && count, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (graph_valid (graph) && count);
   struct answer answer = { nodes, *count, 0 };
   for (CUgraphNode node = graph->first; node; node = node->next)
     if (!roots || !node->from_count)
@@ -58,8 +57,7 @@ cuGraphGetRootNodes (CUgraph graph, CUgraphNode *nodes, size_t *count)
 CUresult
 cuGraphGetEdges (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (graph_valid (graph) && count && !from == !to, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (graph_valid (graph) && count && !from == !to);
   struct answer sources = { from, *count, 0 }, targets = { to, *count, 0 };
   for (CUgraphNode node = graph->first; node; node = node->next)
     for (size_t i = 0; i < node->from_count; i++)
@@ -85,8 +83,7 @@ cuGraphGetEdges_v2 (CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEd
 static CUresult
 list_neighbours (CUgraphNode node, CUgraphNode *list, size_t *count, bool dependents)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (node_valid (node) && count, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (node_valid (node) && count);
   struct answer answer = { list, *count, 0 };
   if (!dependents)
     for (size_t i = 0; i < node->from_count; i++)
@@ -120,8 +117,7 @@ NEIGHBOURS (DependentNodes, true)
 #define ANSWER(function, of, valid, member, type)                                                  \
   CUresult cuGraph##function (of handle, type *answer)                                             \
   {                                                                                                \
-    REQUIRE_DRIVER ();                                                                             \
-    REQUIRE (valid (handle) && answer, CUDA_ERROR_INVALID_VALUE);                                  \
+    REQUIRE_ARGUMENTS (valid (handle) && answer);                                                  \
     *answer = handle->member;                                                                      \
     return CUDA_SUCCESS;                                                                           \
   }

@@ -38,9 +38,7 @@ CUresult
 cuGraphAddMemAllocNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                         CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (params && params->bytesize && params->bytesize <= SIZE_MAX / 2,
-           CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (params && params->bytesize && params->bytesize <= SIZE_MAX / 2);
   const CUmemPoolProps *pool = &params->poolProps;
   REQUIRE (pool->allocType == CU_MEM_ALLOCATION_TYPE_PINNED
                && pool->handleTypes == CU_MEM_HANDLE_TYPE_NONE
@@ -117,8 +115,7 @@ CUresult
 cuGraphAddMemFreeNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                        CUdeviceptr address)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (graph_valid (graph) && begins_of_a_graph (address), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (graph_valid (graph) && begins_of_a_graph (address));
   for (CUgraphNode other = graph->first; other; other = other->next)
     REQUIRE (other->type != CU_GRAPH_NODE_TYPE_MEM_FREE || other->freed != address,
              CUDA_ERROR_INVALID_VALUE);

@@ -40,8 +40,7 @@ softgpu_unload (struct CUmod_st *module)
 CUresult
 softgpu_load (struct CUmod_st **pmodule, const void *image)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (pmodule && image, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (pmodule && image);
   struct CUmod_st *module = softgpu_new_record (sizeof *module);
   REQUIRE (module, CUDA_ERROR_OUT_OF_MEMORY);
   module->kind = MODULE;
@@ -73,8 +72,7 @@ softgpu_load (struct CUmod_st **pmodule, const void *image)
 CUresult
 softgpu_load_file (struct CUmod_st **pmodule, const char *path)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (pmodule && path, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (pmodule && path);
   FILE *file = fopen (path, "rbe");
   REQUIRE (file, CUDA_ERROR_FILE_NOT_FOUND);
   struct stat status;

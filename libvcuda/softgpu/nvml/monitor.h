@@ -33,19 +33,29 @@ struct monitor
 
 extern struct monitor monitor;
 
+/* Returns from the calling function unless NVML is initialised in this very process.  */
 #define REQUIRE_MONITOR() REQUIRE (monitor.users, NVML_ERROR_UNINITIALIZED)
 
-#define REQUIRE_DEVICE(device)                                                                     \
+/* The same, and unless the arguments are VALID.  */
+#define REQUIRE_ARGUMENTS(valid)                                                                   \
   REQUIRE_MONITOR ();                                                                              \
-  REQUIRE (softgpu_valid (device), NVML_ERROR_INVALID_ARGUMENT);                                   \
+  REQUIRE (valid, NVML_ERROR_INVALID_ARGUMENT)
+
+/* Returns unless DEVICE is one that this process may use.  */
+#define REQUIRE_DEVICE(device)                                                                     \
+  REQUIRE_ARGUMENTS (softgpu_valid (device));                                                      \
   REQUIRE (!gpu_of (device)->lost, NVML_ERROR_GPU_IS_LOST)
+
+/* The same, and unless the other arguments are VALID.  */
+#define REQUIRE_DEVICE_AND(device, valid)                                                          \
+  REQUIRE_DEVICE (device);                                                                         \
+  REQUIRE (valid, NVML_ERROR_INVALID_ARGUMENT)
 
 /* A function that answers with VALUE, a constant or of the device's state.  */
 #define ANSWER(function, type, value)                                                              \
   nvmlReturn_t nvmlDevice##function (nvmlDevice_t device, type *answer)                            \
   {                                                                                                \
-    REQUIRE_DEVICE (device);                                                                       \
-    REQUIRE (answer, NVML_ERROR_INVALID_ARGUMENT);                                                 \
+    REQUIRE_DEVICE_AND (device, answer);                                                           \
     *answer = (value);                                                                             \
     return NVML_SUCCESS;                                                                           \
   }

@@ -75,8 +75,7 @@ nvmlGpuInstanceCreateComputeInstanceWithPlacement (nvmlGpuInstance_t instance, u
                                                    const nvmlComputeInstancePlacement_t *placement,
                                                    nvmlComputeInstance_t *compute)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (placement && placement->start == 0, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_ARGUMENTS (placement && placement->start == 0);
   return nvmlGpuInstanceCreateComputeInstance (instance, profile, compute);
 }
 

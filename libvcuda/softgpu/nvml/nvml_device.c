@@ -9,8 +9,7 @@
 nvmlReturn_t
 nvmlDeviceGetCount_v2 (unsigned int *count)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (count, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_ARGUMENTS (count);
   *count = monitor.tie.gpu_count;
   return NVML_SUCCESS;
 }
@@ -20,8 +19,7 @@ ALSO_NAMED (nvmlDeviceGetCount, nvmlDeviceGetCount_v2);
 nvmlReturn_t
 nvmlDeviceGetHandleByIndex_v2 (unsigned int index, nvmlDevice_t *device)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (device && index < monitor.tie.gpu_count, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_ARGUMENTS (device && index < monitor.tie.gpu_count);
   REQUIRE (!gpu_of (&monitor.device[index])->lost, NVML_ERROR_GPU_IS_LOST);
   *device = &monitor.device[index];
   return NVML_SUCCESS;
@@ -32,8 +30,7 @@ ALSO_NAMED (nvmlDeviceGetHandleByIndex, nvmlDeviceGetHandleByIndex_v2);
 nvmlReturn_t
 nvmlDeviceGetHandleByUUID (const char *uuid, nvmlDevice_t *device)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (uuid && device, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_ARGUMENTS (uuid && device);
   for (unsigned i = 0; i < monitor.tie.gpu_count + monitor.parts; i++)
     if (softgpu_valid (&monitor.device[i])
         && strcasecmp (gpu_of (&monitor.device[i])->uuid, uuid) == 0)
@@ -82,8 +79,7 @@ softgpu_pci_at (unsigned bus)
 nvmlReturn_t
 nvmlDeviceGetPciInfo_v3 (nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (pci, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, pci);
   *pci = softgpu_pci_at (gpu_of (device)->pci_bus);
   pci->pciDeviceId = 0x10de;
   return NVML_SUCCESS;
@@ -95,8 +91,7 @@ ALSO_NAMED (nvmlDeviceGetPciInfo, nvmlDeviceGetPciInfo_v3);
 nvmlReturn_t
 nvmlDeviceGetCudaComputeCapability (nvmlDevice_t device, int *major, int *minor)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (major && minor, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, major && minor);
   *major = 9;
   *minor = 0;
   return NVML_SUCCESS;

@@ -5,8 +5,7 @@
 nvmlReturn_t
 nvmlDeviceGetEccMode (nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnableState_t *pending)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (current && pending, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, current && pending);
   *current = *pending = NVML_FEATURE_ENABLED;
   return NVML_SUCCESS;
 }
@@ -17,9 +16,8 @@ nvmlReturn_t
 nvmlDeviceGetTotalEccErrors (nvmlDevice_t device, nvmlMemoryErrorType_t type,
                              nvmlEccCounterType_t counter, unsigned long long *count)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (count && type < NVML_MEMORY_ERROR_TYPE_COUNT && counter < NVML_ECC_COUNTER_TYPE_COUNT,
-           NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, count && type < NVML_MEMORY_ERROR_TYPE_COUNT
+                                  && counter < NVML_ECC_COUNTER_TYPE_COUNT);
   const struct softgpu_gpu *gpu = gpu_of (device);
   *count = type == NVML_MEMORY_ERROR_TYPE_CORRECTED ? gpu->ecc_corrected : gpu->ecc_uncorrected;
   return NVML_SUCCESS;

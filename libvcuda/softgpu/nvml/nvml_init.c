@@ -117,8 +117,7 @@ nvmlSystemGetNVMLVersion (char *version, unsigned int length)
 nvmlReturn_t
 nvmlSystemGetCudaDriverVersion_v2 (int *version)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (version, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_ARGUMENTS (version);
   *version = monitor.tie.state->cuda_version;
   return NVML_SUCCESS;
 }
@@ -128,8 +127,7 @@ ALSO_NAMED (nvmlSystemGetCudaDriverVersion, nvmlSystemGetCudaDriverVersion_v2);
 nvmlReturn_t
 nvmlSystemGetProcessName (unsigned int pid, char *name, unsigned int length)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (name && length, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_ARGUMENTS (name && length);
   char path[64], text[1024] = "";
   snprintf (path, sizeof path, "/proc/%u/cmdline", pid);
   FILE *file = fopen (path, "re");

@@ -126,8 +126,7 @@ static nvmlReturn_t
 cgroup_of (nvmlDevice_t device, const char *path, uint64_t *namespace)
 {
   char procs[4096], pid[32];
-  REQUIRE_DEVICE (device);
-  REQUIRE (path && *path == '/', NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, path && *path == '/');
   REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
   REQUIRE (atoi (monitor.tie.state->driver_version) >= FIRST_DRIVER, NVML_ERROR_NOT_SUPPORTED);
   int length = snprintf (procs, sizeof procs, "%s/cgroup.procs", path);

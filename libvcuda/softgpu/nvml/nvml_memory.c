@@ -6,8 +6,7 @@
 nvmlReturn_t
 nvmlDeviceGetMemoryInfo (nvmlDevice_t device, nvmlMemory_t *memory)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (memory, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, memory);
   softgpu_lock (&monitor.tie);
   softgpu_reap (&monitor.tie);
   const struct softgpu_account account = softgpu_account (monitor.tie.state, device->gpu);
@@ -21,8 +20,7 @@ nvmlDeviceGetMemoryInfo (nvmlDevice_t device, nvmlMemory_t *memory)
 nvmlReturn_t
 nvmlDeviceGetMemoryInfo_v2 (nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (memory, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, memory);
   REQUIRE (memory->version == nvmlMemory_v2, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
   nvmlMemory_t whole;
   REQUIRE_SUCCESS (nvmlDeviceGetMemoryInfo (device, &whole));
@@ -40,8 +38,7 @@ nvmlDeviceGetMemoryInfo_v2 (nvmlDevice_t device, nvmlMemory_v2_t *memory)
 nvmlReturn_t
 nvmlDeviceGetBAR1MemoryInfo (nvmlDevice_t device, nvmlBAR1Memory_t *memory)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (memory, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, memory);
   memory->bar1Total = memory->bar1Free = gpu_of (device)->memory_bytes;
   memory->bar1Used = 0;
   return NVML_SUCCESS;

@@ -21,8 +21,7 @@ MIG_ANSWER (GetComputeInstanceId, 0)
 nvmlReturn_t
 nvmlDeviceGetMigMode (nvmlDevice_t device, unsigned *current, unsigned *pending)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (current && pending, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, current && pending);
   REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
   *current = *pending = gpu_of (device)->divided ? NVML_DEVICE_MIG_ENABLE : NVML_DEVICE_MIG_DISABLE;
   return NVML_SUCCESS;
@@ -34,8 +33,7 @@ ANSWER (IsMigDeviceHandle, unsigned, softgpu_is_mig (device))
 nvmlReturn_t
 nvmlDeviceGetMigDeviceHandleByIndex (nvmlDevice_t device, unsigned index, nvmlDevice_t *mig)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (mig && index < SOFTGPU_MIG_DEVICES, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, mig && index < SOFTGPU_MIG_DEVICES);
   nvmlDevice_t first = monitor.device + monitor.tie.gpu_count;
   for (nvmlDevice_t found = first; found < first + monitor.parts; found++)
     if (softgpu_valid (found) && gpu_of (found)->parent == device->gpu + 1

@@ -19,8 +19,7 @@ nvmlDeviceGetTopologyCommonAncestor (nvmlDevice_t one, nvmlDevice_t other,
                                      nvmlGpuTopologyLevel_t *level)
 {
   REQUIRE_DEVICE (one);
-  REQUIRE_DEVICE (other);
-  REQUIRE (level, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (other, level);
   const struct softgpu_topology *topology = &monitor.tie.state->topology;
   REQUIRE (topology->reported, NVML_ERROR_NOT_SUPPORTED);
   if (one == other)
@@ -56,8 +55,7 @@ link_end (unsigned gpu, unsigned link)
 static nvmlReturn_t
 find_end (nvmlDevice_t device, unsigned link, const void *answer, int *end)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (answer, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, answer);
   const struct softgpu_topology *topology = &monitor.tie.state->topology;
   REQUIRE (topology->nvlink || topology->nvswitch, NVML_ERROR_NOT_SUPPORTED);
   *end = link_end (device->gpu, link);

@@ -49,8 +49,7 @@ cuLaunchKernel (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsi
 CUresult
 cuLaunchKernelEx (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (config, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (config);
   return launch (f, (unsigned[]){ config->gridDimX, config->gridDimY, config->gridDimZ },
                  (unsigned[]){ config->blockDimX, config->blockDimY, config->blockDimZ },
                  config->sharedMemBytes, config->hStream, kernelParams, extra);

@@ -73,8 +73,7 @@ side_run (CUstream stream, void (*run) (void *), void *data)
 CUresult
 cuLaunchHostFunc (CUstream stream, CUhostFn function, void *data)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (function, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (function);
   REQUIRE_STREAM (context, stream);
   if (softgpu_capturing (stream))
     return softgpu_capture_host (stream,
@@ -100,8 +99,7 @@ call_back (void *argument)
 CUresult
 cuStreamAddCallback (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (callback && flags == 0, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (callback && flags == 0);
   struct callback *own = malloc (sizeof *own);
   REQUIRE (own, CUDA_ERROR_OUT_OF_MEMORY);
   *own = (struct callback){ callback, stream, data };
