@@ -72,7 +72,6 @@ cuGraphKernelNodeGetParams (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params
 CUresult
 cuGraphKernelNodeSetParams_v2 (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
 {
-  REQUIRE_DRIVER ();
   OF_TYPE (node, KERNEL);
   REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
   return fill_kernel (node, params);

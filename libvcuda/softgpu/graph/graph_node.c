@@ -7,7 +7,6 @@
   NODE_ANSWER (name##NodeGetParams, wanted, member, type)                                          \
   CUresult cuGraph##name##NodeSetParams (CUgraphNode node, const type *params)                     \
   {                                                                                                \
-    REQUIRE_DRIVER ();                                                                             \
     OF_TYPE (node, wanted);                                                                        \
     REQUIRE (params, CUDA_ERROR_INVALID_VALUE);                                                    \
     node->member = *params;                                                                        \
@@ -87,7 +86,6 @@ NODE_ANSWER (ChildGraphNodeGetGraph, GRAPH, child, CUgraph)
   NODE_ANSWER (name##NodeGetEvent, wanted, event, CUevent)                                         \
   CUresult cuGraph##name##NodeSetEvent (CUgraphNode node, CUevent event)                           \
   {                                                                                                \
-    REQUIRE_DRIVER ();                                                                             \
     OF_TYPE (node, wanted);                                                                        \
     REQUIRE (event && event->kind == EVENT, CUDA_ERROR_INVALID_HANDLE);                            \
     node->event = event;                                                                           \
