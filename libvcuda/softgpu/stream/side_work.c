@@ -30,7 +30,9 @@ softgpu_side_wait (CUstream stream, CUdevice device)
 
 struct call
 {
-  void (*run) (void *);
+  CUhostFn function;
+  CUstreamCallback callback; /* NULL: function is called */
+  CUstream stream;
   void *data;
   struct side_work *own, *all;
 };
@@ -39,7 +41,10 @@ static void *
 call_it (void *argument)
 {
   struct call *call = argument;
-  call->run (call->data);
+  if (call->callback)
+    call->callback (call->stream, CUDA_SUCCESS, call->data);
+  else
+    call->function (call->data);
   call->own->running--;
   call->all->running--;
   softgpu_own_slot (&driver.tie)->calls--;
@@ -47,16 +52,17 @@ call_it (void *argument)
   return NULL;
 }
 
-/* Has a thread call RUN once what was submitted to STREAM is done.  */
+/* Has a thread call FUNCTION or CALLBACK once what was submitted to STREAM is done.  */
 static CUresult
-side_run (CUstream stream, void (*run) (void *), void *data)
+side_run (CUstream stream, CUhostFn function, CUstreamCallback callback, void *data)
 {
   REQUIRE_SUCCESS (softgpu_drain_stream (stream));
   struct call *call = malloc (sizeof *call);
   REQUIRE (call, CUDA_ERROR_OUT_OF_MEMORY);
   CUdevice device = softgpu_stream_context (stream)->device;
   static struct side_work of_no_stream;
-  *call = (struct call){ run, data, &of_no_stream, &driver.device[device].side };
+  *call = (struct call){ function, callback,      stream,
+                         data,     &of_no_stream, &driver.device[device].side };
   if (!default_stream (stream))
     call->own = &stream->side;
   call->own->running++;
@@ -78,33 +84,12 @@ cuLaunchHostFunc (CUstream stream, CUhostFn function, void *data)
   if (softgpu_capturing (stream))
     return softgpu_capture_host (stream,
                                  &(CUDA_HOST_NODE_PARAMS){ .fn = function, .userData = data });
-  return side_run (stream, function, data);
-}
-
-struct callback
-{
-  CUstreamCallback function;
-  CUstream stream;
-  void *data;
-};
-
-static void
-call_back (void *argument)
-{
-  struct callback callback = *(struct callback *) argument;
-  free (argument);
-  callback.function (callback.stream, CUDA_SUCCESS, callback.data);
+  return side_run (stream, function, NULL, data);
 }
 
 CUresult
 cuStreamAddCallback (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags)
 {
   REQUIRE_ARGUMENTS (callback && flags == 0);
-  struct callback *own = malloc (sizeof *own);
-  REQUIRE (own, CUDA_ERROR_OUT_OF_MEMORY);
-  *own = (struct callback){ callback, stream, data };
-  CUresult rc = side_run (stream, call_back, own);
-  if (rc != CUDA_SUCCESS)
-    free (own);
-  return rc;
+  return side_run (stream, NULL, callback, data);
 }
