@@ -9,20 +9,13 @@
 #include "create/request.h"
 #include "engine/device_time.h"
 
-/* What one process has of one GPU.  */
-struct part
-{
-  struct softgpu_use use;
-  bool ended;
-};
-
 struct times
 {
   const char *clock;
   unsigned entries;
   struct softgpu_gpu gpu[SOFTGPU_MAX_ENTRIES];
-  unsigned count;
-  struct part part[SOFTGPU_MAX_SLOTS * SOFTGPU_MAX_ENTRIES + SOFTGPU_ENDED];
+  unsigned count, live; /* of use; the live processes come first */
+  struct softgpu_use use[SOFTGPU_MAX_SLOTS * SOFTGPU_MAX_ENTRIES + SOFTGPU_ENDED];
 };
 
 void
@@ -47,12 +40,12 @@ attach_to (struct attachment *tie, const char *root)
 
 /* A program names itself: its name must not end a line or a JSON string.  */
 static void
-add (struct times *times, struct softgpu_use use, bool ended)
+add (struct times *times, struct softgpu_use use)
 {
   for (char *at = use.command; at < use.command + sizeof use.command && *at; at++)
     if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\')
       *at = '?';
-  times->part[times->count++] = (struct part){ use, ended };
+  times->use[times->count++] = use;
 }
 
 static void
@@ -63,11 +56,12 @@ add_all (struct times *times, const struct softgpu_state *state)
       {
         const struct softgpu_slot_gpu *queue = &state->slot[slot].gpu[gpu];
         if (state->slot[slot].kind == SOFTGPU_CUDA && (queue->contexts || queue->kernels_submitted))
-          add (times, softgpu_use_of (state, slot, gpu), false);
+          add (times, softgpu_use_of (state, slot, gpu));
       }
+  times->live = times->count;
   uint64_t from = state->ended_count > SOFTGPU_ENDED ? state->ended_count - SOFTGPU_ENDED : 0;
   for (uint64_t at = from; at < state->ended_count; at++)
-    add (times, state->ended[at % SOFTGPU_ENDED], true);
+    add (times, state->ended[at % SOFTGPU_ENDED]);
 }
 
 static void
@@ -90,20 +84,17 @@ collect (struct times *times, const char *root, bool as_is)
 }
 
 static void
-print_parts (const struct times *times, unsigned gpu, bool ended)
+print_uses (const struct softgpu_use *use, const struct softgpu_use *end, unsigned gpu)
 {
   const char *comma = "";
-  for (unsigned i = 0; i < times->count; i++)
+  for (; use < end; use++)
     {
-      const struct part *part = &times->part[i];
-      const struct softgpu_use *use = &part->use;
-      if (use->gpu != gpu || part->ended != ended)
+      if (use->gpu != gpu)
         continue;
       printf ("%s\n    {\"pid\": %u, \"pid_namespace\": %lu, \"command\": \"%.16s\", \"held_ns\": "
-              "%lu,"
-              " \"whole_ns\": %lu, \"kernels_submitted\": %lu, \"kernels_finished\": %lu}",
+              "%lu, \"whole_ns\": %lu, \"kernels_submitted\": %lu, \"kernels_finished\": %lu}",
               comma, use->pid, use->pid_namespace, use->command, use->held_ns,
-              (use->thread_ns / SOFTGPU_WHOLE), use->kernels_submitted, use->kernels_finished);
+              use->thread_ns / SOFTGPU_WHOLE, use->kernels_submitted, use->kernels_finished);
       comma = ",";
     }
 }
@@ -119,13 +110,12 @@ print_json (const struct times *times)
       if (!*gpu->uuid)
         continue;
       printf ("%s\n  {\"uuid\": \"%s\", \"begun_ns\": %lu, \"clock_ns\": %lu, \"busy_ns\": %lu, "
-              "\"switch_ns\": %lu,"
-              " \"idle_ns\": %lu,\n   \"processes\": [",
+              "\"switch_ns\": %lu, \"idle_ns\": %lu,\n   \"processes\": [",
               comma, gpu->uuid, gpu->begun_ns, gpu->clock_ns, gpu->busy_ns, gpu->switch_ns,
               gpu->idle_ns);
-      print_parts (times, g, false);
+      print_uses (times->use, times->use + times->live, g);
       printf ("],\n   \"ended\": [");
-      print_parts (times, g, true);
+      print_uses (times->use + times->live, times->use + times->count, g);
       printf ("]}");
       comma = ",";
     }
@@ -151,12 +141,11 @@ print_text (const struct times *times)
               seconds (gpu->switch_ns), seconds (gpu->idle_ns));
       for (unsigned i = 0; i < times->count; i++)
         {
-          const struct part *part = &times->part[i];
-          const struct softgpu_use *use = &part->use;
+          const struct softgpu_use *use = &times->use[i];
           if (use->gpu == g)
             printf (
                 "  pid %u of namespace %lu  %.16s%s  held %.6f s, finished %lu of %lu kernels\n",
-                use->pid, use->pid_namespace, use->command, part->ended ? " (ended)" : "",
+                use->pid, use->pid_namespace, use->command, i < times->live ? "" : " (ended)",
                 seconds (use->held_ns), use->kernels_finished, use->kernels_submitted);
         }
     }
