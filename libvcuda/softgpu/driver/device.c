@@ -36,19 +36,13 @@ cuDeviceGetName (char *name, int len, CUdevice dev)
 CUresult
 softgpu_read_uuid (CUuuid *uuid, const char *text)
 {
-  unsigned byte = 0;
-  for (const char *at = text + 4; at[0] && at[1] && byte < 16;)
+  const char *at = text + 4;
+  for (unsigned byte = 0; byte < sizeof uuid->bytes; byte++, at += 2)
     {
       unsigned value;
-      if (*at == '-')
-        {
-          at++;
-          continue;
-        }
-      if (sscanf (at, "%2x", &value) != 1)
-        return CUDA_ERROR_UNKNOWN;
-      uuid->bytes[byte++] = (char) value;
-      at += 2;
+      at += *at == '-';
+      REQUIRE (at[0] && at[1] && sscanf (at, "%2x", &value) == 1, CUDA_ERROR_UNKNOWN);
+      uuid->bytes[byte] = (char) value;
     }
   return CUDA_SUCCESS;
 }

@@ -12,9 +12,9 @@ CUresult
 cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags (int *blocks, CUfunction function, int threads,
                                                       size_t shared, unsigned int flags)
 {
-  REQUIRE_ARGUMENTS (blocks && threads > 0 && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE);
+  REQUIRE_ARGUMENTS (blocks && threads > 0 && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE
+                     && function_valid (function));
   (void) shared;
-  REQUIRE (function_valid (function), CUDA_ERROR_INVALID_VALUE);
   int fit = threads > LARGEST_BLOCK ? 0 : SOFTGPU_MULTIPROCESSOR_THREADS / threads;
   *blocks = fit > BLOCKS ? BLOCKS : fit;
   return CUDA_SUCCESS;
