@@ -5,7 +5,7 @@
 #include "driver/driver.h"
 
 /* Returns from the calling function unless DEV is a device, and ANSWERABLE.  */
-#define REQUIRE_DEVICE(answerable, dev)                                                            \
+#define REQUIRE_ANSWER(answerable, dev)                                                            \
   REQUIRE_ARGUMENTS (answerable);                                                                  \
   REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE)
 
@@ -20,7 +20,7 @@ cuDeviceGetCount (int *count)
 CUresult
 cuDeviceGet (CUdevice *device, int ordinal)
 {
-  REQUIRE_DEVICE (device, ordinal);
+  REQUIRE_ANSWER (device, ordinal);
   *device = ordinal;
   return CUDA_SUCCESS;
 }
@@ -28,7 +28,7 @@ cuDeviceGet (CUdevice *device, int ordinal)
 CUresult
 cuDeviceGetName (char *name, int len, CUdevice dev)
 {
-  REQUIRE_DEVICE (name && len > 0, dev);
+  REQUIRE_ANSWER (name && len > 0, dev);
   snprintf (name, (size_t) len, "%s", gpu_of (dev)->name);
   return CUDA_SUCCESS;
 }
@@ -50,7 +50,7 @@ softgpu_read_uuid (CUuuid *uuid, const char *text)
 CUresult
 cuDeviceGetUuid_v2 (CUuuid *uuid, CUdevice dev)
 {
-  REQUIRE_DEVICE (uuid, dev);
+  REQUIRE_ANSWER (uuid, dev);
   return softgpu_read_uuid (uuid, gpu_of (dev)->uuid);
 }
 
@@ -58,7 +58,7 @@ cuDeviceGetUuid_v2 (CUuuid *uuid, CUdevice dev)
 CUresult
 cuDeviceGetUuid (CUuuid *uuid, CUdevice dev)
 {
-  REQUIRE_DEVICE (uuid, dev);
+  REQUIRE_ANSWER (uuid, dev);
   const struct softgpu_gpu *gpu = gpu_of (dev);
   return softgpu_read_uuid (uuid,
                             gpu->parent ? driver.tie.state->gpu[gpu->parent - 1].uuid : gpu->uuid);
@@ -67,7 +67,7 @@ cuDeviceGetUuid (CUuuid *uuid, CUdevice dev)
 CUresult
 cuDeviceTotalMem_v2 (size_t *bytes, CUdevice dev)
 {
-  REQUIRE_DEVICE (bytes, dev);
+  REQUIRE_ANSWER (bytes, dev);
   *bytes = gpu_of (dev)->memory_bytes;
   return CUDA_SUCCESS;
 }
@@ -75,7 +75,7 @@ cuDeviceTotalMem_v2 (size_t *bytes, CUdevice dev)
 CUresult
 cuDeviceComputeCapability (int *major, int *minor, CUdevice dev)
 {
-  REQUIRE_DEVICE (major && minor, dev);
+  REQUIRE_ANSWER (major && minor, dev);
   *major = 9;
   *minor = 0;
   return CUDA_SUCCESS;
@@ -84,7 +84,7 @@ cuDeviceComputeCapability (int *major, int *minor, CUdevice dev)
 CUresult
 cuDeviceGetPCIBusId (char *id, int len, CUdevice dev)
 {
-  REQUIRE_DEVICE (id && len > 0, dev);
+  REQUIRE_ANSWER (id && len > 0, dev);
   snprintf (id, (size_t) len, "0000:%02X:00.0", gpu_of (dev)->pci_bus);
   return CUDA_SUCCESS;
 }
@@ -126,7 +126,7 @@ cuDeviceGetP2PAttribute (int *value, CUdevice_P2PAttribute attribute, CUdevice f
 CUresult
 cuDeviceGetExecAffinitySupport (int *support, CUexecAffinityType type, CUdevice dev)
 {
-  REQUIRE_DEVICE (support && type == CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev);
+  REQUIRE_ANSWER (support && type == CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev);
   *support = 0;
   return CUDA_SUCCESS;
 }
