@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "driver/device.h"
+
 static int
 index_of (const CUuuid *uuid)
 {

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "driver/driver.h"
+#include "driver/device.h"
 
 /* Returns from the calling function unless DEV is a device, and ANSWERABLE.  */
 #define REQUIRE_ANSWER(answerable, dev)                                                            \

@@ -219,9 +219,6 @@ void softgpu_pop_context (void);
 /* The context that STREAM's work runs in: its own, or the current one; NULL when neither is.  */
 CUcontext softgpu_stream_context (CUstream stream);
 
-/* TEXT is as NVML prints it: "GPU-" or "MIG-", and 32 hexadecimal digits with dashes between.  */
-CUresult softgpu_read_uuid (CUuuid *uuid, const char *text);
-
 /* A zeroed record for a handle of BYTES; its first field is its kind.  */
 void *softgpu_new_record (size_t bytes);
 void softgpu_retire (void *record, size_t bytes);
