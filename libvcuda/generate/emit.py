@@ -14,10 +14,6 @@ BANNER = (
 )
 
 
-def hooked(entries: list[Entry], rules: dict[str, Rule]) -> list[Entry]:
-    return [entry for entry in entries if rules[entry.name].kind in HOOKED]
-
-
 def first_nvml(entries: list[Entry]) -> int:
     return next(i for i, entry in enumerate(entries) if entry.library == "nvml")
 
@@ -80,19 +76,19 @@ def header(entries: list[Entry], rules: dict[str, Rule], unasked: set[str]) -> s
         "struct vcuda_real",
         "{",
     ]
-    for entry in entries:
-        kind = (
-            f"__typeof__ ({entry.name}) *{entry.name};"
-            if entry.typed
-            else (f"void (*{entry.name}) (void);")
-        )
-        lines.append("  " + kind)
+    lines += [
+        f"  __typeof__ ({entry.name}) *{entry.name};"
+        if entry.typed
+        else f"  void (*{entry.name}) (void);"
+        for entry in entries
+    ]
     # Hidden: its place is known within the library, so that a call needs one instruction less.
     lines += ["};", 'extern struct vcuda_real real __attribute__ ((visibility ("hidden")));']
     lines += ["enum", "{"]
     lines += [f"  VCUDA_INDEX_{entry.name} = {index}," for index, entry in enumerate(entries)]
     lines += ["};"]
-    lines += [f"__typeof__ ({entry.name}) vcuda_{entry.name};" for entry in hooked(entries, rules)]
+    hooked = [entry.name for entry in entries if rules[entry.name].kind in HOOKED]
+    lines += [f"__typeof__ ({name}) vcuda_{name};" for name in hooked]
     lines += ["/* P (index, function): the function that cuGetProcAddress must return.  */"]
     lines += ["#define VCUDA_POLICIES(P) \\"]
     lines += [

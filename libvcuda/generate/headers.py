@@ -111,13 +111,11 @@ def showing_processes(text: str) -> set[str]:
 def undeclared_entries(exports: str, prototypes: str) -> list[Entry]:
     """Exports of the drivers that no header names; PROTOTYPES declares those of known type."""
     with open(prototypes, encoding="utf-8") as declared:
-        typed = set(PROTOTYPE.findall(declared.read()))
-    typed_names = {name for name, _ in typed}
+        typed = {name for name, _ in PROTOTYPE.findall(declared.read())}
     with open(exports, encoding="utf-8") as lines:
         names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     return [
-        Entry(name, "nvml" if name.startswith("nvml") else "cuda", name in typed_names)
-        for name in names
+        Entry(name, "nvml" if name.startswith("nvml") else "cuda", name in typed) for name in names
     ]
 
 

@@ -74,23 +74,15 @@ $(SOFTGPU_OUT)/libnvidia-ml.so.1: $(call softgpu_objects,nvml_behind stubs_nvml_
 	@$(CC) $(SOFTGPU_LINK) -Wl,-soname,libnvidia-ml.so.1 -o $@ $^ $(SOFTGPU_LIBFLAGS)
 
 $(SOFTGPU_OUT)/nvidia-smi: $(call softgpu_objects,$(call softgpu_room,smi))
-	@echo "link      $@"
-	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
-
 $(SOFTGPU_OUT)/nvidia-cuda-mps-control: $(call softgpu_objects,$(call softgpu_room,mps engine state))
+$(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,$(call softgpu_room,create mig engine state) stubs_errors)
+$(SOFTGPU_OUT)/vcuda-workload: $(call softgpu_objects,$(call softgpu_room,workload))
+$(addprefix $(SOFTGPU_OUT)/,nvidia-smi nvidia-cuda-mps-control softgpu vcuda-workload):
 	@echo "link      $@"
 	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
 
 $(SOFTGPU_OUT)/nvidia-cuda-mps-server: $(SOFTGPU_OUT)/nvidia-cuda-mps-control
 	@cp $< $@
-
-$(SOFTGPU_OUT)/softgpu: $(call softgpu_objects,$(call softgpu_room,create mig engine state) stubs_errors)
-	@echo "link      $@"
-	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
-
-$(SOFTGPU_OUT)/vcuda-workload: $(call softgpu_objects,$(call softgpu_room,workload))
-	@echo "link      $@"
-	@$(CC) $(SOFTGPU_LINK) -pie -o $@ $^ -ldl
 
 $(SOFTGPU_OUT)/libsoftclock.so.1: $(wildcard $(SOFTGPU)/clock/*.c $(SOFTGPU)/clock/*.h) $(SOFTGPU)/build.mk
 	@echo "link      $@"

@@ -33,9 +33,8 @@ softgpu_measure_array (struct CUarray_st *array, const CUDA_ARRAY3D_DESCRIPTOR *
                          | CUDA_ARRAY3D_COLOR_ATTACHMENT | MAPPED_LATER;
   unsigned channels = shape->NumChannels, flags = shape->Flags;
   size_t element = format_bytes (shape->Format) * channels;
-  REQUIRE ((flags & ~known) == 0 && shape->Width, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE ((flags & ~known) == 0 && shape->Width && element, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (channels == 1 || channels == 2 || channels == 4, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (element, CUDA_ERROR_INVALID_VALUE);
   bool layered = flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
   /* An array without a height has a depth only if it is layered.  */
   REQUIRE (shape->Height || !shape->Depth || layered, CUDA_ERROR_INVALID_VALUE);
@@ -70,8 +69,8 @@ softgpu_back_array (uintptr_t *start, struct tiles **tiles, size_t bytes, const 
   return *tiles ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void
-softgpu_unback_array (uintptr_t start, struct tiles *tiles)
+static void
+unback (uintptr_t start, struct tiles *tiles)
 {
   if (tiles)
     softgpu_end_tiles (tiles);
@@ -87,7 +86,7 @@ softgpu_end_array (CUcontext context, uintptr_t start, struct tiles *tiles)
   if (lives)
     softgpu_drain (context->device);
   if (lives || tiles)
-    softgpu_unback_array (start, tiles);
+    unback (start, tiles);
   return lives ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
@@ -104,7 +103,7 @@ cuArray3DCreate_v2 (CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *shape)
   array = softgpu_new_record (sizeof *array);
   if (!array)
     {
-      softgpu_unback_array (made.start, made.tiles);
+      unback (made.start, made.tiles);
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
   *array = made;
@@ -115,8 +114,7 @@ cuArray3DCreate_v2 (CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *shape)
 CUresult
 cuArrayCreate_v2 (CUarray *handle, const CUDA_ARRAY_DESCRIPTOR *shape)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (shape, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (shape);
   CUDA_ARRAY3D_DESCRIPTOR flat = { .Width = shape->Width,
                                    .Height = shape->Height,
                                    .Format = shape->Format,
@@ -138,8 +136,7 @@ cuArrayDestroy (CUarray array)
 CUresult
 cuArray3DGetDescriptor_v2 (CUDA_ARRAY3D_DESCRIPTOR *shape, CUarray array)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (shape, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (shape);
   REQUIRE (array_valid (array), CUDA_ERROR_INVALID_HANDLE);
   *shape = array->shape;
   return CUDA_SUCCESS;
@@ -148,8 +145,7 @@ cuArray3DGetDescriptor_v2 (CUDA_ARRAY3D_DESCRIPTOR *shape, CUarray array)
 CUresult
 cuArrayGetDescriptor_v2 (CUDA_ARRAY_DESCRIPTOR *shape, CUarray array)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (shape, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (shape);
   REQUIRE (array_valid (array), CUDA_ERROR_INVALID_HANDLE);
   *shape = (CUDA_ARRAY_DESCRIPTOR){ .Width = array->shape.Width,
                                     .Height = array->shape.Height,
@@ -173,7 +169,6 @@ softgpu_array_requirements (CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, const struct 
 CUresult
 cuArrayGetMemoryRequirements (CUDA_ARRAY_MEMORY_REQUIREMENTS *needs, CUarray array, CUdevice device)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (needs && array_valid (array) && valid_device (device), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (needs && array_valid (array) && valid_device (device));
   return softgpu_array_requirements (needs, array->tiles, array->bytes);
 }

@@ -11,7 +11,6 @@ CUresult softgpu_measure_array (struct CUarray_st *array, const CUDA_ARRAY3D_DES
 /* Gives an array of COUNT levels memory of BYTES, or tiles without memory.  */
 CUresult softgpu_back_array (uintptr_t *start, struct tiles **tiles, size_t bytes,
                              const CUarray *levels, unsigned count);
-void softgpu_unback_array (uintptr_t start, struct tiles *tiles);
 
 /* Frees the memory or the tiles of an array, after the work on its GPU.  */
 CUresult softgpu_end_array (CUcontext context, uintptr_t start, struct tiles *tiles);

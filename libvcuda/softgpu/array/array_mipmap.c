@@ -79,8 +79,7 @@ cuMipmappedArrayCreate (CUmipmappedArray *handle, const CUDA_ARRAY3D_DESCRIPTOR 
 CUresult
 cuMipmappedArrayGetLevel (CUarray *level, CUmipmappedArray mipmap, unsigned int number)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (level, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (level);
   REQUIRE (mipmap_valid (mipmap), CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (number < mipmap->count, CUDA_ERROR_INVALID_VALUE);
   *level = mipmap->level[number];
@@ -102,7 +101,6 @@ CUresult
 cuMipmappedArrayGetMemoryRequirements (CUDA_ARRAY_MEMORY_REQUIREMENTS *needs,
                                        CUmipmappedArray mipmap, CUdevice device)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (needs && mipmap_valid (mipmap) && valid_device (device), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (needs && mipmap_valid (mipmap) && valid_device (device));
   return softgpu_array_requirements (needs, mipmap->tiles, mipmap->bytes);
 }

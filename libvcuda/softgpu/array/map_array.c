@@ -33,14 +33,6 @@ tiles_of (const struct tile_box *box)
   return box->wide * box->high * box->deep;
 }
 
-static void
-discard (struct operation *operation)
-{
-  if (operation->physical)
-    softgpu_physical_unuse (operation->physical, tiles_of (&operation->box));
-  free (operation);
-}
-
 /* Whether the operation's stream has reached it.  */
 static bool
 reached (const struct operation *operation)
@@ -160,8 +152,7 @@ submit (struct operation *list, CUstream stream, CUdevice device)
 CUresult
 cuMemMapArrayAsync (CUarrayMapInfo *list, unsigned int count, CUstream stream)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (list && count, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (list && count);
   REQUIRE_STREAM (context, stream);
   REQUIRE_SUCCESS (softgpu_check_stream (stream));
   REQUIRE_SUCCESS (softgpu_check_implicit (stream));
@@ -180,7 +171,9 @@ cuMemMapArrayAsync (CUarrayMapInfo *list, unsigned int count, CUstream stream)
     {
       struct operation *operation = made;
       made = operation->next;
-      discard (operation);
+      if (operation->physical)
+        softgpu_physical_unuse (operation->physical, tiles_of (&operation->box));
+      free (operation);
     }
   return rc;
 }

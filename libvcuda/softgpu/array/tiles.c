@@ -166,8 +166,7 @@ describe (CUDA_ARRAY_SPARSE_PROPERTIES *properties, const struct tiles *tiles)
 CUresult
 cuArrayGetSparseProperties (CUDA_ARRAY_SPARSE_PROPERTIES *properties, CUarray array)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (properties && array_valid (array) && !array->of, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (properties && array_valid (array) && !array->of);
   return describe (properties, array->tiles);
 }
 
@@ -175,7 +174,6 @@ CUresult
 cuMipmappedArrayGetSparseProperties (CUDA_ARRAY_SPARSE_PROPERTIES *properties,
                                      CUmipmappedArray mipmap)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (properties && mipmap_valid (mipmap), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (properties && mipmap_valid (mipmap));
   return describe (properties, mipmap->tiles);
 }

@@ -5,11 +5,9 @@
 #include <string.h>
 
 #include "array/shape.h"
-#include "array/tiles.h"
 #include "copy/copy.h"
-#include "copy/copy_time.h"
 #include "graph/graph.h"
-#include "stream/bus_copy.h"
+#include "memory/allocations.h"
 #include "stream/streams.h"
 
 struct side

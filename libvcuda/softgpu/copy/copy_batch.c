@@ -103,8 +103,7 @@ CUresult
 cuMemcpyWithAttributesAsync (CUdeviceptr dst, CUdeviceptr src, size_t bytes,
                              CUmemcpyAttributes *attributes, CUstream stream)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (attributes, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (attributes);
   CUDA_MEMCPY3D copy;
   REQUIRE_SUCCESS (from_row (&copy, dst, src, bytes, attributes));
   return cuMemcpy3DAsync_v2 (&copy, stream);
@@ -114,8 +113,7 @@ CUresult
 cuMemcpy3DWithAttributesAsync (CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags,
                                CUstream stream)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (op && !flags, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (op && !flags);
   CUDA_MEMCPY3D copy;
   REQUIRE_SUCCESS (from_operation (&copy, op));
   return cuMemcpy3DAsync_v2 (&copy, stream);

@@ -2,22 +2,21 @@
 
 #include "driver/driver.h"
 
+/* The members that one side of COPY has in a rectangle too, and those that only boxes have.  */
+#define FLAT(side)                                                                                 \
+  .side##XInBytes = copy->side##XInBytes, .side##Y = copy->side##Y,                                \
+  .side##MemoryType = copy->side##MemoryType, .side##Host = copy->side##Host,                      \
+  .side##Device = copy->side##Device, .side##Array = copy->side##Array
+#define DEEP(side)                                                                                 \
+  .side##Z = copy->side##Z, .side##LOD = copy->side##LOD, .side##Pitch = copy->side##Pitch,        \
+  .side##Height = copy->side##Height
+
 static CUDA_MEMCPY3D
 from_2d (const CUDA_MEMCPY2D *copy)
 {
-  return (CUDA_MEMCPY3D){ .srcXInBytes = copy->srcXInBytes,
-                          .srcY = copy->srcY,
-                          .srcMemoryType = copy->srcMemoryType,
-                          .srcHost = copy->srcHost,
-                          .srcDevice = copy->srcDevice,
-                          .srcArray = copy->srcArray,
+  return (CUDA_MEMCPY3D){ FLAT (src),
+                          FLAT (dst),
                           .srcPitch = copy->srcPitch ? copy->srcPitch : copy->WidthInBytes,
-                          .dstXInBytes = copy->dstXInBytes,
-                          .dstY = copy->dstY,
-                          .dstMemoryType = copy->dstMemoryType,
-                          .dstHost = copy->dstHost,
-                          .dstDevice = copy->dstDevice,
-                          .dstArray = copy->dstArray,
                           .dstPitch = copy->dstPitch ? copy->dstPitch : copy->WidthInBytes,
                           .WidthInBytes = copy->WidthInBytes,
                           .Height = copy->Height,
@@ -27,8 +26,7 @@ from_2d (const CUDA_MEMCPY2D *copy)
 CUresult
 cuMemcpy2D_v2 (const CUDA_MEMCPY2D *copy)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (copy);
   CUDA_MEMCPY3D box = from_2d (copy);
   return cuMemcpy3D_v2 (&box);
 }
@@ -38,8 +36,7 @@ ALSO_NAMED (cuMemcpy2DUnaligned_v2, cuMemcpy2D_v2);
 CUresult
 cuMemcpy2DAsync_v2 (const CUDA_MEMCPY2D *copy, CUstream stream)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (copy);
   CUDA_MEMCPY3D box = from_2d (copy);
   return cuMemcpy3DAsync_v2 (&box, stream);
 }
@@ -47,20 +44,18 @@ cuMemcpy2DAsync_v2 (const CUDA_MEMCPY2D *copy, CUstream stream)
 static CUresult
 from_peer (const CUDA_MEMCPY3D_PEER *copy, CUDA_MEMCPY3D *box)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (copy, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (copy);
   REQUIRE (copy->srcMemoryType == CU_MEMORYTYPE_ARRAY || valid_context (copy->srcContext),
            CUDA_ERROR_INVALID_CONTEXT);
   REQUIRE (copy->dstMemoryType == CU_MEMORYTYPE_ARRAY || valid_context (copy->dstContext),
            CUDA_ERROR_INVALID_CONTEXT);
-#define SAME(side)                                                                                 \
-  .side##XInBytes = copy->side##XInBytes, .side##Y = copy->side##Y, .side##Z = copy->side##Z,      \
-  .side##LOD = copy->side##LOD, .side##MemoryType = copy->side##MemoryType,                        \
-  .side##Host = copy->side##Host, .side##Device = copy->side##Device,                              \
-  .side##Array = copy->side##Array, .side##Pitch = copy->side##Pitch,                              \
-  .side##Height = copy->side##Height
-  *box = (CUDA_MEMCPY3D){ SAME (src), SAME (dst), .WidthInBytes = copy->WidthInBytes,
-                          .Height = copy->Height, .Depth = copy->Depth };
+  *box = (CUDA_MEMCPY3D){ FLAT (src),
+                          FLAT (dst),
+                          DEEP (src),
+                          DEEP (dst),
+                          .WidthInBytes = copy->WidthInBytes,
+                          .Height = copy->Height,
+                          .Depth = copy->Depth };
   return CUDA_SUCCESS;
 }
 

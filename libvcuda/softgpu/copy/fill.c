@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "copy/copy_time.h"
-#include "copy/fill.h"
+#include "copy/copy.h"
 #include "graph/graph.h"
+#include "memory/allocations.h"
 
 /* Doubles the filled part at each step: the host must finish before the device's time is over.  */
 static void

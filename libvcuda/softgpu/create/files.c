@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -49,25 +50,22 @@ make_folders (const char *path)
 void
 copy_file (const char *from, const char *to, unsigned mode)
 {
-  FILE *in = fopen (from, "rbe");
-  if (!in)
+  int in = open (from, O_RDONLY | O_CLOEXEC);
+  if (in < 0)
     fail (1, from, strerror (errno), "build the software GPU first (make softgpu)");
   /* A new file each time: a process that has the old one mapped keeps it whole.  */
   char beside[4096];
   path_in (beside, "%s.new", to);
-  int fd = open (beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
-  FILE *out = fd < 0 ? NULL : fdopen (fd, "wb");
-  if (!out)
+  int out = open (beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+  if (out < 0)
     fail (1, beside, strerror (errno), "choose a folder that you may write to");
-  char buffer[65536];
-  size_t got;
-  while ((got = fread (buffer, 1, sizeof buffer, in)) > 0)
-    if (fwrite (buffer, 1, got, out) != got)
-      break;
-  fchmod (fd, mode);
-  if (ferror (in) || fclose (out) != 0 || rename (beside, to) != 0)
+  ssize_t got;
+  while ((got = sendfile (out, in, NULL, 1 << 20)) > 0)
+    continue;
+  fchmod (out, mode);
+  if (got < 0 || close (out) != 0 || rename (beside, to) != 0)
     fail (1, to, strerror (errno), "free some space");
-  fclose (in);
+  close (in);
 }
 
 void

@@ -9,21 +9,13 @@
 #include "create/request.h"
 #include "engine/device_time.h"
 
-/* What one process has of one GPU.  */
-struct part
-{
-  struct softgpu_use use;
-  bool ended;
-  char command[17]; /* as it is printed */
-};
-
 struct times
 {
-  unsigned clock;
+  const char *clock;
   unsigned entries;
   struct softgpu_gpu gpu[SOFTGPU_MAX_ENTRIES];
-  unsigned count;
-  struct part part[SOFTGPU_MAX_SLOTS * SOFTGPU_MAX_ENTRIES + SOFTGPU_ENDED];
+  unsigned count, live; /* of use; the live processes come first */
+  struct softgpu_use use[SOFTGPU_MAX_SLOTS * SOFTGPU_MAX_ENTRIES + SOFTGPU_ENDED];
 };
 
 void
@@ -48,21 +40,12 @@ attach_to (struct attachment *tie, const char *root)
 
 /* A program names itself: its name must not end a line or a JSON string.  */
 static void
-copy_name (char *to, const char *from)
+add (struct times *times, struct softgpu_use use)
 {
-  memcpy (to, from, 16);
-  to[16] = 0;
-  for (; *to; to++)
-    if (*to < ' ' || *to > '~' || *to == '"' || *to == '\\')
-      *to = '?';
-}
-
-static void
-add (struct times *times, struct softgpu_use use, bool ended)
-{
-  struct part *part = &times->part[times->count++];
-  *part = (struct part){ .use = use, .ended = ended };
-  copy_name (part->command, use.command);
+  for (char *at = use.command; at < use.command + sizeof use.command && *at; at++)
+    if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\')
+      *at = '?';
+  times->use[times->count++] = use;
 }
 
 static void
@@ -73,11 +56,12 @@ add_all (struct times *times, const struct softgpu_state *state)
       {
         const struct softgpu_slot_gpu *queue = &state->slot[slot].gpu[gpu];
         if (state->slot[slot].kind == SOFTGPU_CUDA && (queue->contexts || queue->kernels_submitted))
-          add (times, softgpu_use_of (state, slot, gpu), false);
+          add (times, softgpu_use_of (state, slot, gpu));
       }
+  times->live = times->count;
   uint64_t from = state->ended_count > SOFTGPU_ENDED ? state->ended_count - SOFTGPU_ENDED : 0;
   for (uint64_t at = from; at < state->ended_count; at++)
-    add (times, state->ended[at % SOFTGPU_ENDED], true);
+    add (times, state->ended[at % SOFTGPU_ENDED]);
 }
 
 static void
@@ -86,11 +70,12 @@ collect (struct times *times, const char *root, bool as_is)
   struct attachment tie;
   attach_to (&tie, root);
   softgpu_lock (&tie);
+  static const char *const clocks[] = { "unkind", "kind", "mps" };
   struct softgpu_state *state = tie.state;
   for (unsigned gpu = 0; gpu < state->entries && !as_is; gpu++)
     if (*state->gpu[gpu].uuid)
       softgpu_advance (state, gpu, softgpu_now ());
-  times->clock = state->clock;
+  times->clock = clocks[state->clock % 3];
   times->entries = state->entries;
   memcpy (times->gpu, state->gpu, sizeof times->gpu);
   add_all (times, state);
@@ -99,44 +84,38 @@ collect (struct times *times, const char *root, bool as_is)
 }
 
 static void
-print_parts (const struct times *times, unsigned gpu, bool ended)
+print_uses (const struct softgpu_use *use, const struct softgpu_use *end, unsigned gpu)
 {
   const char *comma = "";
-  for (unsigned i = 0; i < times->count; i++)
+  for (; use < end; use++)
     {
-      const struct part *part = &times->part[i];
-      const struct softgpu_use *use = &part->use;
-      if (use->gpu != gpu || part->ended != ended)
+      if (use->gpu != gpu)
         continue;
-      printf (
-          "%s\n    {\"pid\": %u, \"pid_namespace\": %llu, \"command\": \"%s\", \"held_ns\": %llu,"
-          " \"whole_ns\": %llu, \"kernels_submitted\": %llu, \"kernels_finished\": %llu}",
-          comma, use->pid, (unsigned long long) use->pid_namespace, part->command,
-          (unsigned long long) use->held_ns, (unsigned long long) (use->thread_ns / SOFTGPU_WHOLE),
-          (unsigned long long) use->kernels_submitted, (unsigned long long) use->kernels_finished);
+      printf ("%s\n    {\"pid\": %u, \"pid_namespace\": %lu, \"command\": \"%.16s\", \"held_ns\": "
+              "%lu, \"whole_ns\": %lu, \"kernels_submitted\": %lu, \"kernels_finished\": %lu}",
+              comma, use->pid, use->pid_namespace, use->command, use->held_ns,
+              use->thread_ns / SOFTGPU_WHOLE, use->kernels_submitted, use->kernels_finished);
       comma = ",";
     }
 }
 
 static void
-print_json (const struct times *times, const char *clock)
+print_json (const struct times *times)
 {
   const char *comma = "";
-  printf ("{\"clock\": \"%s\", \"gpus\": [", clock);
+  printf ("{\"clock\": \"%s\", \"gpus\": [", times->clock);
   for (unsigned g = 0; g < times->entries; g++)
     {
       const struct softgpu_gpu *gpu = &times->gpu[g];
       if (!*gpu->uuid)
         continue;
-      printf ("%s\n  {\"uuid\": \"%s\", \"begun_ns\": %llu, \"clock_ns\": %llu, \"busy_ns\": %llu, "
-              "\"switch_ns\": %llu,"
-              " \"idle_ns\": %llu,\n   \"processes\": [",
-              comma, gpu->uuid, (unsigned long long) gpu->begun_ns,
-              (unsigned long long) gpu->clock_ns, (unsigned long long) gpu->busy_ns,
-              (unsigned long long) gpu->switch_ns, (unsigned long long) gpu->idle_ns);
-      print_parts (times, g, false);
+      printf ("%s\n  {\"uuid\": \"%s\", \"begun_ns\": %lu, \"clock_ns\": %lu, \"busy_ns\": %lu, "
+              "\"switch_ns\": %lu, \"idle_ns\": %lu,\n   \"processes\": [",
+              comma, gpu->uuid, gpu->begun_ns, gpu->clock_ns, gpu->busy_ns, gpu->switch_ns,
+              gpu->idle_ns);
+      print_uses (times->use, times->use + times->live, g);
       printf ("],\n   \"ended\": [");
-      print_parts (times, g, true);
+      print_uses (times->use + times->live, times->use + times->count, g);
       printf ("]}");
       comma = ",";
     }
@@ -150,7 +129,7 @@ seconds (uint64_t ns)
 }
 
 static void
-print_text (const struct times *times, const char *clock)
+print_text (const struct times *times)
 {
   for (unsigned g = 0; g < times->entries; g++)
     {
@@ -158,19 +137,16 @@ print_text (const struct times *times, const char *clock)
       if (!*gpu->uuid)
         continue;
       printf ("%s  %s clock at %.6f s: busy %.6f s, switching %.6f s, idle %.6f s\n", gpu->uuid,
-              clock, seconds (gpu->clock_ns), seconds (gpu->busy_ns), seconds (gpu->switch_ns),
-              seconds (gpu->idle_ns));
+              times->clock, seconds (gpu->clock_ns), seconds (gpu->busy_ns),
+              seconds (gpu->switch_ns), seconds (gpu->idle_ns));
       for (unsigned i = 0; i < times->count; i++)
         {
-          const struct part *part = &times->part[i];
-          const struct softgpu_use *use = &part->use;
+          const struct softgpu_use *use = &times->use[i];
           if (use->gpu == g)
             printf (
-                "  pid %u of namespace %llu  %s%s  held %.6f s, finished %llu of %llu kernels\n",
-                use->pid, (unsigned long long) use->pid_namespace, part->command,
-                part->ended ? " (ended)" : "", seconds (use->held_ns),
-                (unsigned long long) use->kernels_finished,
-                (unsigned long long) use->kernels_submitted);
+                "  pid %u of namespace %lu  %.16s%s  held %.6f s, finished %lu of %lu kernels\n",
+                use->pid, use->pid_namespace, use->command, i < times->live ? "" : " (ended)",
+                seconds (use->held_ns), use->kernels_finished, use->kernels_submitted);
         }
     }
 }
@@ -183,7 +159,6 @@ print_times (int argc, char **argv)
     { "as-is", no_argument, NULL, 'a' },
     { NULL, 0, NULL, 0 },
   };
-  static const char *const clocks[] = { "unkind", "kind", "mps" };
   bool json = false, as_is = false;
   for (int option; (option = getopt_long (argc, argv, "", options, NULL)) != -1;)
     if (option == 'j')
@@ -198,8 +173,7 @@ print_times (int argc, char **argv)
   if (!times)
     fail (1, "time", "out of memory", "free some");
   collect (times, argv[optind], as_is);
-  const char *clock = clocks[times->clock % 3];
-  (json ? print_json : print_text) (times, clock);
+  (json ? print_json : print_text) (times);
   free (times);
   return 0;
 }

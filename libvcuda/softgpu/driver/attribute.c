@@ -85,8 +85,7 @@ value_of (CUdevice_attribute attribute, const struct softgpu_gpu *gpu)
 CUresult
 cuDeviceGetAttribute (int *value, CUdevice_attribute attribute, CUdevice dev)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (value && attribute > 0 && attribute < CU_DEVICE_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (value && attribute > 0 && attribute < CU_DEVICE_ATTRIBUTE_MAX);
   REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
   *value = value_of (attribute, gpu_of (dev));
   return CUDA_SUCCESS;

@@ -75,8 +75,7 @@ cuCtxSetCurrent (CUcontext context)
 CUresult
 cuCtxGetCurrent (CUcontext *pctx)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (pctx, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (pctx);
   *pctx = softgpu_current_context ();
   return CUDA_SUCCESS;
 }

@@ -5,16 +5,14 @@
 #include "driver/device.h"
 
 /* Returns from the calling function unless DEV is a device, and ANSWERABLE.  */
-#define REQUIRE_DEVICE(answerable, dev)                                                            \
-  REQUIRE_DRIVER ();                                                                               \
-  REQUIRE (answerable, CUDA_ERROR_INVALID_VALUE);                                                  \
+#define REQUIRE_ANSWER(answerable, dev)                                                            \
+  REQUIRE_ARGUMENTS (answerable);                                                                  \
   REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE)
 
 CUresult
 cuDeviceGetCount (int *count)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (count, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (count);
   *count = driver.device_count;
   return CUDA_SUCCESS;
 }
@@ -22,7 +20,7 @@ cuDeviceGetCount (int *count)
 CUresult
 cuDeviceGet (CUdevice *device, int ordinal)
 {
-  REQUIRE_DEVICE (device, ordinal);
+  REQUIRE_ANSWER (device, ordinal);
   *device = ordinal;
   return CUDA_SUCCESS;
 }
@@ -30,7 +28,7 @@ cuDeviceGet (CUdevice *device, int ordinal)
 CUresult
 cuDeviceGetName (char *name, int len, CUdevice dev)
 {
-  REQUIRE_DEVICE (name && len > 0, dev);
+  REQUIRE_ANSWER (name && len > 0, dev);
   snprintf (name, (size_t) len, "%s", gpu_of (dev)->name);
   return CUDA_SUCCESS;
 }
@@ -38,19 +36,13 @@ cuDeviceGetName (char *name, int len, CUdevice dev)
 CUresult
 softgpu_read_uuid (CUuuid *uuid, const char *text)
 {
-  unsigned byte = 0;
-  for (const char *at = text + 4; at[0] && at[1] && byte < 16;)
+  const char *at = text + 4;
+  for (unsigned byte = 0; byte < sizeof uuid->bytes; byte++, at += 2)
     {
       unsigned value;
-      if (*at == '-')
-        {
-          at++;
-          continue;
-        }
-      if (sscanf (at, "%2x", &value) != 1)
-        return CUDA_ERROR_UNKNOWN;
-      uuid->bytes[byte++] = (char) value;
-      at += 2;
+      at += *at == '-';
+      REQUIRE (at[0] && at[1] && sscanf (at, "%2x", &value) == 1, CUDA_ERROR_UNKNOWN);
+      uuid->bytes[byte] = (char) value;
     }
   return CUDA_SUCCESS;
 }
@@ -58,7 +50,7 @@ softgpu_read_uuid (CUuuid *uuid, const char *text)
 CUresult
 cuDeviceGetUuid_v2 (CUuuid *uuid, CUdevice dev)
 {
-  REQUIRE_DEVICE (uuid, dev);
+  REQUIRE_ANSWER (uuid, dev);
   return softgpu_read_uuid (uuid, gpu_of (dev)->uuid);
 }
 
@@ -66,7 +58,7 @@ cuDeviceGetUuid_v2 (CUuuid *uuid, CUdevice dev)
 CUresult
 cuDeviceGetUuid (CUuuid *uuid, CUdevice dev)
 {
-  REQUIRE_DEVICE (uuid, dev);
+  REQUIRE_ANSWER (uuid, dev);
   const struct softgpu_gpu *gpu = gpu_of (dev);
   return softgpu_read_uuid (uuid,
                             gpu->parent ? driver.tie.state->gpu[gpu->parent - 1].uuid : gpu->uuid);
@@ -75,7 +67,7 @@ cuDeviceGetUuid (CUuuid *uuid, CUdevice dev)
 CUresult
 cuDeviceTotalMem_v2 (size_t *bytes, CUdevice dev)
 {
-  REQUIRE_DEVICE (bytes, dev);
+  REQUIRE_ANSWER (bytes, dev);
   *bytes = gpu_of (dev)->memory_bytes;
   return CUDA_SUCCESS;
 }
@@ -83,7 +75,7 @@ cuDeviceTotalMem_v2 (size_t *bytes, CUdevice dev)
 CUresult
 cuDeviceComputeCapability (int *major, int *minor, CUdevice dev)
 {
-  REQUIRE_DEVICE (major && minor, dev);
+  REQUIRE_ANSWER (major && minor, dev);
   *major = 9;
   *minor = 0;
   return CUDA_SUCCESS;
@@ -92,7 +84,7 @@ cuDeviceComputeCapability (int *major, int *minor, CUdevice dev)
 CUresult
 cuDeviceGetPCIBusId (char *id, int len, CUdevice dev)
 {
-  REQUIRE_DEVICE (id && len > 0, dev);
+  REQUIRE_ANSWER (id && len > 0, dev);
   snprintf (id, (size_t) len, "0000:%02X:00.0", gpu_of (dev)->pci_bus);
   return CUDA_SUCCESS;
 }
@@ -100,8 +92,7 @@ cuDeviceGetPCIBusId (char *id, int len, CUdevice dev)
 CUresult
 cuDeviceGetByPCIBusId (CUdevice *dev, const char *id)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (dev && id, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (dev && id);
   unsigned domain, bus;
   REQUIRE (sscanf (id, "%x:%x", &domain, &bus) == 2, CUDA_ERROR_INVALID_VALUE);
   for (int i = 0; i < driver.device_count; i++)
@@ -116,8 +107,7 @@ cuDeviceGetByPCIBusId (CUdevice *dev, const char *id)
 CUresult
 cuDeviceCanAccessPeer (int *can, CUdevice dev, CUdevice peer)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (can, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (can);
   REQUIRE (valid_device (dev) && valid_device (peer), CUDA_ERROR_INVALID_DEVICE);
   *can = 0;
   return CUDA_SUCCESS;
@@ -126,10 +116,8 @@ cuDeviceCanAccessPeer (int *can, CUdevice dev, CUdevice peer)
 CUresult
 cuDeviceGetP2PAttribute (int *value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (value && attribute >= CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK
-               && attribute <= CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED,
-           CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (value && attribute >= CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK
+                     && attribute <= CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED);
   REQUIRE (valid_device (from) && valid_device (to), CUDA_ERROR_INVALID_DEVICE);
   *value = 0;
   return CUDA_SUCCESS;
@@ -138,7 +126,7 @@ cuDeviceGetP2PAttribute (int *value, CUdevice_P2PAttribute attribute, CUdevice f
 CUresult
 cuDeviceGetExecAffinitySupport (int *support, CUexecAffinityType type, CUdevice dev)
 {
-  REQUIRE_DEVICE (support && type == CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev);
+  REQUIRE_ANSWER (support && type == CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev);
   *support = 0;
   return CUDA_SUCCESS;
 }

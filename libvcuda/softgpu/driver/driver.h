@@ -13,6 +13,7 @@
 
 #include "engine/device_time.h"
 #include "state/attach.h"
+#include "state/require.h"
 
 enum handle_kind
 {
@@ -120,11 +121,10 @@ typedef void (*softgpu_notice) (void);
       return CUDA_ERROR_NOT_INITIALIZED;                                                           \
   while (0)
 
-#define REQUIRE(condition, error)                                                                  \
-  do                                                                                               \
-    if (!(condition))                                                                              \
-      return (error);                                                                              \
-  while (0)
+/* The same, and unless the arguments are VALID.  */
+#define REQUIRE_ARGUMENTS(valid)                                                                   \
+  REQUIRE_DRIVER ();                                                                               \
+  REQUIRE (valid, CUDA_ERROR_INVALID_VALUE)
 
 /* Takes ITEM, if it is there, out of the list from FIRST on, which is linked by NEXT.  */
 #define UNLINK(first, item, next)                                                                  \
@@ -134,18 +134,6 @@ typedef void (*softgpu_notice) (void);
         *link_at = (item)->next;                                                                   \
         break;                                                                                     \
       }
-
-/* Returns what CALL returns, unless that is success.  */
-#define REQUIRE_SUCCESS(call)                                                                      \
-  do                                                                                               \
-    {                                                                                              \
-      CUresult returned = (call);                                                                  \
-      REQUIRE (returned == CUDA_SUCCESS, returned);                                                \
-    }                                                                                              \
-  while (0)
-
-/* Another name of a function that has the same arguments.  */
-#define ALSO_NAMED(name, function) __typeof__ (function) name __attribute__ ((alias (#function)))
 
 /* Returns from the calling function unless the calling thread has a context; names it.  */
 #define REQUIRE_CONTEXT(name)                                                                      \

@@ -12,20 +12,14 @@ find (CUresult error)
   return NULL;
 }
 
-CUresult
-cuGetErrorName (CUresult error, const char **text)
-{
-  REQUIRE (text, CUDA_ERROR_INVALID_VALUE);
-  const struct error_name *found = find (error);
-  *text = found ? found->name : NULL;
-  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
+#define ANSWER(function, member)                                                                   \
+  CUresult cuGetError##function (CUresult error, const char **text)                                \
+  {                                                                                                \
+    REQUIRE (text, CUDA_ERROR_INVALID_VALUE);                                                      \
+    const struct error_name *found = find (error);                                                 \
+    *text = found ? found->member : NULL;                                                          \
+    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;                                        \
+  }
 
-CUresult
-cuGetErrorString (CUresult error, const char **text)
-{
-  REQUIRE (text, CUDA_ERROR_INVALID_VALUE);
-  const struct error_name *found = find (error);
-  *text = found ? found->text : NULL;
-  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
+ANSWER (Name, name)
+ANSWER (String, text)

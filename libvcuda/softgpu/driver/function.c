@@ -55,11 +55,10 @@ softgpu_kernel_cost (CUfunction function, const unsigned grid[3], const unsigned
 {
   REQUIRE (!params || !extra, CUDA_ERROR_INVALID_VALUE);
   *cost = (struct kernel_cost){ .time_ns = function->time_ns, .percent = function->width_percent };
-  CUresult rc = CUDA_SUCCESS;
   if (function->time_param >= 0)
-    rc = read_parameter (function->time_param, params, extra, &cost->time_ns);
-  if (rc == CUDA_SUCCESS && function->width_param >= 0)
-    rc = read_parameter (function->width_param, params, extra, &cost->percent);
+    REQUIRE_SUCCESS (read_parameter (function->time_param, params, extra, &cost->time_ns));
+  if (function->width_param >= 0)
+    REQUIRE_SUCCESS (read_parameter (function->width_param, params, extra, &cost->percent));
   cost->width = width_of (cost->percent, grid, block);
-  return rc;
+  return CUDA_SUCCESS;
 }

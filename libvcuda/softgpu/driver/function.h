@@ -13,7 +13,7 @@ struct CUfunc_st
   struct CUfunc_st *next;
   uint64_t time_ns;
   int time_param;         /* index of the u64 parameter that holds the time; -1: time_ns does */
-  unsigned width_percent; /* of the GPU; 0: as many threads as the launch has */
+  uint64_t width_percent; /* of the GPU; 0: as many threads as the launch has */
   int width_param;        /* index of the u64 parameter that holds it; -1: width_percent does */
   char name[];
 };

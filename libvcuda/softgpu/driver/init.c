@@ -19,34 +19,14 @@ in_child (void)
   softgpu_leave_mps ();
 }
 
+/* What is left to do for a process with a slot.  */
 static CUresult
-start (void)
+find_devices (void)
 {
-  static bool watching_forks;
-  REQUIRE (!driver.forked, CUDA_ERROR_NOT_INITIALIZED);
-  switch (softgpu_attach (&driver.tie, SOFTGPU_CUDA))
-    {
-    case ATTACHED:
-      break;
-    case ATTACH_FULL:
-      return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    case ATTACH_NO_PERMISSION:
-    case ATTACH_NO_DRIVER:
-      return CUDA_ERROR_NO_DEVICE;
-    }
   int ordered = softgpu_ordered_error (driver.tie.state, "cuInit", 0);
-  if (ordered)
-    {
-      softgpu_detach (&driver.tie);
-      return (CUresult) ordered;
-    }
-  CUresult joined = softgpu_join_mps ();
-  if (joined != CUDA_SUCCESS)
-    {
-      softgpu_detach (&driver.tie);
-      return joined;
-    }
-  unsigned usable = 0;
+  REQUIRE (!ordered, (CUresult) ordered);
+  REQUIRE_SUCCESS (softgpu_join_mps ());
+  int usable = 0;
   /* Of MIG devices one process has the first that it sees, and no GPU beside it.  */
   if (driver.tie.mig_count)
     driver.device[usable++].began = driver.tie.gpu[driver.tie.gpu_count];
@@ -54,22 +34,32 @@ start (void)
     for (unsigned i = 0; i < driver.tie.gpu_count; i++)
       if (!driver.tie.state->gpu[driver.tie.gpu[i]].divided)
         driver.device[usable++].began = driver.tie.gpu[i];
-  if (usable == 0)
+  REQUIRE (usable, CUDA_ERROR_NO_DEVICE);
+  driver.device_count = usable;
+  for (int i = 0; i < usable; i++)
+    driver.device[i].primary
+        = (struct CUctx_st){ .kind = CONTEXT, .device = i, .primary = true, .id = i + 1u };
+  return CUDA_SUCCESS;
+}
+
+static CUresult
+start (void)
+{
+  static bool watching_forks;
+  REQUIRE (!driver.forked, CUDA_ERROR_NOT_INITIALIZED);
+  enum attach_result attached = softgpu_attach (&driver.tie, SOFTGPU_CUDA);
+  REQUIRE (attached != ATTACH_FULL, CUDA_ERROR_DEVICE_UNAVAILABLE);
+  REQUIRE (attached == ATTACHED, CUDA_ERROR_NO_DEVICE);
+  CUresult rc = find_devices ();
+  if (rc != CUDA_SUCCESS)
     {
       softgpu_leave_mps ();
       softgpu_detach (&driver.tie);
-      return CUDA_ERROR_NO_DEVICE;
+      return rc;
     }
   if (!watching_forks)
     pthread_atfork (NULL, NULL, in_child);
   watching_forks = true;
-  driver.device_count = (int) usable;
-  for (int i = 0; i < driver.device_count; i++)
-    {
-      struct device *device = &driver.device[i];
-      device->primary
-          = (struct CUctx_st){ .kind = CONTEXT, .device = i, .primary = true, .id = i + 1u };
-    }
   driver.ready = 1;
   return CUDA_SUCCESS;
 }

@@ -130,16 +130,12 @@ softgpu_join_mps (void)
   struct mps_answer answer;
   if (!dial ())
     return CUDA_SUCCESS;
-  CUresult rc = CUDA_SUCCESS;
-  if (!ask (&answer))
-    rc = CUDA_ERROR_MPS_CONNECTION_FAILED;
-  else if (answer.error)
-    rc = (CUresult) answer.error;
-  else if (!sees_shared (answer.shared))
-    rc = CUDA_ERROR_MPS_CONNECTION_FAILED;
-  if (rc == CUDA_SUCCESS)
-    take (&answer);
-  else
-    softgpu_leave_mps ();
-  return rc;
+  bool answered = ask (&answer);
+  if (answered && !answer.error && sees_shared (answer.shared))
+    {
+      take (&answer);
+      return CUDA_SUCCESS;
+    }
+  softgpu_leave_mps ();
+  return answered && answer.error ? (CUresult) answer.error : CUDA_ERROR_MPS_CONNECTION_FAILED;
 }

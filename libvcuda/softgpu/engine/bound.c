@@ -1,7 +1,5 @@
 /* When a command can end at the earliest.  */
 
-#include "engine/bound.h"
-
 #include "engine/copy_engine.h"
 #include "engine/engine.h"
 #include "engine/turn.h"

@@ -2,9 +2,8 @@
 
 #include "engine/device_time.h"
 
+#include <errno.h>
 #include <time.h>
-
-#include "engine/bound.h"
 
 /* While others have commands a waiter looks again this often: one of them may have died.  */
 #define LOOK_AGAIN_NS 10000000ull
@@ -15,6 +14,15 @@ softgpu_now (void)
   struct timespec now;
   clock_gettime (CLOCK_MONOTONIC, &now);
   return (uint64_t) now.tv_sec * 1000000000ull + (uint64_t) now.tv_nsec;
+}
+
+void
+softgpu_sleep_until (uint64_t end)
+{
+  const struct timespec moment
+      = { .tv_sec = (time_t) (end / 1000000000ull), .tv_nsec = (long) (end % 1000000000ull) };
+  while (clock_nanosleep (CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL) == EINTR)
+    continue;
 }
 
 static bool
@@ -94,9 +102,7 @@ softgpu_wait (struct attachment *tie, unsigned gpu, struct softgpu_target target
       if (then > now + LOOK_AGAIN_NS && !(then < UINT64_MAX && alone (tie, gpu)))
         then = now + LOOK_AGAIN_NS;
       softgpu_unlock (tie);
-      struct timespec moment
-          = { .tv_sec = (time_t) (then / 1000000000ull), .tv_nsec = (long) (then % 1000000000ull) };
-      clock_nanosleep (CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL);
+      softgpu_sleep_until (then);
     }
   softgpu_unlock (tie);
 }

@@ -5,9 +5,9 @@
 #include "engine/engine.h"
 #include "state/attach.h"
 #include "state/busy.h"
-#include "state/queue.h"
 
 uint64_t softgpu_now (void);
+void softgpu_sleep_until (uint64_t end);
 
 /* Occupies the calling thread for as long as a submission takes.  */
 void softgpu_take_submit_time (const struct attachment *tie);

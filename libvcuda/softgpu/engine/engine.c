@@ -6,7 +6,6 @@
 #include "engine/finish.h"
 #include "engine/turn.h"
 #include "state/busy.h"
-#include "state/queue.h"
 
 /* The next kernel of SLOT to begin, and the width of those that run.  */
 static struct softgpu_command *
@@ -109,9 +108,7 @@ settle (struct softgpu_state *state, unsigned gpu)
 static bool
 contended (struct softgpu_state *state, unsigned gpu)
 {
-  if (state->clock == SOFTGPU_MPS)
-    return false;
-  return softgpu_next_waiting (state, gpu) != SOFTGPU_MAX_SLOTS;
+  return state->clock != SOFTGPU_MPS && softgpu_next_waiting (state, gpu) != SOFTGPU_MAX_SLOTS;
 }
 
 static void

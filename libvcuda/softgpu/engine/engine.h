@@ -11,7 +11,7 @@
 
 #pragma once
 
-#include "state/state.h"
+#include "state/queue.h"
 
 /* Decides what the GPU did until NOW. With the shared lock held.  */
 void softgpu_advance (struct softgpu_state *state, unsigned gpu, uint64_t now);
@@ -19,3 +19,8 @@ void softgpu_advance (struct softgpu_state *state, unsigned gpu, uint64_t now);
 /* Nanoseconds from the GPU's clock on in which nothing begins or ends, unless a command is
    submitted; UINT64_MAX: nothing will. The GPU has been advanced.  */
 uint64_t softgpu_next_event (struct softgpu_state *state, unsigned gpu);
+
+/* A time that is never later than the moment at which TARGET is reached, unless a process dies:
+   waiters sleep until then. The GPU has been advanced, and TARGET is not reached.  */
+uint64_t softgpu_earliest_end (struct softgpu_state *state, unsigned gpu, unsigned slot,
+                               struct softgpu_target target);

@@ -2,8 +2,6 @@
 
 #include "engine/process_state.h"
 
-#include <time.h>
-
 #include "engine/device_time.h"
 
 enum softgpu_process_state
@@ -25,15 +23,6 @@ softgpu_copies (const struct softgpu_slot *slot)
   enum softgpu_process_state state = softgpu_process_state (slot);
   return !slot->copier
          && (state == SOFTGPU_PROCESS_CHECKPOINTING || state == SOFTGPU_PROCESS_RESTORING);
-}
-
-void
-softgpu_sleep_until (uint64_t end)
-{
-  struct timespec moment
-      = { .tv_sec = (time_t) (end / 1000000000ull), .tv_nsec = (long) (end % 1000000000ull) };
-  while (softgpu_now () < end)
-    clock_nanosleep (CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL);
 }
 
 bool

@@ -18,8 +18,6 @@ enum softgpu_process_state softgpu_process_state (const struct softgpu_slot *slo
 /* Whether its memory is being copied, by the driver.  */
 bool softgpu_copies (const struct softgpu_slot *slot);
 
-void softgpu_sleep_until (uint64_t end);
-
 /* Whether what the process holds lies on the host.  */
 bool softgpu_off_gpu (const struct softgpu_slot *slot);
 

@@ -108,13 +108,9 @@ softgpu_has_gpu (const struct softgpu_state *state, unsigned gpu, unsigned slot)
 bool
 softgpu_may_stamp (struct softgpu_state *state, unsigned gpu, unsigned slot)
 {
-  if (state->clock != SOFTGPU_UNKIND)
-    return true;
-  if (state->gpu[gpu].switch_left_ns)
-    return false;
-  if (softgpu_is_current (state, gpu, slot))
-    return true;
-  return !others_have_work (state, gpu, slot);
+  return state->clock != SOFTGPU_UNKIND
+         || (!state->gpu[gpu].switch_left_ns
+             && (softgpu_is_current (state, gpu, slot) || !others_have_work (state, gpu, slot)));
 }
 
 /* Whether the current process, or a client of the current server, has work.  */

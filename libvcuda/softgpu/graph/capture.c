@@ -88,9 +88,8 @@ CUresult
 cuStreamBeginCaptureToGraph (CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
                              const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
 {
-  REQUIRE_DRIVER ();
+  REQUIRE_ARGUMENTS (graph && graph->kind == GRAPH && (dependencies || !count));
   (void) edges;
-  REQUIRE (graph && graph->kind == GRAPH && (dependencies || !count), CUDA_ERROR_INVALID_VALUE);
   REQUIRE_SUCCESS (may_begin (stream, mode));
   REQUIRE_SUCCESS (begin (stream, mode, graph));
   return softgpu_set_frontier (stream, dependencies, count, false);
@@ -115,8 +114,7 @@ end (struct capture *capture)
 CUresult
 cuStreamEndCapture (CUstream stream, CUgraph *graph)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (graph, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (graph);
   REQUIRE (softgpu_stream_context (stream), CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (softgpu_capturing (stream), CUDA_ERROR_ILLEGAL_STATE);
   struct capture *capture = stream->capture;
@@ -223,8 +221,7 @@ softgpu_refuse_context (CUcontext context)
 CUresult
 cuThreadExchangeStreamCaptureMode (CUstreamCaptureMode *mode)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (mode && (unsigned) *mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (mode && (unsigned) *mode <= CU_STREAM_CAPTURE_MODE_RELAXED);
   CUstreamCaptureMode before = own_mode;
   own_mode = *mode;
   *mode = before;

@@ -1,13 +1,71 @@
-/* Stream capture: queries, and dependencies that a program sets.  */
+/* Stream capture: queries, and the nodes that a stream's next one depends on.  */
+
+#include <stdlib.h>
 
 #include "graph/capture.h"
 
-static CUresult
-info (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-      const CUgraphNode **nodes, size_t *count)
+CUresult
+softgpu_set_frontier (CUstream stream, const CUgraphNode *nodes, size_t count, bool add)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (status, CUDA_ERROR_INVALID_VALUE);
+  size_t kept = add ? stream->frontier_count : 0;
+  if (kept + count > stream->frontier_room)
+    {
+      size_t room = 2 * (kept + count);
+      CUgraphNode *larger = realloc (stream->frontier, room * sizeof *larger);
+      REQUIRE (larger, CUDA_ERROR_OUT_OF_MEMORY);
+      stream->frontier = larger;
+      stream->frontier_room = room;
+    }
+  for (size_t i = 0; i < count; i++)
+    {
+      bool there = false;
+      for (size_t j = 0; j < kept && !there; j++)
+        there = stream->frontier[j] == nodes[i];
+      if (!there)
+        stream->frontier[kept++] = nodes[i];
+    }
+  stream->frontier_count = kept;
+  return CUDA_SUCCESS;
+}
+
+bool
+softgpu_joined (const struct capture *capture)
+{
+  size_t left = 0, count = capture->graph->count;
+  CUgraphNode *stack = malloc ((count + 1) * sizeof *stack);
+  if (!stack)
+    return false;
+  for (CUgraphNode node = capture->graph->first; node; node = node->next)
+    node->visited = 0;
+  const CUstream origin = capture->origin;
+  for (size_t i = 0; i < origin->frontier_count; i++)
+    {
+      origin->frontier[i]->visited = 1;
+      stack[left++] = origin->frontier[i];
+    }
+  while (left)
+    {
+      CUgraphNode node = stack[--left];
+      for (size_t i = 0; i < node->from_count; i++)
+        if (!node->from[i]->visited)
+          {
+            node->from[i]->visited = 1;
+            stack[left++] = node->from[i];
+          }
+    }
+  free (stack);
+  for (CUstream stream = capture->streams; stream; stream = stream->capture_next)
+    for (size_t i = 0; i < stream->frontier_count; i++)
+      if (!stream->frontier[i]->visited)
+        return false;
+  return true;
+}
+
+CUresult
+cuStreamGetCaptureInfo_v2 (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                           CUgraph *graph, const CUgraphNode **nodes, size_t *count)
+{
+  REQUIRE_ARGUMENTS (status);
   REQUIRE_STREAM (context, stream);
   *status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (!softgpu_capturing (stream))
@@ -29,20 +87,13 @@ info (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *g
 CUresult
 cuStreamIsCapturing (CUstream stream, CUstreamCaptureStatus *status)
 {
-  return info (stream, status, NULL, NULL, NULL, NULL);
+  return cuStreamGetCaptureInfo_v2 (stream, status, NULL, NULL, NULL, NULL);
 }
 
 CUresult
 cuStreamGetCaptureInfo (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id)
 {
-  return info (stream, status, id, NULL, NULL, NULL);
-}
-
-CUresult
-cuStreamGetCaptureInfo_v2 (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-                           CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
-{
-  return info (stream, status, id, graph, dependencies, count);
+  return cuStreamGetCaptureInfo_v2 (stream, status, id, NULL, NULL, NULL);
 }
 
 CUresult
@@ -52,7 +103,7 @@ cuStreamGetCaptureInfo_v3 (CUstream stream, CUstreamCaptureStatus *status, cuuin
 {
   if (edges)
     *edges = NULL; /* every edge here is a plain one */
-  return info (stream, status, id, graph, dependencies, count);
+  return cuStreamGetCaptureInfo_v2 (stream, status, id, graph, dependencies, count);
 }
 
 CUresult

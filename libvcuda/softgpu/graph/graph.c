@@ -9,8 +9,7 @@ static _Atomic unsigned next_id = 1;
 CUresult
 cuGraphCreate (CUgraph *pgraph, unsigned int flags)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (pgraph && flags == 0, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (pgraph && flags == 0);
   CUgraph graph = softgpu_new_record (sizeof *graph);
   REQUIRE (graph, CUDA_ERROR_OUT_OF_MEMORY);
   graph->kind = GRAPH;
@@ -54,8 +53,7 @@ CUresult
 softgpu_add_node (CUgraphNode *pnode, CUgraph graph, CUgraphNodeType type, const CUgraphNode *from,
                   size_t count)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (pnode && graph_valid (graph) && (from || !count), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (pnode && graph_valid (graph) && (from || !count));
   CUgraphNode node = softgpu_new_record (sizeof *node);
   REQUIRE (node, CUDA_ERROR_OUT_OF_MEMORY);
   node->kind = GRAPH_NODE;
@@ -85,8 +83,7 @@ softgpu_add_node (CUgraphNode *pnode, CUgraph graph, CUgraphNodeType type, const
 CUresult
 cuGraphDestroyNode (CUgraphNode node)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (node_valid (node), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (node_valid (node));
   CUgraph graph = node->graph;
   bool memory
       = node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->type == CU_GRAPH_NODE_TYPE_MEM_FREE;
@@ -113,8 +110,7 @@ cuGraphDestroyNode (CUgraphNode node)
 CUresult
 cuGraphDestroy (CUgraph graph)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (graph_valid (graph), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (graph_valid (graph));
   for (CUgraphNode next, node = graph->first; node; node = next)
     {
       next = node->next;
@@ -163,8 +159,7 @@ softgpu_copy_node (CUgraphNode *pcopy, CUgraph graph, const struct CUgraphNode_s
 CUresult
 cuGraphClone (CUgraph *pclone, CUgraph graph)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (pclone && graph_valid (graph), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (pclone && graph_valid (graph));
   REQUIRE (!graph->memory_nodes, CUDA_ERROR_NOT_SUPPORTED);
   CUgraph clone;
   CUresult rc = cuGraphCreate (&clone, 0);
@@ -189,8 +184,7 @@ cuGraphClone (CUgraph *pclone, CUgraph graph)
 CUresult
 cuGraphNodeFindInClone (CUgraphNode *pnode, CUgraphNode original, CUgraph clone)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (pnode && node_valid (original) && graph_valid (clone), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (pnode && node_valid (original) && graph_valid (clone));
   *pnode = twin (clone, original->id);
   return *pnode ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -198,8 +192,7 @@ cuGraphNodeFindInClone (CUgraphNode *pnode, CUgraphNode original, CUgraph clone)
 CUresult
 cuGraphAddDependencies (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (graph_valid (graph) && (!count || (from && to)), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (graph_valid (graph) && (!count || (from && to)));
   for (size_t i = 0; i < count; i++)
     {
       REQUIRE (node_valid (to[i]) && to[i]->graph == graph, CUDA_ERROR_INVALID_VALUE);

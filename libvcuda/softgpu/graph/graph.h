@@ -77,8 +77,17 @@ node_valid (CUgraphNode node)
 
 /* Returns from the calling function unless NODE is one of the type WANTED.  */
 #define OF_TYPE(node, wanted)                                                                      \
-  REQUIRE ((node) && (node)->kind == GRAPH_NODE && (node)->type == CU_GRAPH_NODE_TYPE_##wanted,    \
-           CUDA_ERROR_INVALID_VALUE)
+  REQUIRE_ARGUMENTS (node_valid (node) && (node)->type == CU_GRAPH_NODE_TYPE_##wanted)
+
+/* A function that answers with MEMBER of a node of the type WANTED.  */
+#define NODE_ANSWER(function, wanted, member, answer_type)                                         \
+  CUresult cuGraph##function (CUgraphNode node, answer_type *answer)                               \
+  {                                                                                                \
+    OF_TYPE (node, wanted);                                                                        \
+    REQUIRE (answer, CUDA_ERROR_INVALID_VALUE);                                                    \
+    *answer = node->member;                                                                        \
+    return CUDA_SUCCESS;                                                                           \
+  }
 
 /* A capture that is under way.  */
 struct capture

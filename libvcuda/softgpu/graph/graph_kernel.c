@@ -33,8 +33,7 @@ CUresult
 cuGraphAddKernelNode_v2 (CUgraphNode *pnode, CUgraph graph, const CUgraphNode *from, size_t count,
                          const CUDA_KERNEL_NODE_PARAMS *params)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (pnode && params, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (pnode && params);
   struct CUgraphNode_st trial;
   REQUIRE_SUCCESS (fill_kernel (&trial, params));
   REQUIRE_SUCCESS (softgpu_add_node (pnode, graph, CU_GRAPH_NODE_TYPE_KERNEL, from, count));
@@ -53,28 +52,18 @@ CUresult
 cuGraphAddKernelNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                       const CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (params);
   const CUDA_KERNEL_NODE_PARAMS newer = { COMMON (params) };
   return cuGraphAddKernelNode_v2 (node, graph, from, count, &newer);
 }
 
-CUresult
-cuGraphKernelNodeGetParams_v2 (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params)
-{
-  REQUIRE_DRIVER ();
-  OF_TYPE (node, KERNEL);
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
-  *params = node->kernel;
-  return CUDA_SUCCESS;
-}
+NODE_ANSWER (KernelNodeGetParams_v2, KERNEL, kernel, CUDA_KERNEL_NODE_PARAMS)
 
 CUresult
 cuGraphKernelNodeGetParams (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
   CUDA_KERNEL_NODE_PARAMS newer;
-  REQUIRE_DRIVER ();
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (params);
   REQUIRE_SUCCESS (cuGraphKernelNodeGetParams_v2 (node, &newer));
   *params = (CUDA_KERNEL_NODE_PARAMS_v1){ COMMON (&newer) };
   return CUDA_SUCCESS;
@@ -83,7 +72,6 @@ cuGraphKernelNodeGetParams (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params
 CUresult
 cuGraphKernelNodeSetParams_v2 (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
 {
-  REQUIRE_DRIVER ();
   OF_TYPE (node, KERNEL);
   REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
   return fill_kernel (node, params);
@@ -92,8 +80,7 @@ cuGraphKernelNodeSetParams_v2 (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *
 CUresult
 cuGraphKernelNodeSetParams (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (params);
   const CUDA_KERNEL_NODE_PARAMS newer = { COMMON (params) };
   return cuGraphKernelNodeSetParams_v2 (node, &newer);
 }

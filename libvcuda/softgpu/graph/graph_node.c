@@ -4,17 +4,9 @@
 
 /* Add, get and set for the kinds that keep their parameters as they are.  */
 #define PLAIN(name, wanted, member, type)                                                          \
-  CUresult cuGraph##name##NodeGetParams (CUgraphNode node, type *params)                           \
-  {                                                                                                \
-    REQUIRE_DRIVER ();                                                                             \
-    OF_TYPE (node, wanted);                                                                        \
-    REQUIRE (params, CUDA_ERROR_INVALID_VALUE);                                                    \
-    *params = node->member;                                                                        \
-    return CUDA_SUCCESS;                                                                           \
-  }                                                                                                \
+  NODE_ANSWER (name##NodeGetParams, wanted, member, type)                                          \
   CUresult cuGraph##name##NodeSetParams (CUgraphNode node, const type *params)                     \
   {                                                                                                \
-    REQUIRE_DRIVER ();                                                                             \
     OF_TYPE (node, wanted);                                                                        \
     REQUIRE (params, CUDA_ERROR_INVALID_VALUE);                                                    \
     node->member = *params;                                                                        \
@@ -29,8 +21,7 @@ CUresult
 cuGraphAddMemcpyNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                       const CUDA_MEMCPY3D *copy, CUcontext context)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (copy && valid_context (context), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (copy && valid_context (context));
   REQUIRE_SUCCESS (softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_MEMCPY, from, count));
   (*node)->copy = *copy;
   return CUDA_SUCCESS;
@@ -40,8 +31,7 @@ CUresult
 cuGraphAddMemsetNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                       const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (set, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (set);
   REQUIRE (valid_context (context), CUDA_ERROR_INVALID_CONTEXT);
   REQUIRE (set->elementSize == 1 || set->elementSize == 2 || set->elementSize == 4,
            CUDA_ERROR_INVALID_VALUE);
@@ -54,8 +44,7 @@ CUresult
 cuGraphAddHostNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                     const CUDA_HOST_NODE_PARAMS *params)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (params && params->fn, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (params && params->fn);
   REQUIRE_SUCCESS (softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_HOST, from, count));
   (*node)->host = *params;
   return CUDA_SUCCESS;
@@ -71,8 +60,7 @@ CUresult
 cuGraphAddChildGraphNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                           CUgraph child)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (graph_valid (graph) && node, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (graph_valid (graph) && node);
   CUgraph clone;
   REQUIRE_SUCCESS (cuGraphClone (&clone, child));
   CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_GRAPH, from, count);
@@ -83,15 +71,7 @@ cuGraphAddChildGraphNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *f
   return rc;
 }
 
-CUresult
-cuGraphChildGraphNodeGetGraph (CUgraphNode node, CUgraph *graph)
-{
-  REQUIRE_DRIVER ();
-  OF_TYPE (node, GRAPH);
-  REQUIRE (graph, CUDA_ERROR_INVALID_VALUE);
-  *graph = node->child;
-  return CUDA_SUCCESS;
-}
+NODE_ANSWER (ChildGraphNodeGetGraph, GRAPH, child, CUgraph)
 
 #define EVENT_NODE(name, wanted)                                                                   \
   CUresult cuGraphAdd##name##Node (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,      \
@@ -99,22 +79,13 @@ cuGraphChildGraphNodeGetGraph (CUgraphNode node, CUgraph *graph)
   {                                                                                                \
     REQUIRE_DRIVER ();                                                                             \
     REQUIRE (event && event->kind == EVENT, CUDA_ERROR_INVALID_HANDLE);                            \
-    CUresult rc = softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_##wanted, from, count);        \
-    if (rc == CUDA_SUCCESS)                                                                        \
-      (*node)->event = event;                                                                      \
-    return rc;                                                                                     \
-  }                                                                                                \
-  CUresult cuGraph##name##NodeGetEvent (CUgraphNode node, CUevent *event)                          \
-  {                                                                                                \
-    REQUIRE_DRIVER ();                                                                             \
-    OF_TYPE (node, wanted);                                                                        \
-    REQUIRE (event, CUDA_ERROR_INVALID_VALUE);                                                     \
-    *event = node->event;                                                                          \
+    REQUIRE_SUCCESS (softgpu_add_node (node, graph, CU_GRAPH_NODE_TYPE_##wanted, from, count));    \
+    (*node)->event = event;                                                                        \
     return CUDA_SUCCESS;                                                                           \
   }                                                                                                \
+  NODE_ANSWER (name##NodeGetEvent, wanted, event, CUevent)                                         \
   CUresult cuGraph##name##NodeSetEvent (CUgraphNode node, CUevent event)                           \
   {                                                                                                \
-    REQUIRE_DRIVER ();                                                                             \
     OF_TYPE (node, wanted);                                                                        \
     REQUIRE (event && event->kind == EVENT, CUDA_ERROR_INVALID_HANDLE);                            \
     node->event = event;                                                                           \
@@ -129,9 +100,8 @@ CUresult
 cuGraphAddNode_v2 (CUgraphNode *node, CUgraph graph, const CUgraphNode *from,
                    const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
 {
-  REQUIRE_DRIVER ();
+  REQUIRE_ARGUMENTS (node && params);
   (void) edges;
-  REQUIRE (node && params, CUDA_ERROR_INVALID_VALUE);
   CUcontext current = softgpu_current_context ();
   switch (params->type)
     {

@@ -24,22 +24,17 @@ put (struct answer *answer, CUgraphNode node)
 static CUresult
 finish (struct answer *answer, size_t *count)
 {
-  if (!answer->list)
+  for (size_t i = answer->count; answer->list && i < answer->room; i++)
+    answer->list[i] = NULL;
+  if (!answer->list || answer->count < answer->room)
     *count = answer->count;
-  else if (answer->count < answer->room)
-    {
-      memset (answer->list + answer->count, 0,
-              (answer->room - answer->count) * sizeof *answer->list);
-      *count = answer->count;
-    }
   return CUDA_SUCCESS;
 }
 
 static CUresult
 list_nodes (CUgraph graph, CUgraphNode *nodes, size_t *count, bool roots)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (graph_valid (graph) && count, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (graph_valid (graph) && count);
   struct answer answer = { nodes, *count, 0 };
   for (CUgraphNode node = graph->first; node; node = node->next)
     if (!roots || !node->from_count)
@@ -59,11 +54,10 @@ cuGraphGetRootNodes (CUgraph graph, CUgraphNode *nodes, size_t *count)
   return list_nodes (graph, nodes, count, true);
 }
 
-static CUresult
-list_edges (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
+CUresult
+cuGraphGetEdges (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (graph_valid (graph) && count && !from == !to, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (graph_valid (graph) && count && !from == !to);
   struct answer sources = { from, *count, 0 }, targets = { to, *count, 0 };
   for (CUgraphNode node = graph->first; node; node = node->next)
     for (size_t i = 0; i < node->from_count; i++)
@@ -76,17 +70,11 @@ list_edges (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
 }
 
 CUresult
-cuGraphGetEdges (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
-{
-  return list_edges (graph, from, to, count);
-}
-
-CUresult
 cuGraphGetEdges_v2 (CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges,
                     size_t *count)
 {
   size_t room = count ? *count : 0;
-  CUresult rc = list_edges (graph, from, to, count);
+  CUresult rc = cuGraphGetEdges (graph, from, to, count);
   if (rc == CUDA_SUCCESS && edges)
     memset (edges, 0, room * sizeof *edges);
   return rc;
@@ -95,8 +83,7 @@ cuGraphGetEdges_v2 (CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEd
 static CUresult
 list_neighbours (CUgraphNode node, CUgraphNode *list, size_t *count, bool dependents)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (node_valid (node) && count, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (node_valid (node) && count);
   struct answer answer = { list, *count, 0 };
   if (!dependents)
     for (size_t i = 0; i < node->from_count; i++)
@@ -109,42 +96,28 @@ list_neighbours (CUgraphNode node, CUgraphNode *list, size_t *count, bool depend
   return finish (&answer, count);
 }
 
-CUresult
-cuGraphNodeGetDependencies (CUgraphNode node, CUgraphNode *list, size_t *count)
-{
-  return list_neighbours (node, list, count, false);
-}
+/* Both versions of a function. The edges of the second have no data here: all are plain.  */
+#define NEIGHBOURS(function, dependents)                                                           \
+  CUresult cuGraphNodeGet##function (CUgraphNode node, CUgraphNode *list, size_t *count)           \
+  {                                                                                                \
+    return list_neighbours (node, list, count, dependents);                                        \
+  }                                                                                                \
+  CUresult cuGraphNodeGet##function##_v2 (CUgraphNode node, CUgraphNode *list,                     \
+                                          CUgraphEdgeData *edges, size_t *count)                   \
+  {                                                                                                \
+    if (edges && count)                                                                            \
+      memset (edges, 0, *count * sizeof *edges);                                                   \
+    return list_neighbours (node, list, count, dependents);                                        \
+  }
 
-CUresult
-cuGraphNodeGetDependencies_v2 (CUgraphNode node, CUgraphNode *list, CUgraphEdgeData *edges,
-                               size_t *count)
-{
-  if (edges && count)
-    memset (edges, 0, *count * sizeof *edges);
-  return list_neighbours (node, list, count, false);
-}
-
-CUresult
-cuGraphNodeGetDependentNodes (CUgraphNode node, CUgraphNode *list, size_t *count)
-{
-  return list_neighbours (node, list, count, true);
-}
-
-CUresult
-cuGraphNodeGetDependentNodes_v2 (CUgraphNode node, CUgraphNode *list, CUgraphEdgeData *edges,
-                                 size_t *count)
-{
-  if (edges && count)
-    memset (edges, 0, *count * sizeof *edges);
-  return list_neighbours (node, list, count, true);
-}
+NEIGHBOURS (Dependencies, false)
+NEIGHBOURS (DependentNodes, true)
 
 /* A function that answers with MEMBER of a graph or a node, HANDLE.  */
 #define ANSWER(function, of, valid, member, type)                                                  \
   CUresult cuGraph##function (of handle, type *answer)                                             \
   {                                                                                                \
-    REQUIRE_DRIVER ();                                                                             \
-    REQUIRE (valid (handle) && answer, CUDA_ERROR_INVALID_VALUE);                                  \
+    REQUIRE_ARGUMENTS (valid (handle) && answer);                                                  \
     *answer = handle->member;                                                                      \
     return CUDA_SUCCESS;                                                                           \
   }

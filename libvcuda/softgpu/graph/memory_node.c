@@ -38,9 +38,7 @@ CUresult
 cuGraphAddMemAllocNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                         CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (params && params->bytesize && params->bytesize <= SIZE_MAX / 2,
-           CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (params && params->bytesize && params->bytesize <= SIZE_MAX / 2);
   const CUmemPoolProps *pool = &params->poolProps;
   REQUIRE (pool->allocType == CU_MEM_ALLOCATION_TYPE_PINNED
                && pool->handleTypes == CU_MEM_HANDLE_TYPE_NONE
@@ -81,15 +79,7 @@ cuGraphAddMemAllocNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *fro
   return CUDA_SUCCESS;
 }
 
-CUresult
-cuGraphMemAllocNodeGetParams (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params)
-{
-  REQUIRE_DRIVER ();
-  OF_TYPE (node, MEM_ALLOC);
-  REQUIRE (params, CUDA_ERROR_INVALID_VALUE);
-  *params = node->alloc.params;
-  return CUDA_SUCCESS;
-}
+NODE_ANSWER (MemAllocNodeGetParams, MEM_ALLOC, alloc.params, CUDA_MEM_ALLOC_NODE_PARAMS)
 
 static const struct graph_memory *
 first_within (uintptr_t address, size_t bytes)
@@ -125,8 +115,7 @@ CUresult
 cuGraphAddMemFreeNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from, size_t count,
                        CUdeviceptr address)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (graph_valid (graph) && begins_of_a_graph (address), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (graph_valid (graph) && begins_of_a_graph (address));
   for (CUgraphNode other = graph->first; other; other = other->next)
     REQUIRE (other->type != CU_GRAPH_NODE_TYPE_MEM_FREE || other->freed != address,
              CUDA_ERROR_INVALID_VALUE);
@@ -136,12 +125,4 @@ cuGraphAddMemFreeNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *from
   return CUDA_SUCCESS;
 }
 
-CUresult
-cuGraphMemFreeNodeGetParams (CUgraphNode node, CUdeviceptr *address)
-{
-  REQUIRE_DRIVER ();
-  OF_TYPE (node, MEM_FREE);
-  REQUIRE (address, CUDA_ERROR_INVALID_VALUE);
-  *address = node->freed;
-  return CUDA_SUCCESS;
-}
+NODE_ANSWER (MemFreeNodeGetParams, MEM_FREE, freed, CUdeviceptr)

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "copy/copy.h"
-#include "copy/fill.h"
 #include "launch/graph_exec.h"
 #include "memory/allocations.h"
 #include "memory/graph_memory.h"
@@ -201,23 +200,23 @@ run_step (const struct CUgraphNode_st *node, CUstream stream)
 
 /* Adds a kernel to WORK: one like those before. By the kind clock any is.  */
 static bool
-merge (struct gpu_work *work, const struct CUgraphNode_st *kernel)
+merge (struct softgpu_command *work, const struct CUgraphNode_st *kernel)
 {
   bool kind = driver.tie.state->clock == SOFTGPU_KIND;
-  if (!kind && work->kernels && (work->piece_ns != kernel->time_ns || work->width != kernel->width))
+  if (!kind && work->count && (work->piece_ns != kernel->time_ns || work->width != kernel->width))
     return false;
-  work->time_ns += kernel->time_ns;
+  work->left_ns += kernel->time_ns;
   work->piece_ns = kernel->time_ns;
   work->width = kernel->width;
-  work->kernels++;
+  work->count++;
   return true;
 }
 
 static CUresult
-launch_work (CUstream stream, struct gpu_work *work)
+launch_work (CUstream stream, struct softgpu_command *work)
 {
-  CUresult rc = work->kernels ? softgpu_launch (stream, work) : CUDA_SUCCESS;
-  *work = (struct gpu_work){ 0 };
+  CUresult rc = work->count ? softgpu_submit_to (stream, work, NULL, NULL) : CUDA_SUCCESS;
+  *work = (struct softgpu_command){ .kind = SOFTGPU_KERNEL };
   return rc;
 }
 
@@ -225,7 +224,7 @@ static CUresult
 run_steps (CUgraphExec exec, CUstream stream)
 {
   CUresult rc = exec->allocates ? take_memory (exec) : CUDA_SUCCESS;
-  struct gpu_work work = { 0 };
+  struct softgpu_command work = { .kind = SOFTGPU_KERNEL };
   for (size_t i = 0; i < exec->count && rc == CUDA_SUCCESS; i++)
     {
       const struct step *step = &exec->step[i];

@@ -5,8 +5,7 @@
 CUresult
 cuFuncGetName (const char **name, CUfunction function)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (name && function_valid (function), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (name && function_valid (function));
   *name = function->name;
   return CUDA_SUCCESS;
 }
@@ -20,8 +19,7 @@ cuKernelGetName (const char **name, CUkernel kernel)
 CUresult
 cuFuncGetModule (CUmodule *module, CUfunction function)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (module && function_valid (function), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (module && function_valid (function));
   *module = function->module;
   return CUDA_SUCCESS;
 }
@@ -29,8 +27,7 @@ cuFuncGetModule (CUmodule *module, CUfunction function)
 CUresult
 cuFuncGetAttribute (int *value, CUfunction_attribute attribute, CUfunction function)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (value && attribute < CU_FUNC_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (value && attribute < CU_FUNC_ATTRIBUTE_MAX);
   REQUIRE (function_valid (function), CUDA_ERROR_INVALID_HANDLE);
   static const int values[CU_FUNC_ATTRIBUTE_MAX] = {
     [CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024,
@@ -54,26 +51,22 @@ cuKernelGetAttribute (int *value, CUfunction_attribute attribute, CUkernel kerne
 CUresult
 cuFuncSetAttribute (CUfunction function, CUfunction_attribute attribute, int value)
 {
-  REQUIRE_DRIVER ();
+  REQUIRE_ARGUMENTS (attribute < CU_FUNC_ATTRIBUTE_MAX);
   (void) value;
-  REQUIRE (attribute < CU_FUNC_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
   return function_valid (function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult
 cuFuncSetCacheConfig (CUfunction function, CUfunc_cache config)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (function_valid (function) && (unsigned) config <= CU_FUNC_CACHE_PREFER_EQUAL,
-           CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (function_valid (function) && (unsigned) config <= CU_FUNC_CACHE_PREFER_EQUAL);
   return CUDA_SUCCESS;
 }
 
 CUresult
 cuFuncIsLoaded (CUfunctionLoadingState *state, CUfunction function)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (state, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (state);
   REQUIRE (function_valid (function), CUDA_ERROR_INVALID_HANDLE);
   *state = CU_FUNCTION_LOADING_STATE_LOADED;
   return CUDA_SUCCESS;

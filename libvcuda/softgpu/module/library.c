@@ -34,8 +34,7 @@ cuLibraryLoadFromFile (CUlibrary *library, const char *path, CUjit_option *jitOp
 CUresult
 cuLibraryUnload (CUlibrary library)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (module_valid (module_of (library)), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (module_valid (module_of (library)));
   softgpu_unload (module_of (library));
   return CUDA_SUCCESS;
 }

@@ -40,8 +40,7 @@ cuModuleUnload (CUmodule module)
 CUresult
 cuModuleGetFunction (CUfunction *function, CUmodule module, const char *name)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (module_valid (module), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (module_valid (module));
   REQUIRE_SUCCESS (softgpu_find_function (function, module, name));
   return valid_context (softgpu_current_context ()) ? softgpu_place (module, name) : CUDA_SUCCESS;
 }
@@ -49,16 +48,14 @@ cuModuleGetFunction (CUfunction *function, CUmodule module, const char *name)
 CUresult
 cuModuleGetGlobal_v2 (CUdeviceptr *start, size_t *bytes, CUmodule module, const char *name)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (module_valid (module), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (module_valid (module));
   return softgpu_find_variable (start, bytes, module, name);
 }
 
 CUresult
 cuModuleGetFunctionCount (unsigned int *count, CUmodule module)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (count, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (count);
   REQUIRE (module_valid (module), CUDA_ERROR_INVALID_HANDLE);
   *count = module->count;
   return CUDA_SUCCESS;
@@ -67,8 +64,7 @@ cuModuleGetFunctionCount (unsigned int *count, CUmodule module)
 CUresult
 cuModuleGetLoadingMode (CUmoduleLoadingMode *mode)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (mode, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (mode);
   *mode = softgpu_loads_lazily () ? CU_MODULE_LAZY_LOADING : CU_MODULE_EAGER_LOADING;
   return CUDA_SUCCESS;
 }

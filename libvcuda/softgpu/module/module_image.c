@@ -40,17 +40,15 @@ softgpu_unload (struct CUmod_st *module)
 CUresult
 softgpu_load (struct CUmod_st **pmodule, const void *image)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (pmodule && image, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (pmodule && image);
   struct CUmod_st *module = softgpu_new_record (sizeof *module);
   REQUIRE (module, CUDA_ERROR_OUT_OF_MEMORY);
   module->kind = MODULE;
   CUresult rc = CUDA_SUCCESS;
   /* ELF, fat binary, and the wrapper that nvcc puts around one.  */
   const unsigned elf = 0x464c457f, fat = 0xba55ed50, wrapper = 0x466243b1;
-  unsigned char first = *(const unsigned char *) image;
-  if (first == '.' || first == '/' || first == ' ' || first == '\n' || first == '\r'
-      || first == '\t')
+  const char text_begins[] = { '.', '/', ' ', '\n', '\r', '\t' };
+  if (memchr (text_begins, *(const char *) image, sizeof text_begins))
     rc = softgpu_read_ptx (module, image);
   else
     {
@@ -74,8 +72,7 @@ softgpu_load (struct CUmod_st **pmodule, const void *image)
 CUresult
 softgpu_load_file (struct CUmod_st **pmodule, const char *path)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (pmodule && path, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (pmodule && path);
   FILE *file = fopen (path, "rbe");
   REQUIRE (file, CUDA_ERROR_FILE_NOT_FOUND);
   struct stat status;

@@ -12,11 +12,9 @@ CUresult
 cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags (int *blocks, CUfunction function, int threads,
                                                       size_t shared, unsigned int flags)
 {
-  REQUIRE_DRIVER ();
+  REQUIRE_ARGUMENTS (blocks && threads > 0 && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE
+                     && function_valid (function));
   (void) shared;
-  REQUIRE (blocks && threads > 0 && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE,
-           CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (function_valid (function), CUDA_ERROR_INVALID_VALUE);
   int fit = threads > LARGEST_BLOCK ? 0 : SOFTGPU_MULTIPROCESSOR_THREADS / threads;
   *blocks = fit > BLOCKS ? BLOCKS : fit;
   return CUDA_SUCCESS;
@@ -35,9 +33,8 @@ cuOccupancyMaxPotentialBlockSizeWithFlags (int *grid, int *block, CUfunction fun
                                            CUoccupancyB2DSize shared_of, size_t shared, int limit,
                                            unsigned int flags)
 {
-  REQUIRE_DRIVER ();
+  REQUIRE_ARGUMENTS (grid && block);
   (void) shared_of;
-  REQUIRE (grid && block, CUDA_ERROR_INVALID_VALUE);
   *block = limit > 0 && limit < LARGEST_BLOCK ? limit : LARGEST_BLOCK;
   int blocks = 0;
   CUresult rc = cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags (&blocks, function, *block,

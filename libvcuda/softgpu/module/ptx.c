@@ -21,12 +21,18 @@ name_length (const char *text)
   return strspn (text, "0123456789_$%ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
 }
 
-/* The value of KEY in the rest of the line at TEXT; NULL: it is not there.  */
-static const char *
-value_of (const char *text, const char *key)
+/* Reads the value of KEY, or which parameter holds it, in the rest of the line at TEXT.  */
+static void
+read_value (const char *text, const char *key, uint64_t *value, int *param)
 {
   const char *end = text + strcspn (text, "\n"), *found = strstr (text, key);
-  return found && found < end ? found + strlen (key) : NULL;
+  if (!found || found >= end)
+    return;
+  found += strlen (key);
+  if (strncmp (found, "param:", 6) == 0)
+    *param = (int) strtol (found + 6, NULL, 10);
+  else
+    *value = strtoull (found, NULL, 10);
 }
 
 static void
@@ -38,16 +44,8 @@ read_cost (CUfunction function, const char *text)
       at += strlen ("//softgpu entry=");
       if (strncmp (at, function->name, length) != 0 || at[length] != ' ')
         continue;
-      const char *time = value_of (at + length, " time_ns=");
-      const char *width = value_of (at + length, " width_percent=");
-      if (time && strncmp (time, "param:", 6) == 0)
-        function->time_param = (int) strtol (time + 6, NULL, 10);
-      else if (time)
-        function->time_ns = strtoull (time, NULL, 10);
-      if (width && strncmp (width, "param:", 6) == 0)
-        function->width_param = (int) strtol (width + 6, NULL, 10);
-      else if (width)
-        function->width_percent = (unsigned) strtoul (width, NULL, 10);
+      read_value (at + length, " time_ns=", &function->time_ns, &function->time_param);
+      read_value (at + length, " width_percent=", &function->width_percent, &function->width_param);
       return;
     }
 }

@@ -12,6 +12,7 @@
 #include "mig/instance.h"
 #include "state/attach.h"
 #include "state/pid.h"
+#include "state/require.h"
 
 /* A GPU, a MIG device, or a GPU instance with its compute instance.  */
 struct nvmlDevice_st
@@ -32,37 +33,29 @@ struct monitor
 
 extern struct monitor monitor;
 
-#define REQUIRE(condition, error)                                                                  \
-  do                                                                                               \
-    if (!(condition))                                                                              \
-      return (error);                                                                              \
-  while (0)
-
-/* Returns what CALL returns, unless that is success.  */
-#define REQUIRE_SUCCESS(call)                                                                      \
-  do                                                                                               \
-    {                                                                                              \
-      nvmlReturn_t returned = (call);                                                              \
-      REQUIRE (returned == NVML_SUCCESS, returned);                                                \
-    }                                                                                              \
-  while (0)
-
+/* Returns from the calling function unless NVML is initialised in this very process.  */
 #define REQUIRE_MONITOR() REQUIRE (monitor.users, NVML_ERROR_UNINITIALIZED)
 
-#define REQUIRE_DEVICE(device)                                                                     \
+/* The same, and unless the arguments are VALID.  */
+#define REQUIRE_ARGUMENTS(valid)                                                                   \
   REQUIRE_MONITOR ();                                                                              \
-  REQUIRE (softgpu_valid (device), NVML_ERROR_INVALID_ARGUMENT);                                   \
+  REQUIRE (valid, NVML_ERROR_INVALID_ARGUMENT)
+
+/* Returns unless DEVICE is one that this process may use.  */
+#define REQUIRE_DEVICE(device)                                                                     \
+  REQUIRE_ARGUMENTS (softgpu_valid (device));                                                      \
   REQUIRE (!gpu_of (device)->lost, NVML_ERROR_GPU_IS_LOST)
 
-/* Another name of a function that has the same arguments.  */
-#define ALSO_NAMED(name, function) __typeof__ (function) name __attribute__ ((alias (#function)))
+/* The same, and unless the other arguments are VALID.  */
+#define REQUIRE_DEVICE_AND(device, valid)                                                          \
+  REQUIRE_DEVICE (device);                                                                         \
+  REQUIRE (valid, NVML_ERROR_INVALID_ARGUMENT)
 
 /* A function that answers with VALUE, a constant or of the device's state.  */
 #define ANSWER(function, type, value)                                                              \
   nvmlReturn_t nvmlDevice##function (nvmlDevice_t device, type *answer)                            \
   {                                                                                                \
-    REQUIRE_DEVICE (device);                                                                       \
-    REQUIRE (answer, NVML_ERROR_INVALID_ARGUMENT);                                                 \
+    REQUIRE_DEVICE_AND (device, answer);                                                           \
     *answer = (value);                                                                             \
     return NVML_SUCCESS;                                                                           \
   }
@@ -100,9 +93,6 @@ struct process
   uint64_t held_bytes;
   unsigned percent; /* of the GPU's last second */
 };
-
-/* Whether a process has a context on entry GPU of the state. Needs the lock.  */
-bool softgpu_in_use (struct attachment *tie, unsigned gpu);
 
 /* Lists the processes with a context on DEVICE for a call with *COUNT ENTRIES; *COUNT gets how many
    there are.  */

@@ -75,9 +75,20 @@ nvmlGpuInstanceCreateComputeInstanceWithPlacement (nvmlGpuInstance_t instance, u
                                                    const nvmlComputeInstancePlacement_t *placement,
                                                    nvmlComputeInstance_t *compute)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (placement && placement->start == 0, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_ARGUMENTS (placement && placement->start == 0);
   return nvmlGpuInstanceCreateComputeInstance (instance, profile, compute);
+}
+
+/* Whether a process has a context on entry PART of the state. Needs the lock.  */
+static bool
+in_use (unsigned part)
+{
+  softgpu_reap (&monitor.tie);
+  const struct softgpu_state *state = monitor.tie.state;
+  for (unsigned slot = 0; slot < state->slots_used; slot++)
+    if (state->slot[slot].kind != SOFTGPU_FREE && state->slot[slot].gpu[part].contexts)
+      return true;
+  return false;
 }
 
 nvmlReturn_t
@@ -88,7 +99,7 @@ nvmlComputeInstanceDestroy (nvmlComputeInstance_t compute)
   REQUIRE (softgpu_may_divide (softgpu_root (), &state->gpu[part]), NVML_ERROR_NO_PERMISSION);
   softgpu_lock (&monitor.tie);
   bool stale = softgpu_part_of (compute, true) != part;
-  bool busy = !stale && softgpu_in_use (&monitor.tie, part);
+  bool busy = !stale && in_use (part);
   if (!stale && !busy)
     softgpu_remove_compute (state, softgpu_root (), part);
   softgpu_unlock (&monitor.tie);

@@ -9,8 +9,7 @@
 nvmlReturn_t
 nvmlDeviceGetCount_v2 (unsigned int *count)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (count, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_ARGUMENTS (count);
   *count = monitor.tie.gpu_count;
   return NVML_SUCCESS;
 }
@@ -20,8 +19,7 @@ ALSO_NAMED (nvmlDeviceGetCount, nvmlDeviceGetCount_v2);
 nvmlReturn_t
 nvmlDeviceGetHandleByIndex_v2 (unsigned int index, nvmlDevice_t *device)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (device && index < monitor.tie.gpu_count, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_ARGUMENTS (device && index < monitor.tie.gpu_count);
   REQUIRE (!gpu_of (&monitor.device[index])->lost, NVML_ERROR_GPU_IS_LOST);
   *device = &monitor.device[index];
   return NVML_SUCCESS;
@@ -32,8 +30,7 @@ ALSO_NAMED (nvmlDeviceGetHandleByIndex, nvmlDeviceGetHandleByIndex_v2);
 nvmlReturn_t
 nvmlDeviceGetHandleByUUID (const char *uuid, nvmlDevice_t *device)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (uuid && device, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_ARGUMENTS (uuid && device);
   for (unsigned i = 0; i < monitor.tie.gpu_count + monitor.parts; i++)
     if (softgpu_valid (&monitor.device[i])
         && strcasecmp (gpu_of (&monitor.device[i])->uuid, uuid) == 0)
@@ -59,26 +56,16 @@ nvmlDeviceGetHandleByPciBusId_v2 (const char *id, nvmlDevice_t *device)
 
 ALSO_NAMED (nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2);
 
-nvmlReturn_t
-nvmlDeviceGetUUID (nvmlDevice_t device, char *uuid, unsigned int length)
-{
-  REQUIRE_DEVICE (device);
-  return softgpu_put_text (uuid, length, gpu_of (device)->uuid);
-}
+#define TEXT(function, value)                                                                      \
+  nvmlReturn_t nvmlDevice##function (nvmlDevice_t device, char *text, unsigned int length)         \
+  {                                                                                                \
+    REQUIRE_DEVICE (device);                                                                       \
+    return softgpu_put_text (text, length, value);                                                 \
+  }
 
-nvmlReturn_t
-nvmlDeviceGetName (nvmlDevice_t device, char *name, unsigned int length)
-{
-  REQUIRE_DEVICE (device);
-  return softgpu_put_text (name, length, gpu_of (device)->name);
-}
-
-nvmlReturn_t
-nvmlDeviceGetVbiosVersion (nvmlDevice_t device, char *version, unsigned int length)
-{
-  REQUIRE_DEVICE (device);
-  return softgpu_put_text (version, length, "00.00.00.00.00");
-}
+TEXT (GetUUID, gpu_of (device)->uuid)
+TEXT (GetName, gpu_of (device)->name)
+TEXT (GetVbiosVersion, "00.00.00.00.00")
 
 nvmlPciInfo_t
 softgpu_pci_at (unsigned bus)
@@ -92,8 +79,7 @@ softgpu_pci_at (unsigned bus)
 nvmlReturn_t
 nvmlDeviceGetPciInfo_v3 (nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (pci, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, pci);
   *pci = softgpu_pci_at (gpu_of (device)->pci_bus);
   pci->pciDeviceId = 0x10de;
   return NVML_SUCCESS;
@@ -105,8 +91,7 @@ ALSO_NAMED (nvmlDeviceGetPciInfo, nvmlDeviceGetPciInfo_v3);
 nvmlReturn_t
 nvmlDeviceGetCudaComputeCapability (nvmlDevice_t device, int *major, int *minor)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (major && minor, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, major && minor);
   *major = 9;
   *minor = 0;
   return NVML_SUCCESS;

@@ -2,21 +2,10 @@
 
 #include "nvml/monitor.h"
 
-static nvmlReturn_t
-count_of (nvmlDevice_t device, nvmlMemoryErrorType_t type, unsigned long long *count)
-{
-  REQUIRE_DEVICE (device);
-  REQUIRE (count && type < NVML_MEMORY_ERROR_TYPE_COUNT, NVML_ERROR_INVALID_ARGUMENT);
-  const struct softgpu_gpu *gpu = gpu_of (device);
-  *count = type == NVML_MEMORY_ERROR_TYPE_CORRECTED ? gpu->ecc_corrected : gpu->ecc_uncorrected;
-  return NVML_SUCCESS;
-}
-
 nvmlReturn_t
 nvmlDeviceGetEccMode (nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnableState_t *pending)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (current && pending, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, current && pending);
   *current = *pending = NVML_FEATURE_ENABLED;
   return NVML_SUCCESS;
 }
@@ -27,8 +16,11 @@ nvmlReturn_t
 nvmlDeviceGetTotalEccErrors (nvmlDevice_t device, nvmlMemoryErrorType_t type,
                              nvmlEccCounterType_t counter, unsigned long long *count)
 {
-  REQUIRE (counter < NVML_ECC_COUNTER_TYPE_COUNT, NVML_ERROR_INVALID_ARGUMENT);
-  return count_of (device, type, count);
+  REQUIRE_DEVICE_AND (device, count && type < NVML_MEMORY_ERROR_TYPE_COUNT
+                                  && counter < NVML_ECC_COUNTER_TYPE_COUNT);
+  const struct softgpu_gpu *gpu = gpu_of (device);
+  *count = type == NVML_MEMORY_ERROR_TYPE_CORRECTED ? gpu->ecc_corrected : gpu->ecc_uncorrected;
+  return NVML_SUCCESS;
 }
 
 /* All of them happen in device memory.  */
@@ -37,10 +29,9 @@ nvmlDeviceGetMemoryErrorCounter (nvmlDevice_t device, nvmlMemoryErrorType_t type
                                  nvmlEccCounterType_t counter, nvmlMemoryLocation_t location,
                                  unsigned long long *count)
 {
-  REQUIRE (counter < NVML_ECC_COUNTER_TYPE_COUNT && location < NVML_MEMORY_LOCATION_COUNT,
-           NVML_ERROR_INVALID_ARGUMENT);
-  nvmlReturn_t rc = count_of (device, type, count);
-  if (rc == NVML_SUCCESS && location != NVML_MEMORY_LOCATION_DRAM)
+  REQUIRE (location < NVML_MEMORY_LOCATION_COUNT, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_SUCCESS (nvmlDeviceGetTotalEccErrors (device, type, counter, count));
+  if (location != NVML_MEMORY_LOCATION_DRAM)
     *count = 0;
-  return rc;
+  return NVML_SUCCESS;
 }

@@ -17,8 +17,7 @@ struct nvmlEventSet_st
 nvmlReturn_t
 nvmlEventSetCreate (nvmlEventSet_t *set)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (set, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_ARGUMENTS (set);
   *set = calloc (1, sizeof **set);
   return *set ? NVML_SUCCESS : NVML_ERROR_MEMORY;
 }
@@ -34,8 +33,7 @@ nvmlEventSetFree (nvmlEventSet_t set)
 nvmlReturn_t
 nvmlDeviceRegisterEvents (nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (set, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, set);
   REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
   if (!set->types[device->index])
     set->seen[device->index] = gpu_of (device)->xid_count;
@@ -69,8 +67,7 @@ next_event (nvmlEventSet_t set, nvmlEventData_t *data)
 nvmlReturn_t
 nvmlEventSetWait_v2 (nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (set && data, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_ARGUMENTS (set && data);
   const uint64_t end = softgpu_now () + timeout_ms * 1000000ull;
   for (;;)
     {

@@ -1,4 +1,4 @@
-/* NVML: starting, ending, versions, error texts.  */
+/* NVML: starting, ending, ordered failures, versions, error texts.  */
 
 #include <pthread.h>
 #include <stdio.h>
@@ -21,18 +21,14 @@ static nvmlReturn_t
 start (void)
 {
   static bool watching_forks;
+  static const nvmlReturn_t answers[] = {
+    [ATTACHED] = NVML_SUCCESS,
+    [ATTACH_FULL] = NVML_ERROR_INSUFFICIENT_RESOURCES,
+    [ATTACH_NO_PERMISSION] = NVML_ERROR_NO_PERMISSION,
+    [ATTACH_NO_DRIVER] = NVML_ERROR_DRIVER_NOT_LOADED,
+  };
   REQUIRE (softgpu_find (&monitor.paths), NVML_ERROR_DRIVER_NOT_LOADED);
-  switch (softgpu_attach_at (&monitor.tie, &monitor.paths, SOFTGPU_NVML))
-    {
-    case ATTACHED:
-      break;
-    case ATTACH_FULL:
-      return NVML_ERROR_INSUFFICIENT_RESOURCES;
-    case ATTACH_NO_PERMISSION:
-      return NVML_ERROR_NO_PERMISSION;
-    case ATTACH_NO_DRIVER:
-      return NVML_ERROR_DRIVER_NOT_LOADED;
-    }
+  REQUIRE_SUCCESS (answers[softgpu_attach_at (&monitor.tie, &monitor.paths, SOFTGPU_NVML)]);
   if (!watching_forks)
     pthread_atfork (NULL, NULL, in_child);
   watching_forks = true;
@@ -80,6 +76,19 @@ nvmlShutdown (void)
   return rc;
 }
 
+/* The error that was ordered for a call of NAME; 0: none. FIRST: its first argument, whatever it
+   is.  */
+int softgpu_gate (const char *name, nvmlDevice_t first);
+
+int
+softgpu_gate (const char *name, nvmlDevice_t first)
+{
+  if (!monitor.users)
+    return 0;
+  return softgpu_ordered_error (monitor.tie.state, name,
+                                softgpu_valid (first) ? first->gpu + 1 : 0);
+}
+
 nvmlReturn_t
 softgpu_put_text (char *out, unsigned length, const char *text)
 {
@@ -108,8 +117,7 @@ nvmlSystemGetNVMLVersion (char *version, unsigned int length)
 nvmlReturn_t
 nvmlSystemGetCudaDriverVersion_v2 (int *version)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (version, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_ARGUMENTS (version);
   *version = monitor.tie.state->cuda_version;
   return NVML_SUCCESS;
 }
@@ -119,8 +127,7 @@ ALSO_NAMED (nvmlSystemGetCudaDriverVersion, nvmlSystemGetCudaDriverVersion_v2);
 nvmlReturn_t
 nvmlSystemGetProcessName (unsigned int pid, char *name, unsigned int length)
 {
-  REQUIRE_MONITOR ();
-  REQUIRE (name && length, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_ARGUMENTS (name && length);
   char path[64], text[1024] = "";
   snprintf (path, sizeof path, "/proc/%u/cmdline", pid);
   FILE *file = fopen (path, "re");

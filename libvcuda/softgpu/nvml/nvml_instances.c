@@ -122,8 +122,7 @@ nvmlDeviceGetGpuInstances (nvmlDevice_t device, unsigned int id, nvmlGpuInstance
 nvmlReturn_t
 nvmlDeviceGetGpuInstanceById (nvmlDevice_t device, unsigned int id, nvmlGpuInstance_t *instance)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (instance, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, instance);
   REQUIRE (gpu_of (device)->divided, NVML_ERROR_NOT_SUPPORTED);
   REQUIRE (softgpu_may_change (device), NVML_ERROR_NO_PERMISSION);
   const struct softgpu_state *state = monitor.tie.state;

@@ -6,11 +6,22 @@
   REQUIRE_DEVICE (device);                                                                         \
   REQUIRE (softgpu_is_mig (device), NVML_ERROR_INVALID_ARGUMENT)
 
+#define MIG_ANSWER(function, value)                                                                \
+  nvmlReturn_t nvmlDevice##function (nvmlDevice_t device, unsigned *answer)                        \
+  {                                                                                                \
+    REQUIRE_MIG (device);                                                                          \
+    REQUIRE (answer, NVML_ERROR_INVALID_ARGUMENT);                                                 \
+    *answer = (value);                                                                             \
+    return NVML_SUCCESS;                                                                           \
+  }
+
+MIG_ANSWER (GetGpuInstanceId, gpu_of (device)->instance)
+MIG_ANSWER (GetComputeInstanceId, 0)
+
 nvmlReturn_t
 nvmlDeviceGetMigMode (nvmlDevice_t device, unsigned *current, unsigned *pending)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (current && pending, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, current && pending);
   REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
   *current = *pending = gpu_of (device)->divided ? NVML_DEVICE_MIG_ENABLE : NVML_DEVICE_MIG_DISABLE;
   return NVML_SUCCESS;
@@ -22,8 +33,7 @@ ANSWER (IsMigDeviceHandle, unsigned, softgpu_is_mig (device))
 nvmlReturn_t
 nvmlDeviceGetMigDeviceHandleByIndex (nvmlDevice_t device, unsigned index, nvmlDevice_t *mig)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (mig && index < SOFTGPU_MIG_DEVICES, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, mig && index < SOFTGPU_MIG_DEVICES);
   nvmlDevice_t first = monitor.device + monitor.tie.gpu_count;
   for (nvmlDevice_t found = first; found < first + monitor.parts; found++)
     if (softgpu_valid (found) && gpu_of (found)->parent == device->gpu + 1
@@ -43,24 +53,6 @@ nvmlDeviceGetDeviceHandleFromMigDeviceHandle (nvmlDevice_t mig, nvmlDevice_t *de
   for (unsigned i = 0; i < monitor.tie.gpu_count; i++)
     if (gpu_of (mig)->parent == monitor.device[i].gpu + 1)
       *device = &monitor.device[i];
-  return NVML_SUCCESS;
-}
-
-nvmlReturn_t
-nvmlDeviceGetGpuInstanceId (nvmlDevice_t device, unsigned *id)
-{
-  REQUIRE_MIG (device);
-  REQUIRE (id, NVML_ERROR_INVALID_ARGUMENT);
-  *id = gpu_of (device)->instance;
-  return NVML_SUCCESS;
-}
-
-nvmlReturn_t
-nvmlDeviceGetComputeInstanceId (nvmlDevice_t device, unsigned *id)
-{
-  REQUIRE_MIG (device);
-  REQUIRE (id, NVML_ERROR_INVALID_ARGUMENT);
-  *id = 0;
   return NVML_SUCCESS;
 }
 

@@ -16,13 +16,6 @@ struct private_process
 };
 
 static nvmlReturn_t
-handle_by_index (unsigned index, nvmlDevice_t *device, unsigned flags)
-{
-  (void) flags;
-  return nvmlDeviceGetHandleByIndex_v2 (index, device);
-}
-
-static nvmlReturn_t
 processes (nvmlDevice_t device, unsigned *count, struct private_process *entries)
 {
   struct process list[SOFTGPU_MAX_SLOTS];
@@ -58,7 +51,7 @@ static const struct
     [0 ... 70] = REST,
     [72 - 1] = (void *) nvmlDeviceGetArchitecture,
     [72 ... 79] = REST,
-    [81 - 1] = (void *) handle_by_index,
+    [81 - 1] = (void *) nvmlDeviceGetHandleByIndex_v2, /* called with flags too */
     [81 ... 211] = REST,
     [213 - 1 ... 215 - 1] = (void *) processes,
     [215 ... 228] = REST,

@@ -61,21 +61,10 @@ nvmlReturn_t
 softgpu_list_processes (nvmlDevice_t device, unsigned *count, const void *entries,
                         struct process list[SOFTGPU_MAX_SLOTS])
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (count && (entries || !*count), NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, count && (entries || !*count));
   unsigned room = *count;
   *count = processes_of (device, list);
   return *count <= room ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
-}
-
-bool
-softgpu_in_use (struct attachment *tie, unsigned gpu)
-{
-  softgpu_reap (tie);
-  for (unsigned slot = 0; slot < tie->state->slots_used; slot++)
-    if (tie->state->slot[slot].kind != SOFTGPU_FREE && tie->state->slot[slot].gpu[gpu].contexts)
-      return true;
-  return false;
 }
 
 #define NO_INSTANCE 0xffffffffu
@@ -134,8 +123,7 @@ nvmlReturn_t
 nvmlDeviceGetProcessUtilization (nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
                                  unsigned int *count, unsigned long long last_seen_us)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (count, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, count);
   REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
   struct process list[SOFTGPU_MAX_SLOTS];
   struct timeval now;

@@ -19,8 +19,7 @@ nvmlReturn_t
 nvmlDeviceGetGpuInstanceProfileInfo (nvmlDevice_t device, unsigned int profile,
                                      nvmlGpuInstanceProfileInfo_t *info)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (info && profile < NVML_GPU_INSTANCE_PROFILE_COUNT, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, info && profile < NVML_GPU_INSTANCE_PROFILE_COUNT);
   const struct softgpu_geometry *geometry = softgpu_geometry_of (gpu_of (device));
   REQUIRE (geometry && !softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
   for (unsigned i = 0; i < SOFTGPU_SHAPES; i++)

@@ -19,8 +19,7 @@ nvmlDeviceGetTopologyCommonAncestor (nvmlDevice_t one, nvmlDevice_t other,
                                      nvmlGpuTopologyLevel_t *level)
 {
   REQUIRE_DEVICE (one);
-  REQUIRE_DEVICE (other);
-  REQUIRE (level, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (other, level);
   const struct softgpu_topology *topology = &monitor.tie.state->topology;
   REQUIRE (topology->reported, NVML_ERROR_NOT_SUPPORTED);
   if (one == other)
@@ -53,40 +52,32 @@ link_end (unsigned gpu, unsigned link)
   return link < topology->nvswitch ? SOFTGPU_MAX_GPUS : -1;
 }
 
-nvmlReturn_t
-nvmlDeviceGetNvLinkState (nvmlDevice_t device, unsigned link, nvmlEnableState_t *active)
+static nvmlReturn_t
+find_end (nvmlDevice_t device, unsigned link, const void *answer, int *end)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (active, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, answer);
   const struct softgpu_topology *topology = &monitor.tie.state->topology;
   REQUIRE (topology->nvlink || topology->nvswitch, NVML_ERROR_NOT_SUPPORTED);
-  REQUIRE (link_end (device->gpu, link) >= 0, NVML_ERROR_INVALID_ARGUMENT);
-  *active = NVML_FEATURE_ENABLED;
+  *end = link_end (device->gpu, link);
+  REQUIRE (*end >= 0, NVML_ERROR_INVALID_ARGUMENT);
   return NVML_SUCCESS;
 }
 
-nvmlReturn_t
-nvmlDeviceGetNvLinkRemoteDeviceType (nvmlDevice_t device, unsigned link,
-                                     nvmlIntNvLinkDeviceType_t *type)
-{
-  nvmlEnableState_t active;
-  REQUIRE (type, NVML_ERROR_INVALID_ARGUMENT);
-  REQUIRE_SUCCESS (nvmlDeviceGetNvLinkState (device, link, &active));
-  *type = link_end (device->gpu, link) == SOFTGPU_MAX_GPUS ? NVML_NVLINK_DEVICE_TYPE_SWITCH
-                                                           : NVML_NVLINK_DEVICE_TYPE_GPU;
-  return NVML_SUCCESS;
-}
+/* A function that answers with VALUE, where END is the link's end.  */
+#define LINK_ANSWER(function, type, value)                                                         \
+  nvmlReturn_t nvmlDeviceGetNvLink##function (nvmlDevice_t device, unsigned link, type *answer)    \
+  {                                                                                                \
+    int end;                                                                                       \
+    REQUIRE_SUCCESS (find_end (device, link, answer, &end));                                       \
+    *answer = (value);                                                                             \
+    return NVML_SUCCESS;                                                                           \
+  }
 
-nvmlReturn_t
-nvmlDeviceGetNvLinkRemotePciInfo_v2 (nvmlDevice_t device, unsigned link, nvmlPciInfo_t *pci)
-{
-  nvmlEnableState_t active;
-  REQUIRE (pci, NVML_ERROR_INVALID_ARGUMENT);
-  REQUIRE_SUCCESS (nvmlDeviceGetNvLinkState (device, link, &active));
-  int end = link_end (device->gpu, link);
-  *pci
-      = softgpu_pci_at (end == SOFTGPU_MAX_GPUS ? SWITCH_BUS : monitor.tie.state->gpu[end].pci_bus);
-  return NVML_SUCCESS;
-}
+LINK_ANSWER (State, nvmlEnableState_t, NVML_FEATURE_ENABLED)
+LINK_ANSWER (RemoteDeviceType, nvmlIntNvLinkDeviceType_t,
+             end == SOFTGPU_MAX_GPUS ? NVML_NVLINK_DEVICE_TYPE_SWITCH : NVML_NVLINK_DEVICE_TYPE_GPU)
+LINK_ANSWER (RemotePciInfo_v2, nvmlPciInfo_t,
+             softgpu_pci_at (end == SOFTGPU_MAX_GPUS ? SWITCH_BUS
+                                                     : monitor.tie.state->gpu[end].pci_bus))
 
 ALSO_NAMED (nvmlDeviceGetNvLinkRemotePciInfo, nvmlDeviceGetNvLinkRemotePciInfo_v2);

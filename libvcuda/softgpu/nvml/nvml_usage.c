@@ -35,8 +35,7 @@ between (unsigned idle, unsigned busy, nvmlDevice_t device)
 nvmlReturn_t
 nvmlDeviceGetUtilizationRates (nvmlDevice_t device, nvmlUtilization_t *utilisation)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (utilisation, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, utilisation);
   REQUIRE (!softgpu_is_mig (device), NVML_ERROR_NOT_SUPPORTED);
   utilisation->gpu = utilisation_of (device);
   utilisation->memory = 0;
@@ -46,8 +45,7 @@ nvmlDeviceGetUtilizationRates (nvmlDevice_t device, nvmlUtilization_t *utilisati
 nvmlReturn_t
 nvmlDeviceGetEncoderUtilization (nvmlDevice_t device, unsigned *utilisation, unsigned *period_us)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (utilisation && period_us, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, utilisation && period_us);
   *utilisation = 0;
   *period_us = 1000000;
   return NVML_SUCCESS;
@@ -55,38 +53,30 @@ nvmlDeviceGetEncoderUtilization (nvmlDevice_t device, unsigned *utilisation, uns
 
 ALSO_NAMED (nvmlDeviceGetDecoderUtilization, nvmlDeviceGetEncoderUtilization);
 
-static nvmlReturn_t
-temperature_of (nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned *celsius)
+nvmlReturn_t
+nvmlDeviceGetTemperatureV (nvmlDevice_t device, nvmlTemperature_t *temperature)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (celsius && sensor == NVML_TEMPERATURE_GPU, NVML_ERROR_INVALID_ARGUMENT);
-  *celsius = between (IDLE_CELSIUS, BUSY_CELSIUS, device);
+  REQUIRE_DEVICE_AND (device, temperature);
+  REQUIRE (temperature->version == nvmlTemperature_v1, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+  REQUIRE (temperature->sensorType == NVML_TEMPERATURE_GPU, NVML_ERROR_INVALID_ARGUMENT);
+  temperature->temperature = (int) between (IDLE_CELSIUS, BUSY_CELSIUS, device);
   return NVML_SUCCESS;
 }
 
 nvmlReturn_t
 nvmlDeviceGetTemperature (nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned *celsius)
 {
-  return temperature_of (device, sensor, celsius);
-}
-
-nvmlReturn_t
-nvmlDeviceGetTemperatureV (nvmlDevice_t device, nvmlTemperature_t *temperature)
-{
-  REQUIRE_DEVICE (device);
-  REQUIRE (temperature, NVML_ERROR_INVALID_ARGUMENT);
-  REQUIRE (temperature->version == nvmlTemperature_v1, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-  unsigned celsius;
-  REQUIRE_SUCCESS (temperature_of (device, temperature->sensorType, &celsius));
-  temperature->temperature = (int) celsius;
+  nvmlTemperature_t temperature = { .version = nvmlTemperature_v1, .sensorType = sensor };
+  REQUIRE_SUCCESS (nvmlDeviceGetTemperatureV (device, &temperature));
+  REQUIRE (celsius, NVML_ERROR_INVALID_ARGUMENT);
+  *celsius = (unsigned) temperature.temperature;
   return NVML_SUCCESS;
 }
 
 nvmlReturn_t
 nvmlDeviceGetClockInfo (nvmlDevice_t device, nvmlClockType_t type, unsigned *megahertz)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (megahertz && type < NVML_CLOCK_COUNT, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, megahertz && type < NVML_CLOCK_COUNT);
   *megahertz = type == NVML_CLOCK_MEM ? MEMORY_MHZ : SM_MHZ;
   return NVML_SUCCESS;
 }
@@ -105,8 +95,7 @@ ANSWER (GetPowerState, nvmlPstates_t, NVML_PSTATE_0)
 nvmlReturn_t
 nvmlDeviceGetFieldValues (nvmlDevice_t device, int count, nvmlFieldValue_t *values)
 {
-  REQUIRE_DEVICE (device);
-  REQUIRE (values && count > 0, NVML_ERROR_INVALID_ARGUMENT);
+  REQUIRE_DEVICE_AND (device, values && count > 0);
   for (int i = 0; i < count; i++)
     values[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
   return NVML_SUCCESS;

@@ -1,6 +1,7 @@
 /* Takes and holds a slot of the state file, and clears the slots of dead processes.  */
 
 #include "state/attach.h"
+#include "state/pid.h"
 #include "state/queue.h"
 
 #include <errno.h>
@@ -175,9 +176,7 @@ map_state (struct attachment *tie, const char *path)
   if (tie->state)
     return ATTACHED;
   bool opened = tie->fd >= 0;
-  if (opened)
-    close (tie->fd);
-  tie->fd = -1;
+  softgpu_forget (tie);
   return !opened && (error == EACCES || error == EPERM) ? ATTACH_NO_PERMISSION : ATTACH_NO_DRIVER;
 }
 
@@ -203,8 +202,7 @@ take_slot (struct attachment *tie, enum softgpu_slot_kind kind)
       tie->lock_id = softgpu_lock_id (slot, atomic_fetch_add (&own->generation, 1) + 1);
       softgpu_lock (tie);
       clear_slot (state, slot);
-      struct stat namespace;
-      own->pid_namespace = stat ("/proc/self/ns/pid", &namespace) == 0 ? namespace.st_ino : 0;
+      own->pid_namespace = softgpu_pid_namespace ("self");
       prctl (PR_GET_NAME, own->command);
       own->pid = (uint32_t) getpid ();
       own->kind = kind;
@@ -258,8 +256,7 @@ softgpu_attach_at (struct attachment *tie, const struct softgpu_paths *paths,
   find_visible (tie, paths->devices);
   if (!take_slot (tie, kind))
     {
-      close (tie->fd);
-      tie->fd = -1;
+      softgpu_forget (tie);
       return ATTACH_FULL;
     }
   softgpu_attention = &softgpu_own_slot (tie)->attention;
@@ -270,8 +267,6 @@ enum attach_result
 softgpu_attach (struct attachment *tie, enum softgpu_slot_kind kind)
 {
   struct softgpu_paths paths;
-  tie->fd = -1;
-  tie->slot = SOFTGPU_MAX_SLOTS;
   return softgpu_find (&paths) ? softgpu_attach_at (tie, &paths, kind) : ATTACH_NO_DRIVER;
 }
 
@@ -284,8 +279,7 @@ softgpu_detach (struct attachment *tie)
   softgpu_lock (tie);
   clear_slot (tie->state, tie->slot);
   softgpu_unlock (tie);
-  close (tie->fd);
-  tie->fd = -1;
+  softgpu_forget (tie);
 }
 
 void

@@ -7,7 +7,6 @@
 #include "stream/ipc_event.h"
 #include "stream/stamp.h"
 #include "stream/streams.h"
-#include "stream/submit.h"
 
 static bool
 valid (CUevent event)
@@ -120,8 +119,7 @@ cuEventSynchronize (CUevent event)
 CUresult
 cuEventElapsedTime_v2 (float *milliseconds, CUevent start, CUevent end)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (milliseconds, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (milliseconds);
   REQUIRE (valid (start) && valid (end), CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (start->recorded && end->recorded, CUDA_ERROR_INVALID_HANDLE);
   REQUIRE (!((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING), CUDA_ERROR_INVALID_HANDLE);

@@ -2,19 +2,6 @@
 
 #include "graph/graph.h"
 #include "stream/streams.h"
-#include "stream/submit.h"
-
-CUresult
-softgpu_launch (CUstream stream, const struct gpu_work *work)
-{
-  return softgpu_submit_to (stream,
-                            &(struct softgpu_command){ .kind = SOFTGPU_KERNEL,
-                                                       .width = work->width,
-                                                       .count = work->kernels,
-                                                       .piece_ns = work->piece_ns,
-                                                       .left_ns = work->time_ns },
-                            NULL, NULL);
-}
 
 static CUresult
 launch (CUfunction function, const unsigned grid[3], const unsigned block[3], unsigned shared,
@@ -41,7 +28,12 @@ launch (CUfunction function, const unsigned grid[3], const unsigned block[3], un
       REQUIRE_SUCCESS (softgpu_check_implicit (stream));
     }
   softgpu_take_submit_time (&driver.tie);
-  return softgpu_launch (stream, &(struct gpu_work){ cost.time_ns, cost.time_ns, cost.width, 1 });
+  const struct softgpu_command kernel = { .kind = SOFTGPU_KERNEL,
+                                          .width = cost.width,
+                                          .count = 1,
+                                          .piece_ns = cost.time_ns,
+                                          .left_ns = cost.time_ns };
+  return softgpu_submit_to (stream, &kernel, NULL, NULL);
 }
 
 CUresult
@@ -57,8 +49,7 @@ cuLaunchKernel (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsi
 CUresult
 cuLaunchKernelEx (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (config, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (config);
   return launch (f, (unsigned[]){ config->gridDimX, config->gridDimY, config->gridDimZ },
                  (unsigned[]){ config->blockDimX, config->blockDimY, config->blockDimZ },
                  config->sharedMemBytes, config->hStream, kernelParams, extra);

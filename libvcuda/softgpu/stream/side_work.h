@@ -12,9 +12,6 @@ softgpu_side_of (CUstream stream, CUdevice device)
   return default_stream (stream) ? &driver.device[device].side : &stream->side;
 }
 
-/* Has a thread call RUN once what was submitted to STREAM is done.  */
-CUresult softgpu_side_run (CUstream stream, void (*run) (void *), void *data);
-
 /* Sleeps until STREAM has no such work; a default stream stands for all of DEVICE's.  */
 void softgpu_side_wait (CUstream stream, CUdevice device);
 bool softgpu_side_busy (CUstream stream, CUdevice device);

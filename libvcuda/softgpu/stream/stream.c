@@ -133,8 +133,7 @@ cuStreamGetCtx (CUstream stream, CUcontext *pctx)
 CUresult
 cuStreamGetDevice (CUstream stream, CUdevice *device)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (device, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_ARGUMENTS (device);
   CUcontext context;
   REQUIRE_SUCCESS (cuStreamGetCtx (stream, &context));
   *device = context->device;

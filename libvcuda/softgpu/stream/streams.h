@@ -8,17 +8,10 @@
    lock held.  */
 struct softgpu_target softgpu_stream_target (CUstream stream, unsigned gpu);
 
-/* Kernels, one after the other, or a copy within the GPU.  */
-struct gpu_work
-{
-  uint64_t time_ns;
-  uint64_t piece_ns; /* of one kernel */
-  uint32_t width;    /* in threads */
-  uint32_t kernels;  /* 0: it is a copy */
-};
-
-/* Queues WORK on STREAM; sleeps first while too many commands are outstanding.  */
-CUresult softgpu_launch (CUstream stream, const struct gpu_work *work);
+/* Queues COMMAND on STREAM, as the last record of EVENT unless that is NULL; sleeps first while too
+   many commands are outstanding. NUMBER may be NULL; it gets the command's number + 1.  */
+CUresult softgpu_submit_to (CUstream stream, const struct softgpu_command *command, CUevent event,
+                            uint64_t *number);
 
 /* Queues a record of EVENT, which may be recorded there.  */
 CUresult softgpu_record_event (CUevent event, CUstream stream);

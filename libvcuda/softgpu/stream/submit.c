@@ -1,9 +1,16 @@
 /* Submits commands to streams.  */
 
-#include "stream/submit.h"
-
 #include "stream/side_work.h"
 #include "stream/stamp.h"
+#include "stream/streams.h"
+
+static uint8_t
+lane_of (CUstream stream)
+{
+  if (default_stream (stream))
+    return SOFTGPU_LEGACY_LANE;
+  return stream->flags & CU_STREAM_NON_BLOCKING ? 16 + stream->id % 16 : 1 + stream->id % 15;
+}
 
 /* With the lock held. 0: too many commands are outstanding.  */
 static uint64_t
@@ -29,7 +36,7 @@ softgpu_submit_to (CUstream stream, const struct softgpu_command *command, CUeve
   struct device *device = &driver.device[context->device];
   struct attachment *tie = &driver.tie;
   struct softgpu_command own = *command;
-  own.lane = softgpu_lane_of (stream);
+  own.lane = lane_of (stream);
   softgpu_side_wait (stream, context->device);
   for (;;)
     {
