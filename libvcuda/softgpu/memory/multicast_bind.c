@@ -150,16 +150,11 @@ cuMulticastUnbind (CUmemGenericAllocationHandle handle, CUdevice dev, size_t off
   REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
   struct physical *object = softgpu_find_object (handle);
   REQUIRE (object, CUDA_ERROR_INVALID_VALUE);
-  struct binding *found = NULL;
   pthread_mutex_lock (&guard);
-  for (struct binding **at = &object->multicast->bindings; *at && !found;)
-    if ((*at)->device == dev && (*at)->offset == offset && (*at)->bytes == bytes)
-      {
-        found = *at;
-        *at = found->next;
-      }
-    else
-      at = &(*at)->next;
+  struct binding *found = object->multicast->bindings;
+  while (found && (found->device != dev || found->offset != offset || found->bytes != bytes))
+    found = found->next;
+  UNLINK (object->multicast->bindings, found, next)
   pthread_mutex_unlock (&guard);
   softgpu_physical_unuse (object, 1);
   REQUIRE (found, CUDA_ERROR_INVALID_VALUE);
