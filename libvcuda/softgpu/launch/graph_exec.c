@@ -6,7 +6,6 @@
 #include "copy/fill.h"
 #include "launch/graph_exec.h"
 #include "memory/allocations.h"
-#include "memory/graph_memory.h"
 #include "stream/streams.h"
 
 static CUresult

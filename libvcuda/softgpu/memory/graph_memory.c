@@ -4,10 +4,9 @@
    device only for what is missing there. What is freed stays with the graphs until
    cuDeviceGraphMemTrim.  */
 
-#include "memory/graph_memory.h"
-
 #include <sys/mman.h>
 
+#include "graph/graph.h"
 #include "memory/allocations.h"
 #include "memory/parts.h"
 
