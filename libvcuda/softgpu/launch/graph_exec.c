@@ -76,8 +76,7 @@ cuGraphInstantiateWithFlags (CUgraphExec *pexec, CUgraph graph, unsigned long lo
   const unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
                                    | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
                                    | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
-  REQUIRE (pexec && graph && graph->kind == GRAPH && (flags & ~known) == 0,
-           CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (pexec && graph_valid (graph) && (flags & ~known) == 0, CUDA_ERROR_INVALID_VALUE);
   /* Two executables would give out the same addresses.  */
   REQUIRE (!graph->memory_nodes || !graph->instances, CUDA_ERROR_NOT_SUPPORTED);
   CUgraphExec exec = softgpu_new_record (sizeof *exec);

@@ -8,7 +8,8 @@
 
 enum
 {
-  TEXT = 200
+  TEXT = 200,
+  MOST = 64, /* fields of a query */
 };
 
 struct field
@@ -75,11 +76,6 @@ static const struct field fields[] = {
   { "temperature.gpu", NULL, read_temperature },
   { "power.draw", "W", read_power },
   { "power.limit", "W", read_power_limit },
-};
-
-enum
-{
-  MOST = 64
 };
 
 static const struct field *
