@@ -1,6 +1,6 @@
 /* The pairs of GPUs of a restore: an old one, and the one that takes its place.  */
 
-#include "checkpoint/pairs.h"
+#include "checkpoint/target.h"
 
 #include <string.h>
 

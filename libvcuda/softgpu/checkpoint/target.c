@@ -39,6 +39,7 @@ CUresult
 softgpu_begin_step (struct softgpu_slot *slot, enum softgpu_step step,
                     enum softgpu_process_state from)
 {
+  REQUIRE (slot, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (softgpu_process_state (slot) == from, CUDA_ERROR_ILLEGAL_STATE);
   if (driver.tie.state->given_up != step + 1u)
     return CUDA_SUCCESS;
