@@ -152,7 +152,6 @@ void mps_start_server (struct server *server);
 void mps_end_server (struct server *server);
 bool mps_server_recovers (const struct server *server);
 unsigned mps_clients (const struct server *server, const struct space *space);
-unsigned mps_most_clients (void);
 
 /* Whether CUDA_VISIBLE_DEVICES names the GPU with this number among those of TIE, or none at all.
  */
