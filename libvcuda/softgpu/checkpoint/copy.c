@@ -28,10 +28,8 @@ static bool
 supported (const struct softgpu_slot *slot)
 {
   const struct softgpu_state *state = driver.tie.state;
-  if (softgpu_copies_for ((unsigned) (slot - state->slot)))
-    return false;
-  if (state->clock == SOFTGPU_MPS || slot->mps_server
-      || (slot->shares_memory && atoi (state->driver_version) < IPC_MAJOR))
+  if (softgpu_copies_for ((unsigned) (slot - state->slot)) || state->clock == SOFTGPU_MPS
+      || slot->mps_server || (slot->shares_memory && atoi (state->driver_version) < IPC_MAJOR))
     return false;
   for (unsigned gpu = 0; gpu < state->entries; gpu++)
     {

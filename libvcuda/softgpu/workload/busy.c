@@ -14,7 +14,6 @@ struct thread
 {
   pthread_t thread;
   CUcontext context;
-  double start;
   struct loop loop;
 };
 
@@ -24,7 +23,7 @@ run_thread (void *argument)
   struct thread *thread = argument;
   prctl (PR_SET_TIMERSLACK, 1ul);
   must (gpu.ctxSetCurrent (thread->context), "cuCtxSetCurrent");
-  run_loop (&thread->loop, thread->start);
+  run_loop (&thread->loop);
   return NULL;
 }
 
@@ -37,7 +36,7 @@ run_all (struct thread *threads, unsigned count)
   must (gpu.ctxGetCurrent (&context), "cuCtxGetCurrent");
   for (unsigned i = 0; i < count; i++)
     {
-      threads[i].start = start;
+      threads[i].loop.start = start;
       threads[i].context = context;
       if (i && pthread_create (&threads[i].thread, NULL, run_thread, &threads[i]) != 0)
         {
