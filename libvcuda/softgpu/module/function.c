@@ -46,8 +46,7 @@ cuFuncGetAttribute (int *value, CUfunction_attribute attribute, CUfunction funct
 CUresult
 cuKernelGetAttribute (int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice dev)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_DEVICE (dev);
   return cuFuncGetAttribute (value, attribute, (CUfunction) kernel);
 }
 
