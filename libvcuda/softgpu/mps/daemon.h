@@ -201,6 +201,3 @@ bool mps_listen (const char *folder, const char *name, unsigned mode, struct ser
 
 /* Runs the daemon in the pipe directory PIPES until `quit`; the exit status.  */
 int mps_run (const char *pipes, bool in_background);
-
-/* Sends LINE, or where it is NULL the lines of standard input, to the daemon; the exit status.  */
-int mps_ask (const char *pipes, const char *line);
