@@ -81,10 +81,9 @@ cuGraphInstantiateWithFlags (CUgraphExec *pexec, CUgraph graph, unsigned long lo
   REQUIRE (!graph->memory_nodes || !graph->instances, CUDA_ERROR_NOT_SUPPORTED);
   CUgraphExec exec = softgpu_new_record (sizeof *exec);
   REQUIRE (exec, CUDA_ERROR_OUT_OF_MEMORY);
-  exec->kind = GRAPH_EXEC;
-  exec->flags = flags;
-  exec->graph = graph;
-  exec->graph_id = graph->id;
+  *exec = (struct CUgraphExec_st){
+    .kind = GRAPH_EXEC, .flags = flags, .graph = graph, .graph_id = graph->id
+  };
   graph->instances++;
   CUresult rc = softgpu_lay_out (exec, graph);
   if (rc != CUDA_SUCCESS)
