@@ -9,10 +9,7 @@
 
 #include "memory/window.h"
 
-enum
-{
-  WINDOW_RECORD = 0x574f4457,
-};
+#define WINDOW_RECORD 0x574f4457u
 
 struct window
 {

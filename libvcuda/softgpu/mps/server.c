@@ -13,10 +13,7 @@
 
 #include "mps/daemon.h"
 
-enum
-{
-  CLIENT_TERMINATED = 810, /* CUDA_ERROR_MPS_CLIENT_TERMINATED */
-};
+#define CLIENT_TERMINATED 810 /* CUDA_ERROR_MPS_CLIENT_TERMINATED */
 
 void
 mps_shared_name (char name[64], uid_t uid, pid_t pid)

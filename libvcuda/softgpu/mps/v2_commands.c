@@ -5,10 +5,7 @@
 
 #include "mps/daemon.h"
 
-enum
-{
-  MOST_WORDS = 6,
-};
+#define MOST_WORDS 6
 
 static struct server *const server = mps.server;
 
