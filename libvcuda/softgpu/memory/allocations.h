@@ -109,15 +109,15 @@ void softgpu_free_context_memory (CUcontext context);
 bool softgpu_pool_take (CUmemoryPool pool, size_t bytes);
 void softgpu_pool_return (CUmemoryPool pool, size_t bytes);
 
+/* After a wait for work on DEVICE: its pools give back what they keep above their thresholds.  */
+void softgpu_pools_waited (CUdevice device);
+
 /* Takes the memory for BYTES more to the device's graph memory, as far as it has none to spare.  */
 bool softgpu_reserve_graph_memory (CUdevice device, uint64_t bytes);
 CUresult softgpu_begin_graph_memory (struct graph_memory *memory);
 
 /* An allocation that a graph made was freed: its memory is the graphs' again.  */
 void softgpu_graph_memory_freed (struct graph_memory *memory);
-
-/* After a wait for work on DEVICE: its pools give back what they keep above their thresholds.  */
-void softgpu_pools_waited (CUdevice device);
 
 /* Copies the block that ADDRESS lies in to *FOUND.  */
 bool softgpu_find_block (uintptr_t address, struct block *found);
