@@ -4,8 +4,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -39,10 +37,7 @@ run_all (struct thread *threads, unsigned count)
       threads[i].loop.start = start;
       threads[i].context = context;
       if (i && pthread_create (&threads[i].thread, NULL, run_thread, &threads[i]) != 0)
-        {
-          fputs ("vcuda-workload: --threads: cannot be created; give fewer\n", stderr);
-          exit (1);
-        }
+        FAIL (1, "--threads: cannot be created; give fewer\n");
     }
   run_thread (&threads[0]);
   for (unsigned i = 1; i < count; i++)

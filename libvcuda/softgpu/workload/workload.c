@@ -3,8 +3,6 @@
 #include "workload/workload.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 struct gpu_driver gpu;
@@ -21,11 +19,8 @@ error_name (CUresult rc)
 void
 must (CUresult rc, const char *what)
 {
-  if (rc == CUDA_SUCCESS)
-    return;
-  fprintf (stderr, "vcuda-workload: %s: %s; run it where a GPU is granted\n", what,
-           error_name (rc));
-  exit (1);
+  if (rc != CUDA_SUCCESS)
+    FAIL (1, "%s: %s; run it where a GPU is granted\n", what, error_name (rc));
 }
 
 void
@@ -33,18 +28,11 @@ start_driver (void)
 {
   void *library = dlopen ("libcuda.so.1", RTLD_NOW);
   if (!library)
-    {
-      fprintf (stderr, "vcuda-workload: libcuda.so.1: %s; run it where a driver is mounted\n",
-               dlerror ());
-      exit (1);
-    }
+    FAIL (1, "libcuda.so.1: %s; run it where a driver is mounted\n", dlerror ());
 #define LOAD(name, symbol, parameters)                                                             \
   *(void **) &gpu.name = dlsym (library, symbol);                                                  \
   if (!gpu.name)                                                                                   \
-    {                                                                                              \
-      fprintf (stderr, "vcuda-workload: libcuda.so.1: no " symbol "; use a newer driver\n");       \
-      exit (1);                                                                                    \
-    }
+    FAIL (1, "libcuda.so.1: no " symbol "; use a newer driver\n");
   DRIVER_FUNCTIONS (LOAD)
 #undef LOAD
   must (gpu.cuInit (0), "cuInit");
@@ -54,10 +42,9 @@ void *
 must_allocate (uint64_t count, size_t bytes, const char *option, const char *hint)
 {
   void *memory = calloc (count, bytes);
-  if (memory)
-    return memory;
-  fprintf (stderr, "vcuda-workload: %s: out of memory; give fewer %s\n", option, hint);
-  exit (1);
+  if (!memory)
+    FAIL (1, "%s: out of memory; give fewer %s\n", option, hint);
+  return memory;
 }
 
 void

@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <cuda.h>
 
@@ -81,6 +83,9 @@ struct options
   uint64_t cells;        /* of a notebook; 0: as many as the seconds allow */
   const char *wait_file; /* the load begins when it is there */
 };
+
+/* Ends the program with STATUS and one line, as printf formats it.  */
+#define FAIL(status, ...) (fprintf (stderr, "vcuda-workload: " __VA_ARGS__), exit (status))
 
 /* Loads the driver and initialises it; ends the program with one line when that fails.  */
 void start_driver (void);
