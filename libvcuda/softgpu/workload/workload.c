@@ -47,7 +47,7 @@ must_allocate (uint64_t count, size_t bytes, const char *option, const char *hin
   return memory;
 }
 
-void
+CUdevice
 use_device (uint64_t ordinal)
 {
   CUdevice device;
@@ -55,6 +55,7 @@ use_device (uint64_t ordinal)
   must (gpu.deviceGet (&device, (int) ordinal), "cuDeviceGet");
   must (gpu.primaryRetain (&context, device), "cuDevicePrimaryCtxRetain");
   must (gpu.ctxSetCurrent (context), "cuCtxSetCurrent");
+  return device;
 }
 
 double
@@ -86,12 +87,10 @@ print_info (const struct options *options)
   printf ("{\"devices\": [");
   for (int i = 0; i < count; i++)
     {
-      CUdevice device;
       CUuuid uuid;
       char name[256];
       size_t free_bytes, total_bytes;
-      use_device ((uint64_t) i);
-      must (gpu.deviceGet (&device, i), "cuDeviceGet");
+      CUdevice device = use_device ((uint64_t) i);
       must (gpu.deviceGetName (name, sizeof name, device), "cuDeviceGetName");
       must (gpu.deviceGetUuid (&uuid, device), "cuDeviceGetUuid");
       must (gpu.memGetInfo (&free_bytes, &total_bytes), "cuMemGetInfo");

@@ -90,8 +90,8 @@ struct options
 /* Loads the driver and initialises it; ends the program with one line when that fails.  */
 void start_driver (void);
 
-/* Makes ORDINAL's primary context current.  */
-void use_device (uint64_t ordinal);
+/* Makes ORDINAL's primary context current, and returns the device.  */
+CUdevice use_device (uint64_t ordinal);
 
 /* Ends the program with one line unless RC is success.  */
 void must (CUresult rc, const char *what);
