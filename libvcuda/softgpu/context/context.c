@@ -133,7 +133,7 @@ cuDevicePrimaryCtxRetain (CUcontext *pctx, CUdevice dev)
 static CUresult
 let_go (CUdevice dev, bool entirely)
 {
-  REQUIRE_DEVICE (dev);
+  REQUIRE_VALID_DEVICE (dev);
   CUcontext primary = &driver.device[dev].primary;
   softgpu_lock (&driver.tie);
   unsigned before = primary->retained;
@@ -172,7 +172,7 @@ ALSO_NAMED (cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2);
 CUresult
 cuDevicePrimaryCtxSetFlags_v2 (CUdevice dev, unsigned int flags)
 {
-  REQUIRE_DEVICE (dev);
+  REQUIRE_VALID_DEVICE (dev);
   REQUIRE ((flags & ~(unsigned) CU_CTX_FLAGS_MASK) == 0, CUDA_ERROR_INVALID_VALUE);
   driver.device[dev].primary.flags = flags;
   return CUDA_SUCCESS;
@@ -183,7 +183,7 @@ ALSO_NAMED (cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2);
 CUresult
 cuDevicePrimaryCtxGetState (CUdevice dev, unsigned int *flags, int *active)
 {
-  REQUIRE_DEVICE (dev);
+  REQUIRE_VALID_DEVICE (dev);
   REQUIRE (flags && active, CUDA_ERROR_INVALID_VALUE);
   *flags = driver.device[dev].primary.flags;
   *active = driver.device[dev].primary.retained > 0;

@@ -166,7 +166,7 @@ valid_device (CUdevice device)
 }
 
 /* Returns from the calling function unless the driver is initialised and has DEVICE.  */
-#define REQUIRE_DEVICE(device)                                                                     \
+#define REQUIRE_VALID_DEVICE(device)                                                               \
   REQUIRE_DRIVER ();                                                                               \
   REQUIRE (valid_device (device), CUDA_ERROR_INVALID_DEVICE)
 

@@ -73,7 +73,7 @@ softgpu_graph_memory_freed (struct graph_memory *memory)
 CUresult
 cuDeviceGraphMemTrim (CUdevice device)
 {
-  REQUIRE_DEVICE (device);
+  REQUIRE_VALID_DEVICE (device);
   pthread_mutex_lock (&guard);
   uint64_t spare = of_device[device].reserved - of_device[device].used;
   of_device[device].reserved -= spare;
@@ -85,7 +85,7 @@ cuDeviceGraphMemTrim (CUdevice device)
 CUresult
 cuDeviceGetGraphMemAttribute (CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
-  REQUIRE_DEVICE (device);
+  REQUIRE_VALID_DEVICE (device);
   REQUIRE (value && (unsigned) attribute <= CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH,
            CUDA_ERROR_INVALID_VALUE);
   pthread_mutex_lock (&guard);
@@ -99,7 +99,7 @@ cuDeviceGetGraphMemAttribute (CUdevice device, CUgraphMem_attribute attribute, v
 CUresult
 cuDeviceSetGraphMemAttribute (CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
-  REQUIRE_DEVICE (device);
+  REQUIRE_VALID_DEVICE (device);
   REQUIRE (value && *(const cuuint64_t *) value == 0
                && (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH
                    || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH),

@@ -65,7 +65,7 @@ cuMulticastCreate (CUmemGenericAllocationHandle *handle, const CUmulticastObject
 CUresult
 cuMulticastAddDevice (CUmemGenericAllocationHandle handle, CUdevice dev)
 {
-  REQUIRE_DEVICE (dev);
+  REQUIRE_VALID_DEVICE (dev);
   struct physical *object = softgpu_find_object (handle);
   REQUIRE (object, CUDA_ERROR_INVALID_VALUE);
   pthread_mutex_lock (&guard);

@@ -88,7 +88,7 @@ cuMulticastBindMem_v2 (CUmemGenericAllocationHandle handle, CUdevice dev, size_t
                        CUmemGenericAllocationHandle memory, size_t from, size_t bytes,
                        unsigned long long flags)
 {
-  REQUIRE_DEVICE (dev);
+  REQUIRE_VALID_DEVICE (dev);
   struct physical *physical = softgpu_physical (memory);
   bool there = physical && physical->properties.location.id == dev;
   CUresult rc = there ? cuMulticastBindMem (handle, offset, memory, from, bytes, flags)
@@ -134,7 +134,7 @@ CUresult
 cuMulticastBindAddr_v2 (CUmemGenericAllocationHandle handle, CUdevice dev, size_t offset,
                         CUdeviceptr start, size_t bytes, unsigned long long flags)
 {
-  REQUIRE_DEVICE (dev);
+  REQUIRE_VALID_DEVICE (dev);
   struct block block;
   REQUIRE (softgpu_find_block (start, &block) && block.device == dev, CUDA_ERROR_INVALID_VALUE);
   return cuMulticastBindAddr (handle, offset, start, bytes, flags);
@@ -144,7 +144,7 @@ cuMulticastBindAddr_v2 (CUmemGenericAllocationHandle handle, CUdevice dev, size_
 CUresult
 cuMulticastUnbind (CUmemGenericAllocationHandle handle, CUdevice dev, size_t offset, size_t bytes)
 {
-  REQUIRE_DEVICE (dev);
+  REQUIRE_VALID_DEVICE (dev);
   struct physical *object = softgpu_find_object (handle);
   REQUIRE (object, CUDA_ERROR_INVALID_VALUE);
   pthread_mutex_lock (&guard);

@@ -46,7 +46,8 @@ cuFuncGetAttribute (int *value, CUfunction_attribute attribute, CUfunction funct
 CUresult
 cuKernelGetAttribute (int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice dev)
 {
-  REQUIRE_DEVICE (dev);
+  REQUIRE_DRIVER ();
+  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
   return cuFuncGetAttribute (value, attribute, (CUfunction) kernel);
 }
 
