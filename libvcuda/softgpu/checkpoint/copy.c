@@ -5,7 +5,6 @@
 
 #include <stdlib.h>
 
-#include "checkpoint/pairs.h"
 #include "checkpoint/storage.h"
 #include "checkpoint/target.h"
 #include "engine/account.h"
@@ -29,10 +28,8 @@ static bool
 supported (const struct softgpu_slot *slot)
 {
   const struct softgpu_state *state = driver.tie.state;
-  if (softgpu_copies_for ((unsigned) (slot - state->slot)))
-    return false;
-  if (state->clock == SOFTGPU_MPS || slot->mps_server
-      || (slot->shares_memory && atoi (state->driver_version) < IPC_MAJOR))
+  if (softgpu_copies_for ((unsigned) (slot - state->slot)) || state->clock == SOFTGPU_MPS
+      || slot->mps_server || (slot->shares_memory && atoi (state->driver_version) < IPC_MAJOR))
     return false;
   for (unsigned gpu = 0; gpu < state->entries; gpu++)
     {
@@ -100,25 +97,17 @@ read_restore_args (const CUcheckpointRestoreArgs *args, CUcheckpointCustomStorag
   return CUDA_SUCCESS;
 }
 
-static bool
-is_self (const struct target_process *target)
-{
-  return target->slot == driver.tie.slot;
-}
-
 CUresult
 cuCheckpointProcessCheckpoint (int pid, CUcheckpointCheckpointArgs *args)
 {
   REQUIRE_TARGET (target, pid);
   CUcheckpointCustomStorageInfo **storage;
   REQUIRE_SUCCESS (read_checkpoint_args (args, &storage));
-  REQUIRE (!storage || !is_self (&target), CUDA_ERROR_NOT_SUPPORTED);
-  CUresult rc = CUDA_ERROR_INVALID_VALUE;
+  REQUIRE (!storage || target.slot != driver.tie.slot, CUDA_ERROR_NOT_SUPPORTED);
   uint64_t end = 0;
   softgpu_lock (&driver.tie);
   struct softgpu_slot *slot = softgpu_target_slot (&target);
-  if (slot)
-    rc = softgpu_begin_step (slot, SOFTGPU_CHECKPOINT_STEP, SOFTGPU_PROCESS_LOCKED);
+  CUresult rc = softgpu_begin_step (slot, SOFTGPU_CHECKPOINT_STEP, SOFTGPU_PROCESS_LOCKED);
   if (rc == CUDA_SUCCESS && !supported (slot))
     rc = CUDA_ERROR_NOT_SUPPORTED;
   unsigned stays[SOFTGPU_MAX_ENTRIES];
@@ -139,36 +128,28 @@ cuCheckpointProcessCheckpoint (int pid, CUcheckpointCheckpointArgs *args)
 
 /* A restore from the other storage than the checkpoint's loses the process. Assumed: see
    docs/softgpu.md.  */
-static CUresult
-check_storage (struct softgpu_slot *slot, bool custom)
-{
-  if (slot->in_custom_storage == custom)
-    return CUDA_SUCCESS;
-  softgpu_set_process_state (slot, SOFTGPU_PROCESS_FAILED);
-  return CUDA_ERROR_OPERATING_SYSTEM;
-}
-
 CUresult
 cuCheckpointProcessRestore (int pid, CUcheckpointRestoreArgs *args)
 {
   REQUIRE_TARGET (target, pid);
   CUcheckpointCustomStorageInfo **storage;
   REQUIRE_SUCCESS (read_restore_args (args, &storage));
-  REQUIRE (!storage || !is_self (&target), CUDA_ERROR_NOT_SUPPORTED);
-  CUresult rc = CUDA_ERROR_INVALID_VALUE;
+  REQUIRE (!storage || target.slot != driver.tie.slot, CUDA_ERROR_NOT_SUPPORTED);
   uint64_t end = 0;
   unsigned moves[SOFTGPU_MAX_ENTRIES];
   softgpu_lock (&driver.tie);
   softgpu_reap (&driver.tie);
   struct softgpu_slot *slot = softgpu_target_slot (&target);
-  if (slot)
-    rc = softgpu_begin_step (slot, SOFTGPU_RESTORE, SOFTGPU_PROCESS_CHECKPOINTED);
+  CUresult rc = softgpu_begin_step (slot, SOFTGPU_RESTORE, SOFTGPU_PROCESS_CHECKPOINTED);
   if (rc == CUDA_SUCCESS && slot->unrestorable)
     rc = CUDA_ERROR_OPERATING_SYSTEM;
   if (rc == CUDA_SUCCESS)
     rc = softgpu_read_pairs (slot, args, moves);
-  if (rc == CUDA_SUCCESS)
-    rc = check_storage (slot, storage);
+  if (rc == CUDA_SUCCESS && slot->in_custom_storage != (storage != NULL))
+    {
+      rc = CUDA_ERROR_OPERATING_SYSTEM;
+      softgpu_set_process_state (slot, SOFTGPU_PROCESS_FAILED);
+    }
   if (rc == CUDA_SUCCESS && !has_room (slot, moves))
     {
       rc = CUDA_ERROR_OUT_OF_MEMORY;

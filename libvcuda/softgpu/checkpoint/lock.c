@@ -45,11 +45,9 @@ static CUresult
 take_step (const struct target_process *target, enum softgpu_step step,
            enum softgpu_process_state from, enum softgpu_process_state to)
 {
-  CUresult rc = CUDA_ERROR_INVALID_VALUE;
   softgpu_lock (&driver.tie);
   struct softgpu_slot *slot = softgpu_target_slot (target);
-  if (slot)
-    rc = softgpu_begin_step (slot, step, from);
+  CUresult rc = softgpu_begin_step (slot, step, from);
   if (rc == CUDA_SUCCESS)
     softgpu_set_process_state (slot, to);
   softgpu_unlock (&driver.tie);

@@ -13,7 +13,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "checkpoint/pairs.h"
 #include "memory/parts.h"
 #include "memory/store.h"
 #include "stream/streams.h"
@@ -173,16 +172,6 @@ softgpu_copies_for (unsigned slot)
   return false;
 }
 
-/* The link to HANDLE in `operations`; NULL: it is not there. With the guard held.  */
-static CUcheckpointOperationHandle *
-known (CUcheckpointOperationHandle handle)
-{
-  CUcheckpointOperationHandle *at = &operations;
-  while (*at && *at != handle)
-    at = &(*at)->next;
-  return *at ? at : NULL;
-}
-
 static CUresult
 wait_for_copies (CUcheckpointOperationHandle operation)
 {
@@ -200,9 +189,8 @@ complete (CUcheckpointOperationHandle operation)
 {
   softgpu_lock (&driver.tie);
   struct softgpu_slot *slot = softgpu_target_slot (&operation->target);
-  CUresult rc = CUDA_ERROR_ILLEGAL_STATE;
-  if (slot)
-    rc = softgpu_begin_step (slot, SOFTGPU_COMPLETE, operation->copies);
+  CUresult rc = slot ? softgpu_begin_step (slot, SOFTGPU_COMPLETE, operation->copies)
+                     : CUDA_ERROR_ILLEGAL_STATE;
   if (rc == CUDA_SUCCESS)
     softgpu_end_custom_copy (slot, operation->copies == SOFTGPU_PROCESS_CHECKPOINTING
                                        ? SOFTGPU_PROCESS_CHECKPOINTED
@@ -217,11 +205,12 @@ cuCheckpointOperationComplete (CUcheckpointOperationHandle handle)
 {
   REQUIRE_DRIVER ();
   pthread_mutex_lock (&guard);
-  CUcheckpointOperationHandle *at = known (handle);
-  if (at)
-    *at = handle->next;
+  CUcheckpointOperationHandle known = operations;
+  while (known && known != handle)
+    known = known->next;
+  UNLINK (operations, known, next)
   pthread_mutex_unlock (&guard);
-  REQUIRE (at, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (known, CUDA_ERROR_INVALID_VALUE);
   CUresult rc = wait_for_copies (handle);
   if (rc != CUDA_SUCCESS)
     {

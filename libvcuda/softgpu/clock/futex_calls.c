@@ -11,16 +11,11 @@
 
 bool softclock_lacks_waitv;
 
-struct arguments
-{
-  long at[6];
-};
-
 static long
-pass_through (long number, const struct arguments *given)
+pass_through (long number, const long given[6])
 {
-  const long *at = given->at;
-  return softclock_answer (softclock_raw_call (number, at[0], at[1], at[2], at[3], at[4], at[5]));
+  return softclock_answer (
+      softclock_raw_call (number, given[0], given[1], given[2], given[3], given[4], given[5]));
 }
 
 /* The virtual moment of the timeout SPAN, which counts from FROM on.  */
@@ -39,11 +34,11 @@ load (uintptr_t word)
 }
 
 static long
-wait (const struct arguments *given, bool until)
+wait (const long given[6], bool until)
 {
-  uintptr_t word = (uintptr_t) given->at[0];
-  const struct timespec *span = (const struct timespec *) given->at[3];
-  if (load (word) != (uint32_t) given->at[2])
+  uintptr_t word = (uintptr_t) given[0];
+  const struct timespec *span = (const struct timespec *) given[3];
+  if (load (word) != (uint32_t) given[2])
     return softclock_answer (-EAGAIN);
   if (span && !softclock_is_span (span))
     return softclock_answer (-EINVAL);
@@ -55,11 +50,11 @@ wait (const struct arguments *given, bool until)
 
 /* Returns the number of a word that has changed, since which one was woken is not known.  */
 static long
-wait_for_several (const struct arguments *given)
+wait_for_several (const long given[6])
 {
-  const struct futex_waitv *waiters = (const struct futex_waitv *) given->at[0];
-  unsigned count = (unsigned) given->at[1];
-  const struct timespec *span = (const struct timespec *) given->at[3];
+  const struct futex_waitv *waiters = (const struct futex_waitv *) given[0];
+  unsigned count = (unsigned) given[1];
+  const struct timespec *span = (const struct timespec *) given[3];
   for (unsigned i = 0; i < count; i++)
     if (load ((uintptr_t) waiters[i].uaddr) != (uint32_t) waiters[i].val)
       return softclock_answer (-EAGAIN);
@@ -77,41 +72,40 @@ wait_for_several (const struct arguments *given)
 }
 
 static long
-wake (long number, const struct arguments *given)
+wake (long number, const long given[6])
 {
   long real = pass_through (number, given);
-  return real < 0 ? real
-                  : real + softclock_wake_waiters (softclock_word ((uintptr_t) given->at[0]));
+  return real < 0 ? real : real + softclock_wake_waiters (softclock_word ((uintptr_t) given[0]));
 }
 
 EXPORT long
 syscall (long number, ...)
 {
-  struct arguments given;
+  long given[6];
   va_list list;
   va_start (list, number);
   for (int i = 0; i < 6; i++)
-    given.at[i] = va_arg (list, long);
+    given[i] = va_arg (list, long);
   va_end (list);
   if ((number != SYS_futex && number != SYS_futex_waitv) || !softclock_owns ())
-    return pass_through (number, &given);
+    return pass_through (number, given);
   if (number == SYS_futex_waitv && softclock_lacks_waitv)
     return softclock_answer (-ENOSYS);
   if (number == SYS_futex_waitv)
-    return given.at[4] == CLOCK_MONOTONIC && given.at[1] > 0 && given.at[1] <= FUTEX_WAITV_MAX
-               ? wait_for_several (&given)
-               : pass_through (number, &given);
-  bool of_date = given.at[1] & FUTEX_CLOCK_REALTIME;
-  switch (given.at[1] & FUTEX_CMD_MASK)
+    return given[4] == CLOCK_MONOTONIC && given[1] > 0 && given[1] <= FUTEX_WAITV_MAX
+               ? wait_for_several (given)
+               : pass_through (number, given);
+  bool of_date = given[1] & FUTEX_CLOCK_REALTIME;
+  switch (given[1] & FUTEX_CMD_MASK)
     {
     case FUTEX_WAIT:
-      return wait (&given, false);
+      return wait (given, false);
     case FUTEX_WAIT_BITSET:
-      return of_date && given.at[3] ? pass_through (number, &given) : wait (&given, true);
+      return of_date && given[3] ? pass_through (number, given) : wait (given, true);
     case FUTEX_WAKE:
     case FUTEX_WAKE_BITSET:
-      return wake (number, &given);
+      return wake (number, given);
     default:
-      return pass_through (number, &given);
+      return pass_through (number, given);
     }
 }

@@ -61,7 +61,7 @@ softclock_keep_patience (struct patience *patience)
 {
   struct timespec real;
   SOFTCLOCK_RAW (SYS_clock_gettime, CLOCK_MONOTONIC, &real, 0, 0);
-  uint64_t now = (uint64_t) real.tv_sec * 1000000000ull + (uint64_t) real.tv_nsec;
+  uint64_t now = softclock_nanoseconds (&real);
   uint32_t owner = atomic_load (&softclock_shared->owner);
   uint64_t virtual_now = atomic_load (&softclock_shared->now_ns);
   if (!patience->since_ns || patience->owner != owner || patience->now_ns != virtual_now)
@@ -75,7 +75,7 @@ softclock_keep_patience (struct patience *patience)
 void
 softclock_open (const char *path, uint64_t patience_s)
 {
-  patience_ns = patience_s * 1000000000ull;
+  patience_ns = patience_s * SECOND_NS;
   int fd = open (path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   /* The locks get an open file of their own: a mapping keeps its open file, and a forked child
      inherits the mapping. Its descriptor is high, because the kernel closes the descriptors of a

@@ -57,17 +57,11 @@ lose_all (CUcontext context)
   context->lives++;
 }
 
-static bool
-known_flags (unsigned flags)
-{
-  return (flags & ~(unsigned) CU_CTX_FLAGS_MASK) == 0;
-}
-
 CUresult
 cuCtxCreate_v2 (CUcontext *pctx, unsigned int flags, CUdevice device)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (pctx && known_flags (flags), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (pctx && (flags & ~(unsigned) CU_CTX_FLAGS_MASK) == 0, CUDA_ERROR_INVALID_VALUE);
   REQUIRE (valid_device (device), CUDA_ERROR_INVALID_DEVICE);
   REQUIRE (!gpu_of (device)->lost && is_admitted (device), CUDA_ERROR_DEVICE_UNAVAILABLE);
   REQUIRE (softgpu_may_push_context (), CUDA_ERROR_OUT_OF_MEMORY);
@@ -139,8 +133,7 @@ cuDevicePrimaryCtxRetain (CUcontext *pctx, CUdevice dev)
 static CUresult
 let_go (CUdevice dev, bool entirely)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_VALID_DEVICE (dev);
   CUcontext primary = &driver.device[dev].primary;
   softgpu_lock (&driver.tie);
   unsigned before = primary->retained;
@@ -179,9 +172,8 @@ ALSO_NAMED (cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2);
 CUresult
 cuDevicePrimaryCtxSetFlags_v2 (CUdevice dev, unsigned int flags)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
-  REQUIRE (known_flags (flags), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE_VALID_DEVICE (dev);
+  REQUIRE ((flags & ~(unsigned) CU_CTX_FLAGS_MASK) == 0, CUDA_ERROR_INVALID_VALUE);
   driver.device[dev].primary.flags = flags;
   return CUDA_SUCCESS;
 }
@@ -191,8 +183,7 @@ ALSO_NAMED (cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2);
 CUresult
 cuDevicePrimaryCtxGetState (CUdevice dev, unsigned int *flags, int *active)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_VALID_DEVICE (dev);
   REQUIRE (flags && active, CUDA_ERROR_INVALID_VALUE);
   *flags = driver.device[dev].primary.flags;
   *active = driver.device[dev].primary.retained > 0;

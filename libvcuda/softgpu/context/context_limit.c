@@ -45,6 +45,7 @@ cuCtxGetLimit (size_t *value, CUlimit limit)
   return CUDA_SUCCESS;
 }
 
+/* VALUE 0: the usual one. With the lock held.  */
 static CUresult
 set_locked (CUcontext context, unsigned at, size_t value)
 {
@@ -82,10 +83,6 @@ softgpu_usual_limits (CUcontext context)
 {
   softgpu_lock (&driver.tie);
   for (unsigned at = 0; at < LIMITS; at++)
-    {
-      softgpu_uncharge (context->device, context->limit[at].bytes);
-      context->limit[at].value = 0;
-      context->limit[at].bytes = 0;
-    }
+    set_locked (context, at, 0);
   softgpu_unlock (&driver.tie);
 }

@@ -153,6 +153,11 @@ valid_device (CUdevice device)
   return device >= 0 && device < driver.device_count;
 }
 
+/* Returns from the calling function unless the driver is initialised and has DEVICE.  */
+#define REQUIRE_VALID_DEVICE(device)                                                               \
+  REQUIRE_DRIVER ();                                                                               \
+  REQUIRE (valid_device (device), CUDA_ERROR_INVALID_DEVICE)
+
 /* The index of a device's GPU in the state file. A restore may move the process to another one.  */
 static inline unsigned
 index_of_gpu (const struct device *device)

@@ -23,15 +23,13 @@ as_graph (CUgraph *made, const struct CUgraphExec_st *exec)
 CUresult
 softgpu_capture_graph (CUstream stream, const struct CUgraphExec_st *exec)
 {
-  bool memory = false;
   for (size_t i = 0; i < exec->count; i++)
-    memory |= exec->step[i].node.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC
-              || exec->step[i].node.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
-  if (memory)
-    {
-      stream->capture->invalid = true;
-      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
+    if (exec->step[i].node.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC
+        || exec->step[i].node.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+      {
+        stream->capture->invalid = true;
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+      }
   REQUIRE_CAPTURE (stream);
   CUgraph graph;
   REQUIRE_SUCCESS (as_graph (&graph, exec));

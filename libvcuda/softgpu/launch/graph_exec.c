@@ -5,7 +5,6 @@
 #include "copy/copy.h"
 #include "launch/graph_exec.h"
 #include "memory/allocations.h"
-#include "memory/graph_memory.h"
 #include "stream/streams.h"
 
 static CUresult
@@ -76,16 +75,14 @@ cuGraphInstantiateWithFlags (CUgraphExec *pexec, CUgraph graph, unsigned long lo
   const unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
                                    | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
                                    | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
-  REQUIRE (pexec && graph && graph->kind == GRAPH && (flags & ~known) == 0,
-           CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (pexec && graph_valid (graph) && (flags & ~known) == 0, CUDA_ERROR_INVALID_VALUE);
   /* Two executables would give out the same addresses.  */
   REQUIRE (!graph->memory_nodes || !graph->instances, CUDA_ERROR_NOT_SUPPORTED);
   CUgraphExec exec = softgpu_new_record (sizeof *exec);
   REQUIRE (exec, CUDA_ERROR_OUT_OF_MEMORY);
-  exec->kind = GRAPH_EXEC;
-  exec->flags = flags;
-  exec->graph = graph;
-  exec->graph_id = graph->id;
+  *exec = (struct CUgraphExec_st){
+    .kind = GRAPH_EXEC, .flags = flags, .graph = graph, .graph_id = graph->id
+  };
   graph->instances++;
   CUresult rc = softgpu_lay_out (exec, graph);
   if (rc != CUDA_SUCCESS)

@@ -73,7 +73,7 @@ CUresult
 cuGraphExecUpdate_v2 (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (exec_valid (exec) && graph && graph->kind == GRAPH && result, CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (exec_valid (exec) && graph_valid (graph) && result, CUDA_ERROR_INVALID_VALUE);
   *result = (CUgraphExecUpdateResultInfo){ .result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED };
   struct CUgraphExec_st made = { .graph = graph, .graph_id = graph->id };
   REQUIRE (!graph->memory_nodes && !exec->allocates, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);

@@ -11,9 +11,7 @@
 
 #include "engine/account.h"
 #include "memory/block.h"
-#include "memory/graph_memory.h"
 #include "memory/parts.h"
-#include "memory/small_block.h"
 #include "memory/store.h"
 
 bool
@@ -151,21 +149,6 @@ softgpu_release (uintptr_t address, enum softgpu_kind_set kinds)
 {
   REQUIRE_DRIVER ();
   return softgpu_remove_block (address, kinds, NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult
-softgpu_register (uintptr_t address, size_t bytes, unsigned flags)
-{
-  REQUIRE_CONTEXT (context);
-  struct block block = { .start = address,
-                         .bytes = bytes,
-                         .context = context,
-                         .device = context->device,
-                         .where = REGISTERED,
-                         .flags = flags,
-                         .fd = -1 };
-  REQUIRE (!softgpu_any_block (address, bytes), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-  return softgpu_add_block (&block) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 bool

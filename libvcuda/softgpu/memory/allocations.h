@@ -4,6 +4,8 @@
 
 #include "driver/driver.h"
 
+struct graph_memory;
+
 enum where
 {
   ON_DEVICE,
@@ -102,9 +104,6 @@ bool softgpu_may_touch (uintptr_t address, size_t bytes, bool host_too);
 /* Frees what was allocated in CONTEXT.  */
 void softgpu_free_context_memory (CUcontext context);
 
-/* Makes memory of the host's known.  */
-CUresult softgpu_register (uintptr_t address, size_t bytes, unsigned flags);
-
 /* Takes BYTES for POOL, from what it keeps and then from the device; false where that is not to
    be had.  */
 bool softgpu_pool_take (CUmemoryPool pool, size_t bytes);
@@ -112,6 +111,13 @@ void softgpu_pool_return (CUmemoryPool pool, size_t bytes);
 
 /* After a wait for work on DEVICE: its pools give back what they keep above their thresholds.  */
 void softgpu_pools_waited (CUdevice device);
+
+/* Takes the memory for BYTES more to the device's graph memory, as far as it has none to spare.  */
+bool softgpu_reserve_graph_memory (CUdevice device, uint64_t bytes);
+CUresult softgpu_begin_graph_memory (struct graph_memory *memory);
+
+/* An allocation that a graph made was freed: its memory is the graphs' again.  */
+void softgpu_graph_memory_freed (struct graph_memory *memory);
 
 /* Copies the block that ADDRESS lies in to *FOUND.  */
 bool softgpu_find_block (uintptr_t address, struct block *found);

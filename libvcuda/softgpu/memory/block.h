@@ -1,4 +1,4 @@
-/* Between block.c, which knows where blocks are, and allocate.c, which makes them.  */
+/* Between block.c, which finds blocks, and allocate.c and small_block.c, which make them.  */
 
 #pragma once
 
@@ -12,3 +12,13 @@ void softgpu_discard (struct block *block);
 
 /* Moves the bytes of BLOCK into the store, at the same address. Called under block.c's guard.  */
 bool softgpu_make_shared (struct block *block);
+
+/* Small blocks, which lie in slabs of the store.  */
+#define LARGEST_SMALL ((size_t) 64 << 10)
+
+/* A block with room for BYTES, at most LARGEST_SMALL, with its address and its place in the store;
+   NULL: the host has no memory.  */
+struct block *softgpu_take_small (size_t bytes, CUdevice device, enum where where);
+
+/* BLOCK is used again.  */
+void softgpu_return_small (struct block *block);

@@ -4,10 +4,9 @@
    device only for what is missing there. What is freed stays with the graphs until
    cuDeviceGraphMemTrim.  */
 
-#include "memory/graph_memory.h"
-
 #include <sys/mman.h>
 
+#include "graph/graph.h"
 #include "memory/allocations.h"
 #include "memory/parts.h"
 
@@ -74,8 +73,7 @@ softgpu_graph_memory_freed (struct graph_memory *memory)
 CUresult
 cuDeviceGraphMemTrim (CUdevice device)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (valid_device (device), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_VALID_DEVICE (device);
   pthread_mutex_lock (&guard);
   uint64_t spare = of_device[device].reserved - of_device[device].used;
   of_device[device].reserved -= spare;
@@ -87,8 +85,7 @@ cuDeviceGraphMemTrim (CUdevice device)
 CUresult
 cuDeviceGetGraphMemAttribute (CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (valid_device (device), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_VALID_DEVICE (device);
   REQUIRE (value && (unsigned) attribute <= CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH,
            CUDA_ERROR_INVALID_VALUE);
   pthread_mutex_lock (&guard);
@@ -102,8 +99,7 @@ cuDeviceGetGraphMemAttribute (CUdevice device, CUgraphMem_attribute attribute, v
 CUresult
 cuDeviceSetGraphMemAttribute (CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (valid_device (device), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_VALID_DEVICE (device);
   REQUIRE (value && *(const cuuint64_t *) value == 0
                && (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH
                    || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH),

@@ -88,7 +88,16 @@ cuMemHostRegister_v2 (void *p, size_t bytes, unsigned int flags)
   REQUIRE (p && bytes && bytes <= UINTPTR_MAX - (uintptr_t) p && (flags & ~known) == 0,
            CUDA_ERROR_INVALID_VALUE);
   REQUIRE_SAFE ();
-  return softgpu_register ((uintptr_t) p, bytes, flags);
+  REQUIRE_CONTEXT (context);
+  REQUIRE (!softgpu_any_block ((uintptr_t) p, bytes), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  struct block block = { .start = (uintptr_t) p,
+                         .bytes = bytes,
+                         .context = context,
+                         .device = context->device,
+                         .where = REGISTERED,
+                         .flags = flags,
+                         .fd = -1 };
+  return softgpu_add_block (&block) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult

@@ -65,8 +65,7 @@ cuMulticastCreate (CUmemGenericAllocationHandle *handle, const CUmulticastObject
 CUresult
 cuMulticastAddDevice (CUmemGenericAllocationHandle handle, CUdevice dev)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_VALID_DEVICE (dev);
   struct physical *object = softgpu_find_object (handle);
   REQUIRE (object, CUDA_ERROR_INVALID_VALUE);
   pthread_mutex_lock (&guard);

@@ -88,8 +88,7 @@ cuMulticastBindMem_v2 (CUmemGenericAllocationHandle handle, CUdevice dev, size_t
                        CUmemGenericAllocationHandle memory, size_t from, size_t bytes,
                        unsigned long long flags)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_VALID_DEVICE (dev);
   struct physical *physical = softgpu_physical (memory);
   bool there = physical && physical->properties.location.id == dev;
   CUresult rc = there ? cuMulticastBindMem (handle, offset, memory, from, bytes, flags)
@@ -135,8 +134,7 @@ CUresult
 cuMulticastBindAddr_v2 (CUmemGenericAllocationHandle handle, CUdevice dev, size_t offset,
                         CUdeviceptr start, size_t bytes, unsigned long long flags)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_VALID_DEVICE (dev);
   struct block block;
   REQUIRE (softgpu_find_block (start, &block) && block.device == dev, CUDA_ERROR_INVALID_VALUE);
   return cuMulticastBindAddr (handle, offset, start, bytes, flags);
@@ -146,20 +144,14 @@ cuMulticastBindAddr_v2 (CUmemGenericAllocationHandle handle, CUdevice dev, size_
 CUresult
 cuMulticastUnbind (CUmemGenericAllocationHandle handle, CUdevice dev, size_t offset, size_t bytes)
 {
-  REQUIRE_DRIVER ();
-  REQUIRE (valid_device (dev), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE_VALID_DEVICE (dev);
   struct physical *object = softgpu_find_object (handle);
   REQUIRE (object, CUDA_ERROR_INVALID_VALUE);
-  struct binding *found = NULL;
   pthread_mutex_lock (&guard);
-  for (struct binding **at = &object->multicast->bindings; *at && !found;)
-    if ((*at)->device == dev && (*at)->offset == offset && (*at)->bytes == bytes)
-      {
-        found = *at;
-        *at = found->next;
-      }
-    else
-      at = &(*at)->next;
+  struct binding *found = object->multicast->bindings;
+  while (found && (found->device != dev || found->offset != offset || found->bytes != bytes))
+    found = found->next;
+  UNLINK (object->multicast->bindings, found, next)
   pthread_mutex_unlock (&guard);
   softgpu_physical_unuse (object, 1);
   REQUIRE (found, CUDA_ERROR_INVALID_VALUE);

@@ -19,8 +19,7 @@ CUresult
 cuMemHostGetDevicePointer_v2 (CUdeviceptr *dptr, void *p, unsigned int flags)
 {
   REQUIRE_DRIVER ();
-  REQUIRE (dptr && flags == 0, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (softgpu_any_block ((uintptr_t) p, 1), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (dptr && flags == 0 && softgpu_any_block ((uintptr_t) p, 1), CUDA_ERROR_INVALID_VALUE);
   *dptr = (CUdeviceptr) p;
   return CUDA_SUCCESS;
 }
@@ -36,45 +35,30 @@ cuMemHostGetFlags (unsigned int *flags, void *p)
   return CUDA_SUCCESS;
 }
 
+/* Answers ATTRIBUTE with VALUE, which cuda.h says is of TYPE.  */
+#define ANSWER(attribute, type, value)                                                             \
+  case CU_POINTER_ATTRIBUTE_##attribute:                                                           \
+    *(type *) data = (value);                                                                      \
+    return CUDA_SUCCESS
+
 static CUresult
 describe (void *data, CUpointer_attribute attribute, const struct block *block, CUdeviceptr ptr)
 {
+  bool on_host = block->where == ON_HOST || block->where == REGISTERED;
+  REQUIRE (attribute != CU_POINTER_ATTRIBUTE_HOST_POINTER || on_host || block->where == MANAGED,
+           CUDA_ERROR_INVALID_VALUE);
   switch (attribute)
     {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-      *(CUcontext *) data = block->context;
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      *(unsigned *) data = block->where == ON_HOST || block->where == REGISTERED
-                               ? CU_MEMORYTYPE_HOST
-                               : CU_MEMORYTYPE_DEVICE;
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      *(CUdeviceptr *) data = ptr;
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      REQUIRE (block->where == MANAGED || block->where == ON_HOST || block->where == REGISTERED,
-               CUDA_ERROR_INVALID_VALUE);
-      *(void **) data = (void *) ptr;
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-      *(unsigned long long *) data = block->start;
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      *(unsigned *) data = block->where == MANAGED;
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      *(int *) data = block->device;
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      *(CUdeviceptr *) data = block->start;
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      *(size_t *) data = block->bytes;
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-      *(unsigned *) data = 1;
-      return CUDA_SUCCESS;
+      ANSWER (CONTEXT, CUcontext, block->context);
+      ANSWER (MEMORY_TYPE, unsigned, on_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+      ANSWER (DEVICE_POINTER, CUdeviceptr, ptr);
+      ANSWER (HOST_POINTER, void *, (void *) ptr);
+      ANSWER (BUFFER_ID, unsigned long long, block->start);
+      ANSWER (IS_MANAGED, unsigned, block->where == MANAGED);
+      ANSWER (DEVICE_ORDINAL, int, block->device);
+      ANSWER (RANGE_START_ADDR, CUdeviceptr, block->start);
+      ANSWER (RANGE_SIZE, size_t, block->bytes);
+      ANSWER (MAPPED, unsigned, 1);
     default:
       return attribute > 0 && attribute <= CU_POINTER_ATTRIBUTE_LOCALITY_DOMAIN_ORDINAL
                  ? CUDA_ERROR_NOT_SUPPORTED
@@ -87,8 +71,7 @@ cuPointerGetAttribute (void *data, CUpointer_attribute attribute, CUdeviceptr pt
 {
   REQUIRE_DRIVER ();
   struct block block;
-  REQUIRE (data, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE (softgpu_find_block (ptr, &block), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE (data && softgpu_find_block (ptr, &block), CUDA_ERROR_INVALID_VALUE);
   return describe (data, attribute, &block, ptr);
 }
 

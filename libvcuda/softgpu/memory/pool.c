@@ -153,12 +153,7 @@ cuMemPoolDestroy (CUmemoryPool pool)
   if (current_pool[pool->device] == pool)
     current_pool[pool->device] = NULL;
   pthread_mutex_lock (&guard);
-  for (CUmemoryPool *at = &created; *at; at = &(*at)->next)
-    if (*at == pool)
-      {
-        *at = pool->next;
-        break;
-      }
+  UNLINK (created, pool, next)
   trim (pool, 0);
   pool->kind = 0;
   pthread_mutex_unlock (&guard);

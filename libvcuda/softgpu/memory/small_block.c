@@ -1,11 +1,10 @@
 /* Small blocks, by class: a mapping for each would cost microseconds where a driver takes some
    hundred nanoseconds.  */
 
-#include "memory/small_block.h"
-
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "memory/block.h"
 #include "memory/parts.h"
 #include "memory/store.h"
 

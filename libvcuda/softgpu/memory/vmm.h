@@ -19,8 +19,7 @@ struct physical
   bool own_fd;
   uint64_t offset;
   CUmemAllocationProp properties;
-  struct multicast
-      *multicast; /* of a multicast object, which has no memory of its own; else NULL */
+  struct multicast *multicast; /* of a multicast object, which has no memory; else NULL */
 };
 
 /* The record behind HANDLE with one more use, or NULL.  */

@@ -72,8 +72,7 @@ find_hole (uintptr_t hint, size_t bytes, size_t alignment)
   size_t before = (alignment - (uintptr_t) map % alignment) % alignment;
   if (before)
     munmap (map, before);
-  if (alignment - before)
-    munmap (map + before + bytes, alignment - before);
+  munmap (map + before + bytes, alignment - before);
   return map + before;
 }
 

@@ -247,8 +247,8 @@ cuMemImportFromShareableHandle (CUmemGenericAllocationHandle *handle, void *shar
   struct shared_note note;
   int theirs = (int) (intptr_t) shareable;
   REQUIRE (softgpu_shared_note (theirs, &note) && note.kind == PHYSICAL, CUDA_ERROR_INVALID_VALUE);
-  struct physical made = { .bytes = note.bytes, .device = -1, .own_fd = true };
-  made.properties = note.properties;
+  struct physical made
+      = { .bytes = note.bytes, .device = -1, .own_fd = true, .properties = note.properties };
   CUdevice device = device_of_gpu (note.gpu);
   if (device >= 0)
     made.properties.location.id = device; /* the exporter's number may be another */

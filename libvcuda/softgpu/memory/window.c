@@ -9,10 +9,7 @@
 
 #include "memory/window.h"
 
-enum
-{
-  WINDOW_RECORD = 0x574f4457,
-};
+#define WINDOW_RECORD 0x574f4457u
 
 struct window
 {
@@ -87,10 +84,9 @@ softgpu_open_window (uintptr_t *address, int fd, uint64_t offset, size_t bytes, 
   size_t before = offset % STORE_PAGE;
   size_t mapped = STORE_WHOLE (before + bytes);
   char *map = softgpu_map (fd, offset - before, mapped, NULL, PROT_READ | PROT_WRITE);
-  window->kind = WINDOW_RECORD;
-  window->closes = kind;
-  window->opened = 1;
-  window->address = (uintptr_t) map + before;
+  *window = (struct window){
+    .kind = WINDOW_RECORD, .closes = kind, .opened = 1, .address = (uintptr_t) map + before
+  };
   if (place)
     window->place = *place;
   struct block block = { .start = window->address,

@@ -106,8 +106,8 @@ unsigned
 softgpu_places_left (const struct softgpu_state *state, unsigned parent, unsigned shape)
 {
   const struct softgpu_shape *wanted = &softgpu_shapes[shape];
-  unsigned bits = taken (state, parent), left = 0, had = count_of (state, parent, shape);
+  unsigned left = 0, most = wanted->most - count_of (state, parent, shape);
   for (unsigned i = 0; i < wanted->starts; i++)
-    left += !(bits & ((1u << wanted->memory_slices) - 1) << wanted->start[i]);
-  return left < wanted->most - had ? left : wanted->most - had;
+    left += softgpu_place_is_free (state, parent, shape, wanted->start[i]);
+  return left < most ? left : most;
 }

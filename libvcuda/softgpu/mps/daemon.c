@@ -11,6 +11,9 @@
 
 enum
 {
+  DRIVER_OF_13_1 = 590,
+  CLIENTS = 48, /* of a server */
+  CLIENTS_OF_13_1 = 60,
   MAX_CLIENTS_REACHED = 808, /* CUDA_ERROR_MPS_MAX_CLIENTS_REACHED */
   SERVER_NOT_READY = 807,    /* CUDA_ERROR_MPS_SERVER_NOT_READY */
   WRONG_PARTITION = 915,     /* CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION */
@@ -22,20 +25,17 @@ unsigned
 mps_clients (const struct server *server, const struct space *space)
 {
   unsigned count = 0;
-  for (unsigned i = 0; i < mps.count; i++)
-    {
-      const struct connection *one = &mps.connection[i];
-      count += one->state == MPS_CLIENT && one->server == server && (!space || one->space == space);
-    }
+  for (const struct connection *one = mps.connection; one < mps.connection + mps.count; one++)
+    count += one->state == MPS_CLIENT && one->server == server && (!space || one->space == space);
   return count;
 }
 
 const struct connection *
 mps_client_of (pid_t pid)
 {
-  for (unsigned i = 0; i < mps.count; i++)
-    if (mps.connection[i].state == MPS_CLIENT && mps.connection[i].pid == pid)
-      return &mps.connection[i];
+  for (const struct connection *one = mps.connection; one < mps.connection + mps.count; one++)
+    if (one->state == MPS_CLIENT && one->pid == pid)
+      return one;
   return NULL;
 }
 
@@ -122,7 +122,8 @@ serve (struct connection *client)
     return;
   else if (mps_server_recovers (server))
     answer (client, SERVER_NOT_READY);
-  else if (mps_clients (server, NULL) >= mps_most_clients ())
+  else if (mps_clients (server, NULL)
+           >= (mps_driver_has (DRIVER_OF_13_1) ? CLIENTS_OF_13_1 : CLIENTS))
     answer (client, MAX_CLIENTS_REACHED);
   else
     answer (client, 0);

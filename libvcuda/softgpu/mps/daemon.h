@@ -152,7 +152,6 @@ void mps_start_server (struct server *server);
 void mps_end_server (struct server *server);
 bool mps_server_recovers (const struct server *server);
 unsigned mps_clients (const struct server *server, const struct space *space);
-unsigned mps_most_clients (void);
 
 /* Whether CUDA_VISIBLE_DEVICES names the GPU with this number among those of TIE, or none at all.
  */
@@ -202,6 +201,3 @@ bool mps_listen (const char *folder, const char *name, unsigned mode, struct ser
 
 /* Runs the daemon in the pipe directory PIPES until `quit`; the exit status.  */
 int mps_run (const char *pipes, bool in_background);
-
-/* Sends LINE, or where it is NULL the lines of standard input, to the daemon; the exit status.  */
-int mps_ask (const char *pipes, const char *line);

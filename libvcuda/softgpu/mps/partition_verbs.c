@@ -11,13 +11,10 @@
 static bool
 has_clients (unsigned device)
 {
-  for (unsigned i = 0; i < mps.count; i++)
-    {
-      const struct connection *one = &mps.connection[i];
-      if (one->state == MPS_CLIENT
-          && mps.tie.state->slot[one->server->slot].gpu[mps.gpu[device]].contexts)
-        return true;
-    }
+  for (const struct connection *one = mps.connection; one < mps.connection + mps.count; one++)
+    if (one->state == MPS_CLIENT
+        && mps.tie.state->slot[one->server->slot].gpu[mps.gpu[device]].contexts)
+      return true;
   return false;
 }
 

@@ -13,19 +13,7 @@
 
 #include "mps/daemon.h"
 
-enum
-{
-  DRIVER_OF_13_1 = 590,
-  CLIENTS = 48,
-  CLIENTS_OF_13_1 = 60,
-  CLIENT_TERMINATED = 810, /* CUDA_ERROR_MPS_CLIENT_TERMINATED */
-};
-
-unsigned
-mps_most_clients (void)
-{
-  return mps_driver_has (DRIVER_OF_13_1) ? CLIENTS_OF_13_1 : CLIENTS;
-}
+#define CLIENT_TERMINATED 810 /* CUDA_ERROR_MPS_CLIENT_TERMINATED */
 
 void
 mps_shared_name (char name[64], uid_t uid, pid_t pid)

@@ -5,10 +5,7 @@
 
 #include "mps/v3_commands.h"
 
-enum
-{
-  FIRST_DRIVER_OF_PARTITIONS = 620, /* of those that namespaces have */
-};
+#define FIRST_DRIVER_OF_PARTITIONS 620 /* of those that namespaces have */
 
 /* "4G", "512M", "1024K"; 0: not such a size.  */
 static uint64_t

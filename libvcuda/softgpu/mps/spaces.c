@@ -84,9 +84,8 @@ mps_add_space (struct server *server, const char *name)
 void
 mps_remove_space (struct server *server, struct space *space)
 {
-  for (unsigned i = 0; i < mps.count; i++)
+  for (struct connection *one = mps.connection; one < mps.connection + mps.count; one++)
     {
-      struct connection *one = &mps.connection[i];
       if (one->server != server || one->space != space)
         continue;
       if (one->state == MPS_CLIENT)

@@ -72,10 +72,8 @@ take_lock (const char *pipes)
 }
 
 static void
-write_pid (const char *pipes)
+write_pid (const char *path)
 {
-  char path[4096];
-  snprintf (path, sizeof path, "%s/nvidia-cuda-mps-control.pid", pipes);
   FILE *file = fopen (path, "we");
   if (!file)
     return;
@@ -167,7 +165,9 @@ mps_run (const char *pipes, bool in_background)
   for (unsigned i = 0; i < mps.tie.gpu_count; i++)
     if (mps_is_visible (&mps.tie, i))
       mps.gpu[mps.gpu_count++] = mps.tie.gpu[i];
-  write_pid (pipes);
+  char pid_path[4096];
+  snprintf (pid_path, sizeof pid_path, "%s/nvidia-cuda-mps-control.pid", pipes);
+  write_pid (pid_path);
   signal (SIGTERM, end);
   mps_log ("Start");
   if (in_background && write (ready[1], "", 1) != 1)
@@ -179,8 +179,6 @@ mps_run (const char *pipes, bool in_background)
   for (unsigned i = 0; mps.version == MPS_V3 && i < MPS_SERVERS; i++)
     mps_remove_server (&mps.server[i]);
   mps_log ("Exit");
-  char path[4096];
-  snprintf (path, sizeof path, "%s/nvidia-cuda-mps-control.pid", pipes);
-  unlink (path);
+  unlink (pid_path);
   return 0;
 }

@@ -5,13 +5,15 @@
 
 #include "mps/daemon.h"
 
-enum
-{
-  MOST_WORDS = 6,
-};
+#define MOST_WORDS 6
 
 static struct server *const server = mps.server;
-static struct limits *const of_server = &mps.server[0].space[0].limits;
+
+/* Defines a command. LIMITS: its server's, or the default ones; WORD: what follows its name and its
+   server.  */
+#define COMMAND(name)                                                                              \
+  static void name (__attribute__ ((unused)) struct limits *limits,                                \
+                    __attribute__ ((unused)) char **word, __attribute__ ((unused)) FILE *out)
 
 static bool
 is_server (const char *pid, FILE *out)
@@ -35,12 +37,13 @@ mps_device_of (const char *text)
   return -1;
 }
 
-static void
-set_percent (struct limits *limits, const char *text, FILE *out)
+COMMAND (get_percent) { fprintf (out, "%.1f\n", limits->percent); }
+
+COMMAND (set_percent)
 {
   char *end;
-  double percent = text ? strtod (text, &end) : 0;
-  if (!text || *end || percent <= 0 || percent > 100)
+  double percent = word[0] ? strtod (word[0], &end) : 0;
+  if (!word[0] || *end || percent <= 0 || percent > 100)
     fputs ("Invalid active thread percentage\n", out);
   else
     {
@@ -49,11 +52,10 @@ set_percent (struct limits *limits, const char *text, FILE *out)
     }
 }
 
-static void
-set_pinned (struct limits *limits, const char *device, const char *text, FILE *out)
+COMMAND (set_pinned)
 {
-  char *end = NULL;
-  int index = mps_device_of (device);
+  char *end = NULL, *text = word[1];
+  int index = mps_device_of (word[0]);
   uint64_t size = text ? strtoull (text, &end, 10) : 0;
   if (index < 0)
     fputs ("Invalid device\n", out);
@@ -63,10 +65,9 @@ set_pinned (struct limits *limits, const char *device, const char *text, FILE *o
     limits->pinned_bytes[index] = size << (*end == 'G' ? 30 : 20);
 }
 
-static void
-print_pinned (const struct limits *limits, const char *device, FILE *out)
+COMMAND (get_pinned)
 {
-  int index = mps_device_of (device);
+  int index = mps_device_of (word[0]);
   if (index < 0)
     fputs ("Invalid device\n", out);
   else if (!limits->pinned_bytes[index])
@@ -75,112 +76,73 @@ print_pinned (const struct limits *limits, const char *device, FILE *out)
     fprintf (out, "%lluM\n", (unsigned long long) (limits->pinned_bytes[index] >> 20));
 }
 
-static void
-print_clients (FILE *out)
+COMMAND (list_servers)
+{
+  if (server->ready)
+    fprintf (out, "%d\n", (int) server->pid);
+}
+
+COMMAND (print_status) { fputs (mps_server_recovers (server) ? "FAULT\n" : "ACTIVE\n", out); }
+
+COMMAND (list_clients)
 {
   for (unsigned i = 0; i < mps.count; i++)
     if (mps.connection[i].state == MPS_CLIENT)
       fprintf (out, "%d\n", (int) mps.connection[i].pid);
 }
 
-static void
-terminate (const char *pid, FILE *out)
+COMMAND (start)
 {
-  const struct connection *client = pid ? mps_client_of (atoi (pid)) : NULL;
+  if (!word[0] || strcmp (word[0], "-uid") != 0 || !word[1])
+    fputs ("usage: start_server -uid <user id>\n", out);
+  else if (!server->pid)
+    {
+      server->uid = (uid_t) strtoul (word[1], NULL, 10);
+      mps_start_server (server);
+    }
+}
+
+COMMAND (shut_down) { mps_end_server (server); }
+
+COMMAND (terminate)
+{
+  const struct connection *client = word[0] ? mps_client_of (atoi (word[0])) : NULL;
   if (client)
     mps_terminate (client);
   else
-    fprintf (out, "Client %s not found\n", pid ? pid : "");
+    fprintf (out, "Client %s not found\n", word[0] ? word[0] : "");
 }
 
-static bool
-is (const char *word, const char *name)
-{
-  return strcmp (word, name) == 0;
-}
+COMMAND (quit) { mps.ended = true; }
 
-/* Commands that only read; false: WORD is none of them.  */
-static bool
-read_only (char **word, FILE *out)
+static const struct
 {
-  if (is (word[0], "get_server_list"))
-    {
-      if (server->ready)
-        fprintf (out, "%d\n", (int) server->pid);
-    }
-  else if (is (word[0], "get_server_status"))
-    {
-      if (is_server (word[1], out))
-        fputs (mps_server_recovers (server) ? "FAULT\n" : "ACTIVE\n", out);
-    }
-  else if (is (word[0], "get_client_list"))
-    {
-      if (is_server (word[1], out))
-        print_clients (out);
-    }
-  else if (is (word[0], "get_default_active_thread_percentage"))
-    fprintf (out, "%.1f\n", mps.limits.percent);
-  else if (is (word[0], "get_active_thread_percentage"))
-    {
-      if (is_server (word[1], out))
-        fprintf (out, "%.1f\n", of_server->percent);
-    }
-  else if (is (word[0], "get_default_device_pinned_mem_limit"))
-    print_pinned (&mps.limits, word[1], out);
-  else if (is (word[0], "get_device_pinned_mem_limit"))
-    {
-      if (is_server (word[1], out))
-        print_pinned (of_server, word[2], out);
-    }
-  else
-    return false;
-  return true;
-}
+  const char *name;
+  bool changes;   /* something: for privileged users only */
+  bool of_server; /* the first argument is the server's pid */
+  void (*run) (struct limits *limits, char **word, FILE *out);
+} commands[] = {
+  { "get_server_list", false, false, list_servers },
+  { "get_server_status", false, true, print_status },
+  { "get_client_list", false, true, list_clients },
+  { "get_default_active_thread_percentage", false, false, get_percent },
+  { "get_active_thread_percentage", false, true, get_percent },
+  { "get_default_device_pinned_mem_limit", false, false, get_pinned },
+  { "get_device_pinned_mem_limit", false, true, get_pinned },
+  { "start_server", true, false, start },
+  { "shutdown_server", true, true, shut_down },
+  { "terminate_client", true, true, terminate },
+  { "set_default_active_thread_percentage", true, false, set_percent },
+  { "set_active_thread_percentage", true, true, set_percent },
+  { "set_default_device_pinned_mem_limit", true, false, set_pinned },
+  { "set_device_pinned_mem_limit", true, true, set_pinned },
+  { "quit", true, false, quit },
+};
 
-/* Commands that change something; false: WORD is none of them.  */
-static bool
-change (char **word, FILE *out)
+enum
 {
-  if (is (word[0], "start_server"))
-    {
-      if (!word[1] || !is (word[1], "-uid") || !word[2])
-        fputs ("usage: start_server -uid <user id>\n", out);
-      else if (!server->pid)
-        {
-          server->uid = (uid_t) strtoul (word[2], NULL, 10);
-          mps_start_server (server);
-        }
-    }
-  else if (is (word[0], "shutdown_server"))
-    {
-      if (is_server (word[1], out))
-        mps_end_server (server);
-    }
-  else if (is (word[0], "terminate_client"))
-    {
-      if (is_server (word[1], out))
-        terminate (word[2], out);
-    }
-  else if (is (word[0], "set_default_active_thread_percentage"))
-    set_percent (&mps.limits, word[1], out);
-  else if (is (word[0], "set_active_thread_percentage"))
-    {
-      if (is_server (word[1], out))
-        set_percent (of_server, word[2], out);
-    }
-  else if (is (word[0], "set_default_device_pinned_mem_limit"))
-    set_pinned (&mps.limits, word[1], word[2], out);
-  else if (is (word[0], "set_device_pinned_mem_limit"))
-    {
-      if (is_server (word[1], out))
-        set_pinned (of_server, word[2], word[3], out);
-    }
-  else if (is (word[0], "quit"))
-    mps.ended = true;
-  else
-    return false;
-  return true;
-}
+  COMMANDS = sizeof commands / sizeof *commands,
+};
 
 int
 mps_do_v2 (const struct connection *user, char *line, FILE *out)
@@ -188,11 +150,18 @@ mps_do_v2 (const struct connection *user, char *line, FILE *out)
   char *word[MOST_WORDS] = { NULL }, *rest = line;
   for (int i = 0; i < MOST_WORDS - 1 && (word[i] = strtok_r (rest, " ", &rest)); i++)
     continue;
-  if (!word[0] || read_only (word, out) || mps_do_partitions (word, user->privileged, out))
+  if (!word[0] || mps_do_partitions (word, user->privileged, out))
     return 0;
-  if (!user->privileged)
+  int at = 0;
+  while (at < COMMANDS && strcmp (word[0], commands[at].name) != 0)
+    at++;
+  if (!user->privileged && (at == COMMANDS || commands[at].changes))
     fputs ("Permission denied\n", out);
-  else if (!change (word, out))
+  else if (at == COMMANDS)
     fprintf (out, "Unknown command: %s\n", word[0]);
+  else if (!commands[at].of_server)
+    commands[at].run (&mps.limits, word + 1, out);
+  else if (is_server (word[1], out))
+    commands[at].run (&server->space[0].limits, word + 2, out);
   return 0;
 }

@@ -23,13 +23,10 @@ device_of (const char *text)
 static bool
 has_clients (const struct partition *partition)
 {
-  for (unsigned i = 0; i < mps.count; i++)
-    {
-      bool none;
-      const struct connection *one = &mps.connection[i];
-      if (one->state == MPS_CLIENT && mps_partition_of (one, &none) == partition)
-        return true;
-    }
+  bool none;
+  for (const struct connection *one = mps.connection; one < mps.connection + mps.count; one++)
+    if (one->state == MPS_CLIENT && mps_partition_of (one, &none) == partition)
+      return true;
   return false;
 }
 

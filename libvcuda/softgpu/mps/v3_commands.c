@@ -66,10 +66,9 @@ client_list (const struct command *command)
   if (name && !mps_named_server (command, name))
     return 1;
   mps_row (command, true, 5, columns);
-  for (unsigned i = 0; i < mps.count; i++)
+  for (const struct connection *one = mps.connection; one < mps.connection + mps.count; one++)
     {
       char pid[16];
-      const struct connection *one = &mps.connection[i];
       if (one->state != MPS_CLIENT || (name && strcmp (name, one->server->name) != 0))
         continue;
       snprintf (pid, sizeof pid, "%d", (int) one->pid);

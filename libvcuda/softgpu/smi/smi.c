@@ -170,8 +170,6 @@ main (int argc, char **argv)
           return asked ? 0 : 2;
         }
     }
-  struct format format
-      = { .header = !strstr (formats, "noheader"), .units = !strstr (formats, "nounits") };
   if (fields && strncmp (formats, "csv", 3) != 0)
     {
       fputs ("nvidia-smi: --format: missing or not csv; add --format=csv\n", stderr);
@@ -181,7 +179,7 @@ main (int argc, char **argv)
   if (status)
     return status;
   if (fields)
-    status = query (fields, format, only);
+    status = query (fields, formats, only);
   else if (list)
     list_names (only);
   else

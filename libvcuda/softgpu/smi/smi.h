@@ -38,14 +38,9 @@ struct nvml
 
 extern struct nvml nvml;
 
-struct format
-{
-  bool header;
-  bool units;
-};
-
-/* Prints the FIELDS (a comma-separated list) of every GPU, or of the one that ONLY names.  */
-int query (const char *fields, struct format format, const char *only);
+/* Prints the FIELDS (a comma-separated list) of every GPU, or of the one that ONLY names. FORMATS:
+   the value of --format.  */
+int query (const char *fields, const char *formats, const char *only);
 
 /* The first GPU from *INDEX on that ONLY (an index or a UUID; NULL: any) names; false: none.  */
 bool find_device (unsigned *index, const char *only, nvmlDevice_t *device);

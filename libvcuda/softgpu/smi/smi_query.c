@@ -8,7 +8,8 @@
 
 enum
 {
-  TEXT = 200
+  TEXT = 200,
+  MOST = 64, /* fields of a query */
 };
 
 struct field
@@ -77,11 +78,6 @@ static const struct field fields[] = {
   { "power.limit", "W", read_power_limit },
 };
 
-enum
-{
-  MOST = 64
-};
-
 static const struct field *
 find (const char *name)
 {
@@ -92,8 +88,9 @@ find (const char *name)
 }
 
 int
-query (const char *list, struct format format, const char *only)
+query (const char *list, const char *formats, const char *only)
 {
+  bool header = !strstr (formats, "noheader"), units = !strstr (formats, "nounits");
   const struct field *wanted[MOST];
   int count = 0;
   char *copy = strdup (list);
@@ -112,13 +109,13 @@ query (const char *list, struct format format, const char *only)
         }
     }
   free (copy);
-  for (int i = 0; format.header && i < count; i++)
+  for (int i = 0; header && i < count; i++)
     {
       printf ("%s%s", i ? ", " : "", wanted[i]->name);
       if (wanted[i]->unit)
         printf (" [%s]", wanted[i]->unit);
     }
-  if (format.header)
+  if (header)
     putchar ('\n');
   nvmlDevice_t device;
   for (unsigned index = 0; find_device (&index, only, &device); index++)
@@ -128,7 +125,7 @@ query (const char *list, struct format format, const char *only)
           char text[TEXT] = "";
           int known = wanted[i]->read (device, index, text) == NVML_SUCCESS;
           printf ("%s%s", i ? ", " : "", known ? text : "[N/A]");
-          if (known && format.units && wanted[i]->unit)
+          if (known && units && wanted[i]->unit)
             printf (" %s", wanted[i]->unit);
         }
       putchar ('\n');

@@ -4,8 +4,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -14,7 +12,6 @@ struct thread
 {
   pthread_t thread;
   CUcontext context;
-  double start;
   struct loop loop;
 };
 
@@ -24,7 +21,7 @@ run_thread (void *argument)
   struct thread *thread = argument;
   prctl (PR_SET_TIMERSLACK, 1ul);
   must (gpu.ctxSetCurrent (thread->context), "cuCtxSetCurrent");
-  run_loop (&thread->loop, thread->start);
+  run_loop (&thread->loop);
   return NULL;
 }
 
@@ -37,13 +34,10 @@ run_all (struct thread *threads, unsigned count)
   must (gpu.ctxGetCurrent (&context), "cuCtxGetCurrent");
   for (unsigned i = 0; i < count; i++)
     {
-      threads[i].start = start;
+      threads[i].loop.start = start;
       threads[i].context = context;
       if (i && pthread_create (&threads[i].thread, NULL, run_thread, &threads[i]) != 0)
-        {
-          fputs ("vcuda-workload: --threads: cannot be created; give fewer\n", stderr);
-          exit (1);
-        }
+        FAIL (1, "--threads: cannot be created; give fewer\n");
     }
   run_thread (&threads[0]);
   for (unsigned i = 1; i < count; i++)

@@ -60,5 +60,5 @@ void prepare_loop (struct loop *loop, const struct options *options, CUfunction 
 /* SIGINT came: the loops end, and the report is of what was done.  */
 extern volatile sig_atomic_t interrupted;
 
-/* Runs for the loop's seconds from START on.  */
-void run_loop (struct loop *loop, double start);
+/* Runs for the loop's seconds from its start on.  */
+void run_loop (struct loop *loop);

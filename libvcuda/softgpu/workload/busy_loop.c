@@ -96,10 +96,9 @@ run_requests (struct loop *loop)
 }
 
 void
-run_loop (struct loop *loop, double start)
+run_loop (struct loop *loop)
 {
-  loop->start = start;
-  loop->end = start + loop->options->seconds;
+  loop->end = loop->start + loop->options->seconds;
   if (loop->options->every_ms)
     run_requests (loop);
   else

@@ -2,8 +2,6 @@
  */
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "workload/workload.h"
@@ -40,8 +38,7 @@ take (void *library, const char *word, int pid)
         *(void **) &call = dlsym (library, steps[i].symbol);
         return call ? call (pid, NULL) : CUDA_ERROR_NOT_SUPPORTED;
       }
-  fprintf (stderr, "vcuda-workload: %s: no step; give lock, checkpoint, restore or unlock\n", word);
-  exit (2);
+  FAIL (2, "%s: no step; give lock, checkpoint, restore or unlock\n", word);
 }
 
 int

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -80,8 +78,7 @@ static const struct command
 static void __attribute__ ((noreturn))
 refuse (const char *option, const char *value, const char *hint)
 {
-  fprintf (stderr, "vcuda-workload: %s: invalid value '%s'; %s\n", option, value, hint);
-  exit (2);
+  FAIL (2, "%s: invalid value '%s'; %s\n", option, value, hint);
 }
 
 static uint64_t

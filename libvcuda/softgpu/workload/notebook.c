@@ -1,7 +1,5 @@
 /* The command `notebook`: a program that keeps data on the GPU and works with it now and then.  */
 
-#include <stdio.h>
-
 #include "workload/busy.h"
 
 #define PIECE (1ull << 20)

@@ -3,8 +3,6 @@
 #include "workload/workload.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 struct gpu_driver gpu;
@@ -21,11 +19,8 @@ error_name (CUresult rc)
 void
 must (CUresult rc, const char *what)
 {
-  if (rc == CUDA_SUCCESS)
-    return;
-  fprintf (stderr, "vcuda-workload: %s: %s; run it where a GPU is granted\n", what,
-           error_name (rc));
-  exit (1);
+  if (rc != CUDA_SUCCESS)
+    FAIL (1, "%s: %s; run it where a GPU is granted\n", what, error_name (rc));
 }
 
 void
@@ -33,18 +28,11 @@ start_driver (void)
 {
   void *library = dlopen ("libcuda.so.1", RTLD_NOW);
   if (!library)
-    {
-      fprintf (stderr, "vcuda-workload: libcuda.so.1: %s; run it where a driver is mounted\n",
-               dlerror ());
-      exit (1);
-    }
+    FAIL (1, "libcuda.so.1: %s; run it where a driver is mounted\n", dlerror ());
 #define LOAD(name, symbol, parameters)                                                             \
   *(void **) &gpu.name = dlsym (library, symbol);                                                  \
   if (!gpu.name)                                                                                   \
-    {                                                                                              \
-      fprintf (stderr, "vcuda-workload: libcuda.so.1: no " symbol "; use a newer driver\n");       \
-      exit (1);                                                                                    \
-    }
+    FAIL (1, "libcuda.so.1: no " symbol "; use a newer driver\n");
   DRIVER_FUNCTIONS (LOAD)
 #undef LOAD
   must (gpu.cuInit (0), "cuInit");
@@ -54,13 +42,12 @@ void *
 must_allocate (uint64_t count, size_t bytes, const char *option, const char *hint)
 {
   void *memory = calloc (count, bytes);
-  if (memory)
-    return memory;
-  fprintf (stderr, "vcuda-workload: %s: out of memory; give fewer %s\n", option, hint);
-  exit (1);
+  if (!memory)
+    FAIL (1, "%s: out of memory; give fewer %s\n", option, hint);
+  return memory;
 }
 
-void
+CUdevice
 use_device (uint64_t ordinal)
 {
   CUdevice device;
@@ -68,6 +55,7 @@ use_device (uint64_t ordinal)
   must (gpu.deviceGet (&device, (int) ordinal), "cuDeviceGet");
   must (gpu.primaryRetain (&context, device), "cuDevicePrimaryCtxRetain");
   must (gpu.ctxSetCurrent (context), "cuCtxSetCurrent");
+  return device;
 }
 
 double
@@ -99,12 +87,10 @@ print_info (const struct options *options)
   printf ("{\"devices\": [");
   for (int i = 0; i < count; i++)
     {
-      CUdevice device;
       CUuuid uuid;
       char name[256];
       size_t free_bytes, total_bytes;
-      use_device ((uint64_t) i);
-      must (gpu.deviceGet (&device, i), "cuDeviceGet");
+      CUdevice device = use_device ((uint64_t) i);
       must (gpu.deviceGetName (name, sizeof name, device), "cuDeviceGetName");
       must (gpu.deviceGetUuid (&uuid, device), "cuDeviceGetUuid");
       must (gpu.memGetInfo (&free_bytes, &total_bytes), "cuMemGetInfo");

@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <cuda.h>
 
@@ -82,11 +84,14 @@ struct options
   const char *wait_file; /* the load begins when it is there */
 };
 
+/* Ends the program with STATUS and one line, as printf formats it.  */
+#define FAIL(status, ...) (fprintf (stderr, "vcuda-workload: " __VA_ARGS__), exit (status))
+
 /* Loads the driver and initialises it; ends the program with one line when that fails.  */
 void start_driver (void);
 
-/* Makes ORDINAL's primary context current.  */
-void use_device (uint64_t ordinal);
+/* Makes ORDINAL's primary context current, and returns the device.  */
+CUdevice use_device (uint64_t ordinal);
 
 /* Ends the program with one line unless RC is success.  */
 void must (CUresult rc, const char *what);
