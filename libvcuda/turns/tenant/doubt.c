@@ -138,10 +138,11 @@ doubt_is_busy (struct tenant *tenant, uint64_t now)
 static bool
 sleeps (struct tenant *tenant)
 {
+  const struct vcuda_limits *limits = tenant->container->limits_at;
   bool slept = tenant->suspended;
   uint32_t before = tenant->suspensions;
-  tenant->suspended = container_is_suspended (tenant->container);
-  tenant->suspensions = container_suspensions (tenant->container);
+  tenant->suspended = __atomic_load_n (&limits->suspended, __ATOMIC_SEQ_CST) != VCUDA_AWAKE;
+  tenant->suspensions = __atomic_load_n (&limits->suspensions, __ATOMIC_SEQ_CST);
   tenant->resumed = !tenant->suspended && (slept || tenant->suspensions != before);
   if (tenant->suspended)
     tenant->signals.marks = 0;
