@@ -108,19 +108,13 @@ count_lies (struct tenant *tenant, const struct signals *before, uint64_t now)
     distrust_marks (tenant, now, "gives false signals of its GPU queue again and again");
 }
 
-/* Without what its page says.  */
-static bool
-may_be_busy (const struct tenant *tenant, uint64_t now)
-{
-  return tenant->may_hold_work && (!tenant->blocks_ns || now - tenant->blocks_ns < BLIND_DRAIN_NS);
-}
-
 bool
 doubt_is_busy (struct tenant *tenant, uint64_t now)
 {
   const struct signals *signals = &tenant->signals;
-  if (now < tenant->distrusted_until_ns)
-    return may_be_busy (tenant, now);
+  if (now < tenant->distrusted_until_ns) /* then what its page says does not count */
+    return tenant->may_hold_work
+           && (!tenant->blocks_ns || now - tenant->blocks_ns < BLIND_DRAIN_NS);
   if (!(signals->marks & VCUDA_TURN_BUSY))
     return false;
   if (!signals->will_clear && now > signals->busy_until_ns + ESTIMATE_ERROR_NS)

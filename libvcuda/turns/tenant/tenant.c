@@ -145,13 +145,6 @@ longest_check_ns (const struct tenant *tenant, uint64_t now, uint64_t unreported
   return tenant->reports_ends && now >= tenant->distrusted_until_ns ? SELDOM_NS : unreported_ns;
 }
 
-/* When its queue is expected to be empty.  */
-static uint64_t
-empty_ns (const struct tenant *tenant)
-{
-  return tenant->signals.busy_until_ns + ESTIMATE_ERROR_NS + 1;
-}
-
 uint64_t
 tenant_late_ns (const struct tenant *tenant, uint64_t now, uint64_t until_ns)
 {
@@ -169,7 +162,7 @@ tenant_check_ns (const struct tenant *tenant, uint64_t now)
 {
   /* Only a launch marks BUSY without work, for a moment.  */
   uint64_t longest = tenant->may_hold_work ? longest_check_ns (tenant, now, CHECK_NS) : CHECK_NS;
-  uint64_t ends = empty_ns (tenant);
+  uint64_t ends = tenant->signals.busy_until_ns + ESTIMATE_ERROR_NS + 1;
   if (ends <= now)
     return now + (longest < CHECK_NS ? longest : CHECK_NS);
   return ends < now + longest ? ends : now + longest;
