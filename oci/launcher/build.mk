@@ -23,7 +23,7 @@ LAUNCHER_PARTS := $(filter-out %/main.c %/hook.c %/procfs_hook.c,$(wildcard oci/
 LAUNCHER_OF_PATHS := oci/launcher/exec.c
 LAUNCHER_OBJECTS := $(patsubst oci/%.c,$(OUT)/obj/%.o,$(filter-out $(LAUNCHER_OF_PATHS),$(LAUNCHER_PARTS)))
 MUSL_LINK = $(MUSL_CC) $(MUSL_CFLAGS) $(MUSL_LINKING) $(LAUNCHER_PATHS) -Wl,--gc-sections \
-  -o $@ $< $(LAUNCHER_OF_PATHS) $(LAUNCHER_OBJECTS) $(MUSL_LIBRARY)/crtn.o
+  -o $@ oci/launcher/$(MAIN) $(LAUNCHER_OF_PATHS) $(LAUNCHER_OBJECTS) $(MUSL_LIBRARY)/crtn.o
 
 HOOK := $(OUT)/bin/vcuda-container-hook
 PROCFS_HOOK := $(OUT)/lib/vcuda-procfs-hook
@@ -46,19 +46,13 @@ $(LAUNCHER_OBJECTS): $(OUT)/obj/%.o: oci/%.c $(wildcard oci/launcher/*.h) oci/la
 	@mkdir -p $(@D)
 	@$(MUSL_CC) $(MUSL_CFLAGS) -c -o $@ $<
 
-$(LAUNCHER): oci/launcher/main.c $(LAUNCHER_FILES) $(LAUNCHER_OBJECTS)
-	@mkdir -p $(@D)
-	@echo "link      $@"
-	@$(MUSL_LINK)
-
+$(LAUNCHER): MAIN := main.c
 # Static, so that no variable of an image loads anything into it: hook.c.
-$(HOOK): oci/launcher/hook.c $(LAUNCHER_FILES) $(LAUNCHER_OBJECTS)
-	@mkdir -p $(@D)
-	@echo "link      $@"
-	@$(MUSL_LINK)
-
+$(HOOK): MAIN := hook.c
 # Static against musl as the launcher is: it runs at each start of a container with a share.
-$(PROCFS_HOOK): oci/launcher/procfs_hook.c $(LAUNCHER_FILES) $(LAUNCHER_OBJECTS)
+$(PROCFS_HOOK): MAIN := procfs_hook.c
+
+$(LAUNCHER) $(HOOK) $(PROCFS_HOOK): $(LAUNCHER_FILES) $(LAUNCHER_OBJECTS)
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@$(MUSL_LINK)

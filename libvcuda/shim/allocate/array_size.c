@@ -107,42 +107,26 @@ blocks (uint64_t extent, unsigned int side)
   return extent / side + (extent % side != 0);
 }
 
-static bool
-level_bytes (const CUDA_ARRAY3D_DESCRIPTOR *wanted, unsigned int level, uint64_t *bytes)
-{
-  const struct format *format = format_of (wanted->Format);
-  /* Layers and the faces of a cube are as many at each level.  */
-  bool layered = wanted->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
-  uint64_t unit = format->bytes;
-  if (format->per_channel && __builtin_mul_overflow (unit, wanted->NumChannels, &unit))
-    return false;
-  return !__builtin_mul_overflow (unit, blocks (at_level (wanted->Width, level), format->side),
-                                  bytes)
-         && !__builtin_mul_overflow (
-             *bytes, blocks (at_level (wanted->Height, level), wanted->Height ? format->side : 1),
-             bytes)
-         && !__builtin_mul_overflow (*bytes, at_level (wanted->Depth, layered ? 0 : level), bytes);
-}
-
-static bool
-is_last (const CUDA_ARRAY3D_DESCRIPTOR *wanted, unsigned int level)
-{
-  bool layered = wanted->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
-  return at_level (wanted->Width, level) == 1 && at_level (wanted->Height, level) == 1
-         && (layered || at_level (wanted->Depth, level) == 1);
-}
-
 uint64_t
 vcuda_array_bytes (const CUDA_ARRAY3D_DESCRIPTOR *wanted, unsigned int levels)
 {
+  const struct format *format = format_of (wanted->Format);
+  uint64_t unit = (uint64_t) format->bytes * (format->per_channel ? wanted->NumChannels : 1);
+  /* Layers and the faces of a cube are as many at each level.  */
+  bool layered = wanted->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
   uint64_t sum = 0;
-  /* The driver makes no level below one texel.  */
   for (unsigned int level = 0; level < levels; level++)
     {
-      uint64_t bytes;
-      if (!level_bytes (wanted, level, &bytes) || __builtin_add_overflow (sum, bytes, &sum))
+      uint64_t width = at_level (wanted->Width, level), height = at_level (wanted->Height, level);
+      uint64_t depth = at_level (wanted->Depth, layered ? 0 : level), bytes;
+      if (__builtin_mul_overflow (unit, blocks (width, format->side), &bytes)
+          || __builtin_mul_overflow (bytes, blocks (height, wanted->Height ? format->side : 1),
+                                     &bytes)
+          || __builtin_mul_overflow (bytes, depth, &bytes)
+          || __builtin_add_overflow (sum, bytes, &sum))
         return UINT64_MAX;
-      if (is_last (wanted, level))
+      /* The driver makes no level below one texel.  */
+      if (width == 1 && height == 1 && (layered || depth == 1))
         break;
     }
   return sum;

@@ -46,18 +46,8 @@ settle_array (struct vcuda_charge *charge, CUresult rc, enum vcuda_kind kind, vo
 }
 
 #define CREATE(bytes, call, kind)                                                                  \
-  do                                                                                               \
-    {                                                                                              \
-      struct vcuda_charge charge;                                                                  \
-      if (vcuda_thread ()->in_driver)                                                              \
-        return call;                                                                               \
-      CUresult rc = vcuda_charge_current (&charge, bytes);                                         \
-      if (rc != CUDA_SUCCESS)                                                                      \
-        return rc;                                                                                 \
-      rc = VCUDA_CALL_WITH_ROOM (vcuda_thread (), charge.gpu, call);                               \
-      return settle_array (&charge, rc, kind, rc == CUDA_SUCCESS ? *array : NULL);                 \
-    }                                                                                              \
-  while (0)
+  VCUDA_ALLOCATE_AS (bytes, call, call,                                                            \
+                     settle_array (&charge, rc, kind, rc == CUDA_SUCCESS ? *array : NULL))
 
 /* The descriptor of a 2D array, of 32 or 64 bits, as that of a 3D array.  */
 #define FLAT(wanted)                                                                               \

@@ -9,8 +9,7 @@ CUresult
 vcuda_cuImportExternalMemory (CUexternalMemory *memory,
                               const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *wanted)
 {
-  VCUDA_ALLOCATE (vcuda_charge_current (&charge, wanted ? wanted->size : 0),
-                  real.cuImportExternalMemory (memory, wanted),
+  VCUDA_ALLOCATE (wanted ? wanted->size : 0, real.cuImportExternalMemory (memory, wanted),
                   VCUDA_KEY (VCUDA_EXTERNAL_MEMORY, *memory), VCUDA_OF_CONTEXT);
 }
 

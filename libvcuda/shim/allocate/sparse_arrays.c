@@ -11,24 +11,20 @@
 static struct vcuda_place
 place_of (const CUarrayMapInfo *one)
 {
-  struct vcuda_place place = { .kind = VCUDA_LEVEL, .extent = { 0, 1, 1 } };
   if (one->subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL)
-    {
-      place.kind = VCUDA_MIP_TAIL;
-      place.layer = one->subresource.miptail.layer;
-      place.offset[0] = one->subresource.miptail.offset;
-      place.extent[0] = one->subresource.miptail.size;
-      return place;
-    }
-  place.level = one->subresource.sparseLevel.level;
-  place.layer = one->subresource.sparseLevel.layer;
-  place.offset[0] = one->subresource.sparseLevel.offsetX;
-  place.offset[1] = one->subresource.sparseLevel.offsetY;
-  place.offset[2] = one->subresource.sparseLevel.offsetZ;
-  place.extent[0] = one->subresource.sparseLevel.extentWidth;
-  place.extent[1] = one->subresource.sparseLevel.extentHeight;
-  place.extent[2] = one->subresource.sparseLevel.extentDepth;
-  return place;
+    return (struct vcuda_place){ .kind = VCUDA_MIP_TAIL,
+                                 .layer = one->subresource.miptail.layer,
+                                 .offset = { one->subresource.miptail.offset },
+                                 .extent = { one->subresource.miptail.size, 1, 1 } };
+  return (struct vcuda_place){
+    .kind = VCUDA_LEVEL,
+    .level = one->subresource.sparseLevel.level,
+    .layer = one->subresource.sparseLevel.layer,
+    .offset = { one->subresource.sparseLevel.offsetX, one->subresource.sparseLevel.offsetY,
+                one->subresource.sparseLevel.offsetZ },
+    .extent = { one->subresource.sparseLevel.extentWidth, one->subresource.sparseLevel.extentHeight,
+                one->subresource.sparseLevel.extentDepth }
+  };
 }
 
 static uint64_t

@@ -253,13 +253,7 @@ void
 vcuda_map_forget (void)
 {
   managed = 0;
-  for (int s = 0; s < STRIPES; s++)
-    {
-      /* A thread that the child does not have may have held the lock, in the middle of a change:
-         start with an empty table and leave the old one alone.  */
-      __atomic_store_n (&stripes[s].locked, false, __ATOMIC_RELAXED);
-      stripes[s].entries = NULL;
-      stripes[s].capacity = 0;
-      stripes[s].used = 0;
-    }
+  /* A thread that the child does not have may have held a lock, in the middle of a change: start
+     with empty tables and leave the old ones alone.  */
+  memset (stripes, 0, sizeof stripes);
 }

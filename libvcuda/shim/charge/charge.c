@@ -58,12 +58,6 @@ try_to_count (struct vcuda_usage_slot *slot, unsigned at)
 }
 
 /* BYTES on GPU; or, with GPU -1, those of slot BYTES.  */
-static bool
-try_again (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
-{
-  return gpu < 0 ? try_to_count (slot, (unsigned) bytes) : try_to_hold (slot, gpu, bytes);
-}
-
 static __attribute__ ((noinline)) bool
 hold_or_refuse (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
 {
@@ -77,7 +71,7 @@ hold_or_refuse (struct vcuda_usage_slot *slot, int gpu, uint64_t bytes)
     {
       struct vcuda_decisions before, after;
       vcuda_decisions_read (&before);
-      granted = try_again (slot, gpu, bytes);
+      granted = gpu < 0 ? try_to_count (slot, (unsigned) bytes) : try_to_hold (slot, gpu, bytes);
       vcuda_decisions_read (&after);
       if (granted || vcuda_decisions_unchanged (&before, &after, slot) || vcuda_now () >= deadline)
         break;

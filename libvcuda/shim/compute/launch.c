@@ -79,13 +79,6 @@ METERED (cuLaunchGrid, (CUfunction f, int width, int height), (f, width, height)
 METERED (cuLaunchGridAsync, (CUfunction f, int width, int height, CUstream stream),
          (f, width, height, stream), stream)
 
-static inline bool
-graph_at_once (CUgraphExec graph, CUstream stream)
-{
-  return !__atomic_load_n (&vcuda_graph_memory_used, __ATOMIC_RELAXED)
-         && vcuda_launch_at_once (graph, stream);
-}
-
 /* While a thread is in the driver, it may hold the lock on the books of memory.  */
 #define LAUNCH_GRAPH(name, own_stream)                                                             \
   static __attribute__ ((noinline)) CUresult name##_slow_path (CUgraphExec graph, CUstream stream) \
@@ -96,7 +89,8 @@ graph_at_once (CUgraphExec graph, CUstream stream)
   }                                                                                                \
   CUresult vcuda_##name (CUgraphExec graph, CUstream stream)                                       \
   {                                                                                                \
-    if (graph_at_once (graph, own_stream))                                                         \
+    if (!__atomic_load_n (&vcuda_graph_memory_used, __ATOMIC_RELAXED)                              \
+        && vcuda_launch_at_once (graph, own_stream))                                               \
       return real.name (graph, stream);                                                            \
     return name##_slow_path (graph, stream);                                                       \
   }
@@ -104,44 +98,29 @@ graph_at_once (CUgraphExec graph, CUstream stream)
 LAUNCH_GRAPH (cuGraphLaunch, stream)
 LAUNCH_GRAPH (cuGraphLaunch_ptsz, vcuda_per_thread (stream))
 
-#define WAIT(waited, stream, call)                                                                 \
+#define WAIT(waited, own_stream, call)                                                             \
   do                                                                                               \
     {                                                                                              \
       VCUDA_PASS_ON (call);                                                                        \
       uint64_t began = vcuda_wait_begin ();                                                        \
       CUresult rc = VCUDA_CALL_DRIVER (call);                                                      \
-      vcuda_wait_end (began, VCUDA_WAITED_##waited, stream);                                       \
+      vcuda_wait_end (began, waited, own_stream);                                                  \
       return rc;                                                                                   \
     }                                                                                              \
   while (0)
 
-CUresult
-vcuda_cuCtxSynchronize (void)
-{
-  WAIT (CONTEXT, NULL, real.cuCtxSynchronize ());
-}
+#define WAITS(name, parameters, arguments, waited, own_stream)                                     \
+  CUresult vcuda_##name parameters { WAIT (waited, own_stream, real.name arguments); }
 
-CUresult
-vcuda_cuCtxSynchronize_v2 (CUcontext context)
-{
-  WAIT (CONTEXT, NULL, real.cuCtxSynchronize_v2 (context));
-}
-
-CUresult
-vcuda_cuStreamSynchronize (CUstream stream)
-{
-  WAIT (STREAM, stream, real.cuStreamSynchronize (stream));
-}
-
-CUresult
-vcuda_cuStreamSynchronize_ptsz (CUstream stream)
-{
-  WAIT (STREAM, vcuda_per_thread (stream), real.cuStreamSynchronize_ptsz (stream));
-}
+WAITS (cuCtxSynchronize, (void), (), VCUDA_WAITED_CONTEXT, NULL)
+WAITS (cuCtxSynchronize_v2, (CUcontext context), (context), VCUDA_WAITED_CONTEXT, NULL)
+WAITS (cuStreamSynchronize, (CUstream stream), (stream), VCUDA_WAITED_STREAM, stream)
+WAITS (cuStreamSynchronize_ptsz, (CUstream stream), (stream), VCUDA_WAITED_STREAM,
+       vcuda_per_thread (stream))
 
 CUresult
 vcuda_cuEventSynchronize (CUevent event)
 {
   vcuda_off_gpu_event (event);
-  WAIT (EVENT, NULL, real.cuEventSynchronize (event));
+  WAIT (VCUDA_WAITED_EVENT, NULL, real.cuEventSynchronize (event));
 }

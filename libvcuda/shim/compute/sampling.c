@@ -94,15 +94,6 @@ begin_sample (struct meter *meter, CUstream stream, int64_t cost)
   return entry;
 }
 
-/* The host samples some twenty times a second: longer work would look idle in between, so the page
-   says until when it runs.  */
-static void
-publish_long_work (int gpu, uint64_t under_way)
-{
-  __atomic_store_n (&vcuda_pages.usage->gpu[gpu].long_until_ns, vcuda_now () + under_way,
-                    __ATOMIC_RELAXED);
-}
-
 /* Opens the entry of a launch that is measured for itself, not as a sample of others.  */
 static struct entry *
 begin_whole (struct meter *meter, CUstream stream, const void *function)
@@ -113,8 +104,11 @@ begin_whole (struct meter *meter, CUstream stream, const void *function)
   vcuda_charge_time (meter->gpu, (int64_t) estimate);
   vcuda_thread ()->credit.waited += (int64_t) estimate;
   vcuda_turn_expect (meter->gpu, vcuda_now () + meter->in_flight_ns + estimate);
+  /* The host samples some twenty times a second: longer work would look idle in between, so the
+     page says until when it runs.  */
   if (estimate >= LONG_WORK_NS)
-    publish_long_work (meter->gpu, meter->in_flight_ns + estimate);
+    __atomic_store_n (&vcuda_pages.usage->gpu[meter->gpu].long_until_ns,
+                      vcuda_now () + meter->in_flight_ns + estimate, __ATOMIC_RELAXED);
   struct entry *entry = vcuda_meter_open (meter, stream, false, vcuda_turn_overlaps (meter->gpu));
   /* The GPU's time since a break is counted from here.  */
   struct vcuda_credit *credit = &vcuda_thread ()->credit;
@@ -171,13 +165,6 @@ idle_time (const struct vcuda_launch *launch)
   if (ns < least)
     __atomic_store_n (&fastest_ns, ns, __ATOMIC_RELAXED);
   return ns < least ? ns : least;
-}
-
-static void
-unmark (struct vcuda_launch *launch)
-{
-  if (launch->contended)
-    __atomic_fetch_sub (&vcuda_sampling, 1, __ATOMIC_SEQ_CST);
 }
 
 /* A thread that launches while another one measures adds its cost.  */
@@ -321,7 +308,8 @@ vcuda_launch_end (struct vcuda_launch *launch, CUresult rc)
                   && real.cuEventRecord (entry->end, launch->stream) == CUDA_SUCCESS
                   && !vcuda_was_suspended (launch->suspensions);
   int64_t host_ns = (int64_t) (vcuda_now () - launch->began_ns);
-  unmark (launch);
+  if (launch->contended)
+    __atomic_fetch_sub (&vcuda_sampling, 1, __ATOMIC_SEQ_CST);
   vcuda_lock (&meter->mutex);
   /* Otherwise another thread has destroyed the context meanwhile.  */
   bool still_open = entry->state == OPEN;

@@ -7,7 +7,6 @@
 #include "gpu_time/time_bucket.h"
 #include "meter/drain.h"
 #include "meter/meters.h"
-#include "pages/bell.h"
 #include "pages/suspended.h"
 #include "thread/clock.h"
 #include "thread/in_driver.h"

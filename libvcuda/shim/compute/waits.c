@@ -5,7 +5,6 @@
 #include "charge/pools_held.h"
 #include "compute/non_gpu_work.h"
 #include "compute/sampling.h"
-#include "compute/throttle.h"
 #include "gpu_time/credit.h"
 #include "gpu_time/time_bucket.h"
 #include "memory/stream_unmaps.h"

@@ -64,11 +64,9 @@ static struct place *
 place_for (struct vcuda_image *image, const struct vcuda_charge *charge)
 {
   struct place *place = place_in (image, charge->context);
-  if (place || !(place = calloc (1, sizeof *place)))
+  if (place || !(place = malloc (sizeof *place)))
     return place;
-  place->context = charge->context;
-  place->gpu = charge->gpu;
-  place->next = image->places;
+  *place = (struct place){ .next = image->places, .context = charge->context, .gpu = charge->gpu };
   image->places = place;
   return place;
 }
@@ -89,12 +87,10 @@ drop_place (struct place *place, uint64_t *bytes)
 void
 vcuda_image_loaded (const void *handle, const struct vcuda_image_size *size, bool library)
 {
-  struct vcuda_image *image = calloc (1, sizeof *image);
+  struct vcuda_image *image = malloc (sizeof *image);
   if (!image)
     return;
-  image->handle = handle;
-  image->size = *size;
-  image->library = library;
+  *image = (struct vcuda_image){ .handle = handle, .size = *size, .library = library };
   vcuda_image_put (image);
 }
 

@@ -1,7 +1,6 @@
 /* Batches of copies. A batch with any copy within the GPU is measured as a whole.  */
 
 #include "copy/copy_cost.h"
-#include "thread/stream.h"
 
 static const void *
 batch (const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes, size_t count)
@@ -40,39 +39,27 @@ boxes (const CUDA_MEMCPY3D_BATCH_OP *list, size_t count)
   return elements ? vcuda_copy_key (VCUDA_COPY_BATCH, elements) : NULL;
 }
 
-#define ROWS_TILL_12                                                                               \
-  (CUdeviceptr * dsts, CUdeviceptr * srcs, size_t *sizes, size_t count,                            \
-   CUmemcpyAttributes *attributes, size_t *first, size_t attribute_count, size_t *failed,          \
-   CUstream stream)
-#define ROWS                                                                                       \
-  (CUdeviceptr * dsts, CUdeviceptr * srcs, size_t *sizes, size_t count,                            \
-   CUmemcpyAttributes *attributes, size_t *first, size_t attribute_count, CUstream stream)
-#define ROWS_TILL_12_AS                                                                            \
-  (dsts, srcs, sizes, count, attributes, first, attribute_count, failed, stream)
-#define ROWS_AS (dsts, srcs, sizes, count, attributes, first, attribute_count, stream)
-#define ROWS_KEY batch (dsts, srcs, sizes, count)
+VCUDA_QUEUED_COPY (cuMemcpyBatchAsync,
+                   (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                    CUmemcpyAttributes *attributes, size_t *first, size_t attribute_count,
+                    size_t *failed, CUstream stream),
+                   (dsts, srcs, sizes, count, attributes, first, attribute_count, failed, stream),
+                   batch (dsts, srcs, sizes, count))
+VCUDA_QUEUED_COPY (cuMemcpyBatchAsync_v2,
+                   (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                    CUmemcpyAttributes *attributes, size_t *first, size_t attribute_count,
+                    CUstream stream),
+                   (dsts, srcs, sizes, count, attributes, first, attribute_count, stream),
+                   batch (dsts, srcs, sizes, count))
 
-VCUDA_COPY (cuMemcpyBatchAsync, ROWS_TILL_12, ROWS_TILL_12_AS, ROWS_KEY, stream)
-VCUDA_COPY (cuMemcpyBatchAsync_ptsz, ROWS_TILL_12, ROWS_TILL_12_AS, ROWS_KEY,
-            vcuda_per_thread (stream))
-VCUDA_COPY (cuMemcpyBatchAsync_v2, ROWS, ROWS_AS, ROWS_KEY, stream)
-VCUDA_COPY (cuMemcpyBatchAsync_v2_ptsz, ROWS, ROWS_AS, ROWS_KEY, vcuda_per_thread (stream))
-
-#define BOXES_TILL_12                                                                              \
-  (size_t count, CUDA_MEMCPY3D_BATCH_OP *list, size_t *failed, unsigned long long flags,           \
-   CUstream stream)
-#define BOXES                                                                                      \
-  (size_t count, CUDA_MEMCPY3D_BATCH_OP *list, unsigned long long flags, CUstream stream)
-#define BOX (CUDA_MEMCPY3D_BATCH_OP * op, unsigned long long flags, CUstream stream)
-
-VCUDA_COPY (cuMemcpy3DBatchAsync, BOXES_TILL_12, (count, list, failed, flags, stream),
-            boxes (list, count), stream)
-VCUDA_COPY (cuMemcpy3DBatchAsync_ptsz, BOXES_TILL_12, (count, list, failed, flags, stream),
-            boxes (list, count), vcuda_per_thread (stream))
-VCUDA_COPY (cuMemcpy3DBatchAsync_v2, BOXES, (count, list, flags, stream), boxes (list, count),
-            stream)
-VCUDA_COPY (cuMemcpy3DBatchAsync_v2_ptsz, BOXES, (count, list, flags, stream), boxes (list, count),
-            vcuda_per_thread (stream))
-VCUDA_COPY (cuMemcpy3DWithAttributesAsync, BOX, (op, flags, stream), boxes (op, 1), stream)
-VCUDA_COPY (cuMemcpy3DWithAttributesAsync_ptsz, BOX, (op, flags, stream), boxes (op, 1),
-            vcuda_per_thread (stream))
+VCUDA_QUEUED_COPY (cuMemcpy3DBatchAsync,
+                   (size_t count, CUDA_MEMCPY3D_BATCH_OP *list, size_t *failed,
+                    unsigned long long flags, CUstream stream),
+                   (count, list, failed, flags, stream), boxes (list, count))
+VCUDA_QUEUED_COPY (cuMemcpy3DBatchAsync_v2,
+                   (size_t count, CUDA_MEMCPY3D_BATCH_OP *list, unsigned long long flags,
+                    CUstream stream),
+                   (count, list, flags, stream), boxes (list, count))
+VCUDA_QUEUED_COPY (cuMemcpy3DWithAttributesAsync,
+                   (CUDA_MEMCPY3D_BATCH_OP * op, unsigned long long flags, CUstream stream),
+                   (op, flags, stream), boxes (op, 1))

@@ -2,7 +2,6 @@
    array.  */
 
 #include "copy/copy_cost.h"
-#include "thread/stream.h"
 
 #define END(side)                                                                                  \
   (struct vcuda_end)                                                                               \
@@ -18,14 +17,11 @@
 /* One call in three forms: 32-bit addresses, 64-bit addresses, the thread's own stream.  */
 #define PLAIN(name, type, depth)                                                                   \
   VCUDA_COPY (name, (const type##_v1 *copy), (copy), BOX (depth), NULL)                            \
-  VCUDA_COPY (name##_v2, (const type *copy), (copy), BOX (depth), NULL)                            \
-  VCUDA_COPY (name##_v2_ptds, (const type *copy), (copy), BOX (depth), CU_STREAM_PER_THREAD)
+  VCUDA_PLAIN_COPY (name##_v2, (const type *copy), (copy), BOX (depth))
 
 #define QUEUED(name, type, depth)                                                                  \
   VCUDA_COPY (name, (const type##_v1 *copy, CUstream stream), (copy, stream), BOX (depth), stream) \
-  VCUDA_COPY (name##_v2, (const type *copy, CUstream stream), (copy, stream), BOX (depth), stream) \
-  VCUDA_COPY (name##_v2_ptsz, (const type *copy, CUstream stream), (copy, stream), BOX (depth),    \
-              vcuda_per_thread (stream))
+  VCUDA_QUEUED_COPY (name##_v2, (const type *copy, CUstream stream), (copy, stream), BOX (depth))
 
 PLAIN (cuMemcpy2D, CUDA_MEMCPY2D, 1)
 PLAIN (cuMemcpy2DUnaligned, CUDA_MEMCPY2D, 1)
@@ -33,11 +29,6 @@ QUEUED (cuMemcpy2DAsync, CUDA_MEMCPY2D, 1)
 PLAIN (cuMemcpy3D, CUDA_MEMCPY3D, copy->Depth)
 QUEUED (cuMemcpy3DAsync, CUDA_MEMCPY3D, copy->Depth)
 
-#define PEERS (const CUDA_MEMCPY3D_PEER *copy)
-#define QUEUED_PEERS (const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
-
-VCUDA_COPY (cuMemcpy3DPeer, PEERS, (copy), BOX (copy->Depth), NULL)
-VCUDA_COPY (cuMemcpy3DPeer_ptds, PEERS, (copy), BOX (copy->Depth), CU_STREAM_PER_THREAD)
-VCUDA_COPY (cuMemcpy3DPeerAsync, QUEUED_PEERS, (copy, stream), BOX (copy->Depth), stream)
-VCUDA_COPY (cuMemcpy3DPeerAsync_ptsz, QUEUED_PEERS, (copy, stream), BOX (copy->Depth),
-            vcuda_per_thread (stream))
+VCUDA_PLAIN_COPY (cuMemcpy3DPeer, (const CUDA_MEMCPY3D_PEER *copy), (copy), BOX (copy->Depth))
+VCUDA_QUEUED_COPY (cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER *copy, CUstream stream),
+                   (copy, stream), BOX (copy->Depth))

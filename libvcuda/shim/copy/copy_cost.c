@@ -33,9 +33,8 @@ const void *
 vcuda_copy_within (enum vcuda_copy_kind kind, struct vcuda_end to, struct vcuda_end from,
                    uint64_t bytes)
 {
-  if (vcuda_thread ()->in_driver)
-    return NULL;
-  if (!on_device (from) || !on_device (to) || !vcuda_copy_on_one_gpu (to.address, from.address))
+  if (vcuda_thread ()->in_driver || !on_device (from) || !on_device (to)
+      || !vcuda_copy_on_one_gpu (to.address, from.address))
     return NULL;
   return vcuda_copy_key (kind, bytes);
 }

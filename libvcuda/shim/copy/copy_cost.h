@@ -6,6 +6,7 @@
 #pragma once
 
 #include "compute/metered_call.h"
+#include "thread/stream.h"
 
 enum vcuda_copy_kind
 {
@@ -88,3 +89,13 @@ vcuda_copy_on_device (CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
       return real.name arguments;                                                                  \
     return name##_metered arguments;                                                               \
   }
+
+/* The same for a call without a stream, and its form with the thread's own as the default one.  */
+#define VCUDA_PLAIN_COPY(name, parameters, arguments, key)                                         \
+  VCUDA_COPY (name, parameters, arguments, key, NULL)                                              \
+  VCUDA_COPY (name##_ptds, parameters, arguments, key, CU_STREAM_PER_THREAD)
+
+/* The same for a call with STREAM.  */
+#define VCUDA_QUEUED_COPY(name, parameters, arguments, key)                                        \
+  VCUDA_COPY (name, parameters, arguments, key, stream)                                            \
+  VCUDA_COPY (name##_ptsz, parameters, arguments, key, vcuda_per_thread (stream))

@@ -118,15 +118,10 @@ void *
 vcuda_resolve (unsigned index)
 {
   int saved = errno;
-  void *function = NULL;
-  bool loaded = false;
-  if (vcuda_ready ())
-    {
-      loaded = library_of (index) != NULL;
-      function = vcuda_driver_symbol (index);
-    }
+  bool ready = vcuda_ready ();
+  void *function = ready ? vcuda_driver_symbol (index) : NULL;
   if (!function)
-    function = refusal (index, loaded);
+    function = refusal (index, ready && library_of (index));
   else if (index < VCUDA_FIRST_NVML && vcuda_calls_ask ())
     function = vcuda_gate_of_entry (index, function);
   __atomic_store_n ((void **) &real + index, function, __ATOMIC_RELEASE);

@@ -8,46 +8,40 @@
 
 #include "entry/gate.h"
 #include "entry/load.h"
-#include "entry/names.h"
 #include "pages/pages.h"
 #include "pages/suspended.h"
 #include "real.h"
 
-struct policy
-{
-  unsigned index;
-  void *hook;
+/* By entry: the shim's function; NULL: passed on.  */
+static void *const hooks[VCUDA_FIRST_NVML] = {
+#define HOOK(index, function) [index] = (void *) function,
+  VCUDA_POLICIES (HOOK)
 };
 
-static const struct policy policies[] = {
-#define POLICY(index, function) { index, (void *) function },
-  VCUDA_POLICIES (POLICY)
-};
+#define BUCKETS 2048 /* a power of two */
 
-#define POLICY_COUNT (sizeof policies / sizeof *policies)
-#define BUCKETS 512 /* a power of two, well above POLICY_COUNT */
+_Static_assert (VCUDA_FIRST_NVML * 2 < BUCKETS, "the table must stay half empty");
 
-_Static_assert (POLICY_COUNT * 2 < BUCKETS, "the table must stay half empty");
-
+/* An export of the driver's.  */
 struct mapping
 {
   void *driver;
-  void *hook;
+  void *hook; /* NULL: passed on */
 };
 
 static unsigned
 bucket_of (const void *pointer)
 {
-  return (unsigned) (((uintptr_t) pointer * 0x9e3779b97f4a7c15ull) >> 55) & (BUCKETS - 1);
+  return (unsigned) (((uintptr_t) pointer * 0x9e3779b97f4a7c15ull) >> 53) & (BUCKETS - 1);
 }
 
 static struct mapping *
 build (void)
 {
   struct mapping *table = calloc (BUCKETS, sizeof *table);
-  for (size_t i = 0; table && i < POLICY_COUNT; i++)
+  for (unsigned i = 0; table && i < VCUDA_FIRST_NVML; i++)
     {
-      void *driver = vcuda_driver_symbol (policies[i].index);
+      void *driver = vcuda_driver_symbol (i);
       if (!driver)
         continue;
       unsigned at = bucket_of (driver);
@@ -55,9 +49,9 @@ build (void)
         at = (at + 1) & (BUCKETS - 1);
       /* If a driver exports one function under several names, the newest version's types are
          right.  */
-      const char *suffix = strrchr (vcuda_entry_name (policies[i].index), '_');
-      if (!table[at].driver || (suffix && suffix[1] == 'v'))
-        table[at] = (struct mapping){ driver, policies[i].hook };
+      const char *suffix = table[at].hook && hooks[i] ? strrchr (vcuda_entry_name (i), '_') : NULL;
+      if (!table[at].hook || (suffix && suffix[1] == 'v'))
+        table[at] = (struct mapping){ driver, hooks[i] };
     }
   return table;
 }
@@ -83,7 +77,7 @@ mappings (void)
   return table;
 }
 
-/* How well the policy of entry INDEX matches a request for SYMBOL; 0: not at all.  */
+/* How well the name of entry INDEX matches a request for SYMBOL; 0: not at all.  */
 static unsigned
 rank (unsigned index, const char *symbol, cuuint64_t flags)
 {
@@ -114,39 +108,28 @@ rank (unsigned index, const char *symbol, cuuint64_t flags)
 
 /* Matches by name, for a driver with an answer that is not its own export: passing it on would
    bypass the shim. Returns the newest version; for cuGetProcAddress the one that VERSION asks for.
- */
+   Counts a name that the shim's headers lack.  */
 static void *
 by_name (const char *symbol, int version, cuuint64_t flags)
 {
   void *best = NULL;
   unsigned best_rank = 0;
+  bool known = false;
   if (!strcmp (symbol, "cuGetProcAddress"))
     return version >= 12000 ? (void *) vcuda_cuGetProcAddress_v2 : (void *) vcuda_cuGetProcAddress;
-  for (size_t i = 0; i < POLICY_COUNT; i++)
-    {
-      unsigned how_well = rank (policies[i].index, symbol, flags);
-      if (how_well > best_rank)
-        {
-          best_rank = how_well;
-          best = policies[i].hook;
-        }
-    }
-  return best;
-}
-
-/* Whether POINTER is the driver's export of SYMBOL, in any version.  */
-static bool
-is_export (const char *symbol, const void *pointer)
-{
-  size_t length = strlen (symbol);
   for (unsigned i = 0; i < VCUDA_FIRST_NVML; i++)
     {
-      const char *name = vcuda_entry_name (i);
-      if (!strncmp (name, symbol, length) && (!name[length] || name[length] == '_')
-          && vcuda_driver_symbol (i) == pointer)
-        return true;
+      unsigned how_well = rank (i, symbol, flags);
+      known |= how_well > 0;
+      if (hooks[i] && how_well > best_rank)
+        {
+          best_rank = how_well;
+          best = hooks[i];
+        }
     }
-  return false;
+  if (!known)
+    __atomic_fetch_add (&vcuda_pages.usage->newer_symbols, 1, __ATOMIC_RELAXED);
+  return best;
 }
 
 /* Whether POINTER is an export that need not ask.  */
@@ -168,19 +151,10 @@ hand_out (CUresult rc, const char *symbol, void **function, int version, cuuint6
       *function = NULL; /* no memory: answer nothing rather than bypass the shim */
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
-  for (unsigned at = bucket_of (*function); table[at].driver; at = (at + 1) & (BUCKETS - 1))
-    if (table[at].driver == *function)
-      {
-        *function = table[at].hook;
-        return rc;
-      }
-  enum vcuda_name name = vcuda_name_of (symbol);
-  if (name == VCUDA_NAME_NEWER)
-    __atomic_fetch_add (&vcuda_pages.usage->newer_symbols, 1, __ATOMIC_RELAXED);
-  /* A version that is passed on is the driver's export, and stays so.  */
-  void *hook = name == VCUDA_NAME_HOOKED && !is_export (symbol, *function)
-                   ? by_name (symbol, version, flags)
-                   : NULL;
+  unsigned at = bucket_of (*function);
+  while (table[at].driver && table[at].driver != *function)
+    at = (at + 1) & (BUCKETS - 1);
+  void *hook = table[at].driver ? table[at].hook : by_name (symbol, version, flags);
   if (hook)
     *function = hook;
   else if (vcuda_calls_ask () && !is_unasked (*function))

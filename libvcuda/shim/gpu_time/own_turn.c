@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "gpu_time/credit.h"
-#include "pages/bell.h"
 #include "pages/slot.h"
 #include "thread/clock.h"
 
@@ -25,6 +24,16 @@ vcuda_turn_sleep_while (int gpu, uint32_t word, uint64_t ns)
       = { .tv_sec = (time_t) (ns / 1000000000ull), .tv_nsec = (long) (ns % 1000000000ull) };
   int saved = errno;
   syscall (SYS_futex, &vcuda_turn_share (gpu)->turn, FUTEX_WAIT, word, &span, NULL, 0);
+  errno = saved;
+}
+
+void
+vcuda_ring (int gpu)
+{
+  int saved = errno;
+  uint32_t *bell = &vcuda_pages.usage->gpu[gpu].bell;
+  __atomic_fetch_add (bell, 1, __ATOMIC_SEQ_CST);
+  syscall (SYS_futex, bell, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
   errno = saved;
 }
 

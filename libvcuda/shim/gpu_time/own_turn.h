@@ -65,6 +65,10 @@ vcuda_keeper_lives (int gpu, uint64_t now)
 /* Sleeps while GPU's word is WORD, at most NS; without the mutex.  */
 void vcuda_turn_sleep_while (int gpu, uint32_t word, uint64_t ns);
 
+/* Has the turn keeper, which sleeps on a word of the usage page for each GPU, read what this
+   container says of GPU; without the mutex.  */
+void vcuda_ring (int gpu);
+
 /* BUSY or 0; without the mutex.  */
 uint32_t vcuda_own_busy (int gpu);
 

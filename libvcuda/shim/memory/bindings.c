@@ -53,7 +53,7 @@ static struct vcuda_holder *
 find_or_make_holder (uint64_t key, CUcontext context)
 {
   struct vcuda_holder *holder = find_holder (key);
-  if (!holder && (holder = calloc (1, sizeof *holder)))
+  if (!holder && (holder = malloc (sizeof *holder)))
     {
       *holder = (struct vcuda_holder){ .key = key, .context = context };
       enter_holder (holder);

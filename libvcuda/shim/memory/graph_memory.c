@@ -40,12 +40,13 @@ driver_figure (int gpu, CUgraphMem_attribute which, uint64_t *bytes)
   return known;
 }
 
-static void
+/* False: the driver reports no figure.  */
+static bool
 settle_locked (int gpu)
 {
   uint64_t reserved;
   if (!seen[gpu] || !driver_figure (gpu, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved))
-    return;
+    return false;
   uint64_t target = reserved + pending[gpu];
   uint64_t before = charged[gpu];
   charged[gpu] = target;
@@ -53,6 +54,7 @@ settle_locked (int gpu)
     vcuda_charge_unchecked (gpu, target - before);
   else
     vcuda_give_back (gpu, before - target);
+  return true;
 }
 
 static struct exec *
@@ -118,11 +120,8 @@ vcuda_graph_memory_launched (CUgraphExec handle, CUresult rc)
       uint64_t *taken = &exec->footprint.now[gpu];
       if (!exec->footprint.peak[gpu])
         continue;
-      uint64_t unused;
       pending[gpu] -= *taken;
-      if (driver_figure (gpu, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &unused))
-        settle_locked (gpu);
-      else if (rc != CUDA_SUCCESS)
+      if (!settle_locked (gpu) && rc != CUDA_SUCCESS)
         {
           charged[gpu] -= *taken;
           vcuda_give_back (gpu, *taken);

@@ -3,7 +3,6 @@
 #include "memory/room.h"
 
 #include "gpu_time/own_turn.h"
-#include "pages/bell.h"
 #include "pages/pages.h"
 #include "thread/clock.h"
 

@@ -34,20 +34,26 @@ CUresult vcuda_charge_more (struct vcuda_charge *charge, uint64_t bytes);
 CUresult vcuda_settle (const struct vcuda_charge *charge, CUresult rc, uint64_t key,
                        enum vcuda_owner owner);
 
-/* The body of a call that allocates: TAKE reserves into `charge`, CALL calls the driver, KEY is
-   read if the driver granted it.  */
-#define VCUDA_ALLOCATE(take, call, key, owner)                                                     \
+/* The body of a call that allocates BYTES: CALL calls the driver, KEY is read if the driver granted
+   it.  */
+#define VCUDA_ALLOCATE(bytes, call, key, owner)                                                    \
+  VCUDA_ALLOCATE_AS (bytes, call, call,                                                            \
+                     vcuda_settle (&charge, rc, rc == CUDA_SUCCESS ? (key) : 0, owner))
+
+/* The same: PASSED is the call for a caller that is the driver, CALL may read `charge`, and SETTLED
+   settles `charge` after the driver's answer `rc`.  */
+#define VCUDA_ALLOCATE_AS(bytes, passed, call, settled)                                            \
   do                                                                                               \
     {                                                                                              \
       struct vcuda_charge charge;                                                                  \
       struct vcuda_thread *thread = vcuda_thread ();                                               \
       if (thread->in_driver)                                                                       \
-        return call;                                                                               \
-      CUresult rc = take;                                                                          \
+        return passed;                                                                             \
+      CUresult rc = vcuda_charge_current (&charge, bytes);                                         \
       if (rc != CUDA_SUCCESS)                                                                      \
         return rc;                                                                                 \
       rc = VCUDA_CALL_WITH_ROOM (thread, charge.gpu, call);                                        \
-      return vcuda_settle (&charge, rc, rc == CUDA_SUCCESS ? (key) : 0, owner);                    \
+      return settled;                                                                              \
     }                                                                                              \
   while (0)
 

@@ -41,6 +41,16 @@ vcuda_stream_unmaps_add (CUstream stream, CUcontext context, struct vcuda_bindin
   __atomic_store_n (&endings, ending, __ATOMIC_RELAXED);
 }
 
+/* Takes *AT out of the list, and ends its bindings.  */
+static void
+end_at (struct ending **at)
+{
+  struct ending *ending = *at;
+  __atomic_store_n (at, ending->next, __ATOMIC_RELAXED);
+  vcuda_bindings_end_list (ending->bindings);
+  free (ending);
+}
+
 bool
 vcuda_stream_unmaps_settle (void)
 {
@@ -50,19 +60,14 @@ vcuda_stream_unmaps_settle (void)
   vcuda_blocks_lock ();
   struct vcuda_capture_mode mode = vcuda_own_calls_begin ();
   for (struct ending **at = &endings; *at;)
-    {
-      struct ending *ending = *at;
-      if (!ending->event || real.cuEventQuery (ending->event) != CUDA_SUCCESS)
-        {
-          at = &ending->next;
-          continue;
-        }
-      __atomic_store_n (at, ending->next, __ATOMIC_RELAXED);
-      real.cuEventDestroy_v2 (ending->event);
-      vcuda_bindings_end_list (ending->bindings);
-      free (ending);
-      any = true;
-    }
+    if ((*at)->event && real.cuEventQuery ((*at)->event) == CUDA_SUCCESS)
+      {
+        real.cuEventDestroy_v2 ((*at)->event);
+        end_at (at);
+        any = true;
+      }
+    else
+      at = &(*at)->next;
   vcuda_own_calls_end (mode);
   vcuda_blocks_unlock ();
   return any;
@@ -76,18 +81,10 @@ vcuda_stream_unmaps_end_context (CUcontext context)
   vcuda_blocks_lock ();
   vcuda_bindings_end_context (context);
   for (struct ending **at = &endings; *at;)
-    {
-      struct ending *ending = *at;
-      if (ending->context != context)
-        {
-          at = &ending->next;
-          continue;
-        }
-      __atomic_store_n (at, ending->next, __ATOMIC_RELAXED);
-      /* The event has ended with its context.  */
-      vcuda_bindings_end_list (ending->bindings);
-      free (ending);
-    }
+    if ((*at)->context == context)
+      end_at (at); /* the event has ended with its context */
+    else
+      at = &(*at)->next;
   vcuda_blocks_unlock ();
 }
 

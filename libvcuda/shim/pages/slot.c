@@ -73,9 +73,8 @@ reclaim_locked (void)
   for (unsigned i = 0; i < used && i < VCUDA_MAX_PROCESSES; i++)
     {
       struct vcuda_usage_slot *slot = &usage->slot[i];
-      if (slot == vcuda_own_slot.slot || is_clear (slot))
-        continue;
-      if (!vcuda_lock_byte (fd, VCUDA_USAGE_LOCK_BASE + i, F_WRLCK))
+      if (slot == vcuda_own_slot.slot || is_clear (slot)
+          || !vcuda_lock_byte (fd, VCUDA_USAGE_LOCK_BASE + i, F_WRLCK))
         continue;
       clear_slot (slot);
       vcuda_lock_byte (fd, VCUDA_USAGE_LOCK_BASE + i, F_UNLCK);

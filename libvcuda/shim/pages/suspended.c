@@ -12,24 +12,18 @@
    the host counts only what is asked after that.  */
 #define ASK_AGAIN_NS 100000000l
 
-/* Sleeps for a tenth of a second, or until `suspended` changes.  */
-static void
-sleep_suspended (void)
-{
-  const uint32_t *word = &vcuda_pages.limits->suspended;
-  struct timespec span = { .tv_nsec = ASK_AGAIN_NS };
-  uint32_t state = __atomic_load_n (word, __ATOMIC_SEQ_CST);
-  int saved = errno;
-  if (state == VCUDA_UNTIL_CALL)
-    __atomic_fetch_add (&vcuda_pages.usage->resume_asked, 1, __ATOMIC_SEQ_CST);
-  if (state != VCUDA_AWAKE)
-    syscall (SYS_futex, word, FUTEX_WAIT, state, &span, NULL, 0);
-  errno = saved;
-}
-
 void
 vcuda_wait_until_awake (void)
 {
-  while (vcuda_is_suspended ())
-    sleep_suspended ();
+  const uint32_t *word = &vcuda_pages.limits->suspended;
+  struct timespec span = { .tv_nsec = ASK_AGAIN_NS };
+  int saved = errno;
+  uint32_t state;
+  while ((state = __atomic_load_n (word, __ATOMIC_SEQ_CST)) != VCUDA_AWAKE)
+    {
+      if (state == VCUDA_UNTIL_CALL)
+        __atomic_fetch_add (&vcuda_pages.usage->resume_asked, 1, __ATOMIC_SEQ_CST);
+      syscall (SYS_futex, word, FUTEX_WAIT, state, &span, NULL, 0);
+    }
+  errno = saved;
 }

@@ -104,9 +104,8 @@ get_info_slow_path (size_t *free_bytes, size_t *total)
     {
       /* The driver's free memory is no limit: it makes room by moving pages out.  */
       vcuda_slots_reclaim_sometimes ();
-      *total = vcuda_memory_limit (gpu);
-      uint64_t held = vcuda_held_bytes (gpu);
-      *free_bytes = held < *total ? *total - held : 0;
+      show_share (vcuda_memory_limit (gpu), vcuda_held_bytes (gpu), UINT64_MAX, UINT64_MAX,
+                  free_bytes, total);
       return CUDA_SUCCESS;
     }
   struct vcuda_current *current = &vcuda_thread ()->current;

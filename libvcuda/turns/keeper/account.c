@@ -20,15 +20,6 @@ is_free (const struct gpu *gpu, const struct tenant *tenant)
          || (tenant->word & VCUDA_TURN_STATE) == VCUDA_TURN_NONE;
 }
 
-static bool
-another_wants (const struct gpu *gpu, const struct tenant *tenant)
-{
-  for (int i = 0; i < gpu->count; i++)
-    if (gpu->tenants[i] != tenant && gpu->tenants[i]->claim.wants)
-      return true;
-  return false;
-}
-
 void
 account_pass_time (struct gpu *gpu, uint64_t now)
 {

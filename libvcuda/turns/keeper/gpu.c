@@ -29,7 +29,7 @@ sleep_until (struct gpu *gpu, uint64_t until, uint32_t changes)
       if (bells.count < BELLS)
         {
           of[bells.count] = tenant;
-          bells.word[bells.count] = container_bell (tenant->container, tenant->gpu);
+          bells.word[bells.count] = &tenant->container->usage_at->gpu[tenant->gpu].bell;
           bells.value[bells.count] = tenant->signals.bell;
         }
       bells.count++;
@@ -135,7 +135,7 @@ gpu_add (struct gpu *gpu, struct container *container, unsigned index)
       tenant->limits = &container->limits_at->gpu[index];
       /* An earlier keeper has written its turn: it may use the GPU since then.  */
       tenant->may_hold_work = tenant->limits->turn != 0;
-      tenant->suspensions = container_suspensions (container);
+      tenant->suspensions = __atomic_load_n (&container->limits_at->suspensions, __ATOMIC_SEQ_CST);
       tenant->held_ns = tenant->limits->turn_held_ns;
       tenant->waited_ns = tenant->waited_before_ns = tenant->limits->turn_waited_ns;
       /* No word of an earlier keeper: each tells the container something new.  */

@@ -41,3 +41,13 @@ struct gpu
   uint64_t figures_ns;
   bool new_figures; /* since then */
 };
+
+/* Whether a container wants a turn, other than BUT.  */
+static inline bool
+another_wants (const struct gpu *gpu, const struct tenant *but)
+{
+  for (int i = 0; i < gpu->count; i++)
+    if (gpu->tenants[i] != but && gpu->tenants[i]->claim.wants)
+      return true;
+  return false;
+}

@@ -70,12 +70,6 @@ together_note_turn (struct tenant *tenant, uint64_t held_ns, uint64_t worked_ns,
   tenant->used_in_ns += since - tenant->used_in_ns / 8;
 }
 
-static uint64_t
-demand_percent (const struct tenant *tenant)
-{
-  return tenant->used_in_ns ? 100 * tenant->used_ns / tenant->used_in_ns : 100;
-}
-
 static bool
 may_join (const struct tenant *tenant)
 {
@@ -113,16 +107,17 @@ bool
 together_begins (struct gpu *gpu, uint64_t now)
 {
   int joining = 0;
-  uint64_t demand = 0;
+  uint64_t demand = 0; /* in percent */
   bool light = true, tried = true;
   if (now < gpu->apart_until_ns)
     return false;
   for (int i = 0; i < gpu->count; i++)
     if (tenant_is_recent (gpu->tenants[i], now))
       {
-        light &= may_join (gpu->tenants[i]);
-        tried &= may_try (gpu->tenants[i]);
-        demand += demand_percent (gpu->tenants[i]);
+        const struct tenant *tenant = gpu->tenants[i];
+        light &= may_join (tenant);
+        tried &= may_try (tenant);
+        demand += tenant->used_in_ns ? 100 * tenant->used_ns / tenant->used_in_ns : 100;
         joining++;
       }
   light &= demand <= MOST_DEMAND_PERCENT;

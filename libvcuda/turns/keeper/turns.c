@@ -73,15 +73,6 @@ set_turns (struct gpu *gpu, uint64_t now)
 }
 
 static bool
-others_want (const struct gpu *gpu)
-{
-  for (int i = 0; i < gpu->count; i++)
-    if (gpu->tenants[i] != gpu->holder && gpu->tenants[i]->claim.wants)
-      return true;
-  return false;
-}
-
-static bool
 others_are_recent (const struct gpu *gpu, const struct tenant *tenant, uint64_t now)
 {
   for (int i = 0; i < gpu->count; i++)
@@ -132,7 +123,7 @@ early_end_ns (const struct gpu *gpu, uint64_t now)
 {
   struct claimant *claimants[gpu->count];
   if (gpu->sole)
-    return others_want (gpu) ? now : UINT64_MAX;
+    return another_wants (gpu, gpu->holder) ? now : UINT64_MAX;
   claimants_of (gpu, claimants);
   int64_t whole = queue_whole_in (claimants, gpu->count, &gpu->holder->claim);
   if (whole == INT64_MAX)
@@ -200,7 +191,7 @@ static void
 judge_holder (struct gpu *gpu, uint64_t now)
 {
   struct tenant *holder = gpu->holder;
-  bool wanted = others_want (gpu);
+  bool wanted = another_wants (gpu, gpu->holder);
   if (holder->suspended)
     {
       revoke_turn (gpu);
@@ -295,7 +286,7 @@ grant (struct gpu *gpu, uint64_t now)
 static bool
 is_contended (const struct gpu *gpu)
 {
-  return (gpu->holder && !gpu->open) || others_want (gpu);
+  return (gpu->holder && !gpu->open) || another_wants (gpu, gpu->holder);
 }
 
 void
@@ -339,7 +330,7 @@ next_poll (const struct gpu *gpu, uint64_t now)
       claimants[i] = &tenant->claim;
       uint64_t then = UINT64_MAX;
       /* Beside one that cut in and rests, no container waits for it.  */
-      if (tenant->cut && !others_want (gpu))
+      if (tenant->cut && !another_wants (gpu, gpu->holder))
         then = now + LEASE_CHECK_NS;
       else if (tenant->blocks_ns)
         then = tenant_check_ns (tenant, now);
@@ -358,7 +349,7 @@ next_poll (const struct gpu *gpu, uint64_t now)
       then = tenant_late_ns (gpu->holder, now, gpu->until_ns);
       uint64_t ends = early_end_ns (gpu, now);
       then = ends < then ? ends : then;
-      if (gpu->holder->idle_ns && (others_want (gpu) || cut_in_is_on (gpu)))
+      if (gpu->holder->idle_ns && (another_wants (gpu, gpu->holder) || cut_in_is_on (gpu)))
         {
           uint64_t yields = gpu->holder->idle_ns + GRACE_NS;
           then = yields > now && yields < then ? yields : then;

@@ -13,8 +13,6 @@
 
 #include "tenant/mapped.h"
 
-#define PPM_PER_PERCENT 10000u
-#define MILLION 1000000u
 /* Lock queries in one reading, besides one for all other slots: a container may take thousands of
    locks, and every query walks them.  */
 #define MOST_QUERIES 16
@@ -210,40 +208,4 @@ container_signals (const struct container *container, unsigned gpu, bool live,
     }
   signals->spent_ns = began ? spent_ns () - began : 0;
   return true;
-}
-
-struct share
-container_share (const struct container *container, unsigned gpu, uint64_t now)
-{
-  const struct vcuda_limits_gpu *entry = &container->limits_at->gpu[gpu];
-  uint64_t until = __atomic_load_n (&container->limits_at->rate_until_ns, __ATOMIC_RELAXED);
-  uint32_t reserved = PPM_PER_PERCENT * __atomic_load_n (&entry->core_percent, __ATOMIC_RELAXED);
-  uint32_t rate = until && until - now > VCUDA_LONGEST_LEASE_NS
-                      ? reserved
-                      : __atomic_load_n (&entry->rate_ppm, __ATOMIC_RELAXED);
-  return (struct share){
-    .rate_ppm = rate < MILLION ? rate : MILLION,
-    .reserved_ppm = reserved,
-    .hidden_ms = __atomic_load_n (&entry->hidden_ms, __ATOMIC_RELAXED),
-    .fixed = __atomic_load_n (&entry->policy, __ATOMIC_RELAXED) == VCUDA_POLICY_FIXED,
-    .low = __atomic_load_n (&entry->latency, __ATOMIC_RELAXED) == VCUDA_LATENCY_LOW,
-  };
-}
-
-bool
-container_is_suspended (const struct container *container)
-{
-  return __atomic_load_n (&container->limits_at->suspended, __ATOMIC_SEQ_CST) != VCUDA_AWAKE;
-}
-
-uint32_t
-container_suspensions (const struct container *container)
-{
-  return __atomic_load_n (&container->limits_at->suspensions, __ATOMIC_SEQ_CST);
-}
-
-const uint32_t *
-container_bell (const struct container *container, unsigned gpu)
-{
-  return &container->usage_at->gpu[gpu].bell;
 }

@@ -46,16 +46,6 @@ struct signals
   uint64_t spent_ns;   /* processor time that queries of its locks took */
 };
 
-/* What the host has written of a container's share of a GPU.  */
-struct share
-{
-  uint32_t rate_ppm;     /* now: the arbiter's grant while that is valid, reserved_ppm otherwise */
-  uint32_t reserved_ppm; /* its reserved share */
-  uint16_t hidden_ms;    /* GPU time used beside its turns, modulo 2^16 */
-  bool fixed;            /* its policy never gives it more than the reserved share */
-  bool low;              /* it has low latency */
-};
-
 /* The pages of the container ID below STATE_DIR; NULL: they are missing, or are no such pages.  */
 struct container *container_open (const char *state_dir, const char *id);
 void container_close (struct container *container);
@@ -69,12 +59,3 @@ bool container_is_live (const struct container *container, uint64_t *spent);
 /* LIVE: leave out the marks of processes that have ended. False: the page cannot be read.  */
 bool container_signals (const struct container *container, unsigned gpu, bool live,
                         struct signals *signals);
-
-struct share container_share (const struct container *container, unsigned gpu, uint64_t now);
-
-/* Whether the host has suspended it, and how often that has ended.  */
-bool container_is_suspended (const struct container *container);
-uint32_t container_suspensions (const struct container *container);
-
-/* The address of its futex.  */
-const uint32_t *container_bell (const struct container *container, unsigned gpu);

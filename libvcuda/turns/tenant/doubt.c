@@ -108,19 +108,13 @@ count_lies (struct tenant *tenant, const struct signals *before, uint64_t now)
     distrust_marks (tenant, now, "gives false signals of its GPU queue again and again");
 }
 
-/* Without what its page says.  */
-static bool
-may_be_busy (const struct tenant *tenant, uint64_t now)
-{
-  return tenant->may_hold_work && (!tenant->blocks_ns || now - tenant->blocks_ns < BLIND_DRAIN_NS);
-}
-
 bool
 doubt_is_busy (struct tenant *tenant, uint64_t now)
 {
   const struct signals *signals = &tenant->signals;
-  if (now < tenant->distrusted_until_ns)
-    return may_be_busy (tenant, now);
+  if (now < tenant->distrusted_until_ns) /* then what its page says does not count */
+    return tenant->may_hold_work
+           && (!tenant->blocks_ns || now - tenant->blocks_ns < BLIND_DRAIN_NS);
   if (!(signals->marks & VCUDA_TURN_BUSY))
     return false;
   if (!signals->will_clear && now > signals->busy_until_ns + ESTIMATE_ERROR_NS)
@@ -138,10 +132,11 @@ doubt_is_busy (struct tenant *tenant, uint64_t now)
 static bool
 sleeps (struct tenant *tenant)
 {
+  const struct vcuda_limits *limits = tenant->container->limits_at;
   bool slept = tenant->suspended;
   uint32_t before = tenant->suspensions;
-  tenant->suspended = container_is_suspended (tenant->container);
-  tenant->suspensions = container_suspensions (tenant->container);
+  tenant->suspended = __atomic_load_n (&limits->suspended, __ATOMIC_SEQ_CST) != VCUDA_AWAKE;
+  tenant->suspensions = __atomic_load_n (&limits->suspensions, __ATOMIC_SEQ_CST);
   tenant->resumed = !tenant->suspended && (slept || tenant->suspensions != before);
   if (tenant->suspended)
     tenant->signals.marks = 0;

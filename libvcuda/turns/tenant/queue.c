@@ -106,7 +106,7 @@ queue_level (struct claimant *const *claimants, int count)
 {
   int64_t least = INT64_MAX;
   for (int i = 0; i < count; i++)
-    if (claimants[i]->rate_ppm && (claimants[i]->wants || claimants[i]->holds))
+    if (claimants[i]->rate_ppm && is_active (claimants[i]))
       {
         int64_t span
             = (int64_t) ((__int128) claimants[i]->budget_ns * MILLION / claimants[i]->rate_ppm);

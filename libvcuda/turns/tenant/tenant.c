@@ -6,6 +6,8 @@
 #include "tenant/doubt.h"
 #include "tenant/ends.h"
 
+#define PPM_PER_PERCENT 10000u
+#define MILLION 1000000u
 /* How often a page is read: the holder's, that of a queue for which others wait, and both where the
    kernel reports ends.  */
 #define HOLDER_CHECK_NS (9 * MS / 2)
@@ -41,6 +43,26 @@ read_ends (struct tenant *tenant, uint64_t now)
     tenant->ended_ns = now;
 }
 
+/* Reads what the host has written of its share. The arbiter's grant counts while it is valid.  */
+static void
+read_share (struct tenant *tenant, bool first, uint64_t now)
+{
+  const struct vcuda_limits_gpu *share = tenant->limits;
+  uint64_t until = __atomic_load_n (&tenant->container->limits_at->rate_until_ns, __ATOMIC_RELAXED);
+  uint32_t reserved = PPM_PER_PERCENT * __atomic_load_n (&share->core_percent, __ATOMIC_RELAXED);
+  uint32_t rate = until && until - now > VCUDA_LONGEST_LEASE_NS
+                      ? reserved
+                      : __atomic_load_n (&share->rate_ppm, __ATOMIC_RELAXED);
+  tenant->claim.rate_ppm = rate < MILLION ? rate : MILLION;
+  tenant->claim.reserved_ppm = reserved;
+  tenant->claim.fixed = __atomic_load_n (&share->policy, __ATOMIC_RELAXED) == VCUDA_POLICY_FIXED;
+  tenant->low = __atomic_load_n (&share->latency, __ATOMIC_RELAXED) == VCUDA_LATENCY_LOW;
+  uint16_t hidden_ms = __atomic_load_n (&share->hidden_ms, __ATOMIC_RELAXED);
+  if (!first)
+    tenant->claim.hidden_ns += (uint16_t) (hidden_ms - tenant->hidden_ms) * MS;
+  tenant->hidden_ms = hidden_ms;
+}
+
 void
 tenant_read (struct tenant *tenant, uint64_t now, bool live)
 {
@@ -55,16 +77,9 @@ tenant_read (struct tenant *tenant, uint64_t now, bool live)
   tenant->ring_debt_ns = tenant->ring_debt_ns > paid ? tenant->ring_debt_ns - paid : 0;
   if (tenant->rang)
     tenant_woke (tenant);
-  struct share share = container_share (tenant->container, tenant->gpu, now);
-  tenant->low = share.low;
-  tenant->claim.rate_ppm = share.rate_ppm;
-  tenant->claim.reserved_ppm = share.reserved_ppm;
-  tenant->claim.fixed = share.fixed;
+  read_share (tenant, first, now);
   if (!tenant->claim.turn_ns)
     tenant->claim.turn_ns = TURN_NS;
-  if (!first)
-    tenant->claim.hidden_ns += (uint16_t) (share.hidden_ms - tenant->hidden_ms) * MS;
-  tenant->hidden_ms = share.hidden_ms;
   if (first || tenant->resumed)
     {
       queue_start (&tenant->claim);
@@ -130,13 +145,6 @@ longest_check_ns (const struct tenant *tenant, uint64_t now, uint64_t unreported
   return tenant->reports_ends && now >= tenant->distrusted_until_ns ? SELDOM_NS : unreported_ns;
 }
 
-/* When its queue is expected to be empty.  */
-static uint64_t
-empty_ns (const struct tenant *tenant)
-{
-  return tenant->signals.busy_until_ns + ESTIMATE_ERROR_NS + 1;
-}
-
 uint64_t
 tenant_late_ns (const struct tenant *tenant, uint64_t now, uint64_t until_ns)
 {
@@ -154,7 +162,7 @@ tenant_check_ns (const struct tenant *tenant, uint64_t now)
 {
   /* Only a launch marks BUSY without work, for a moment.  */
   uint64_t longest = tenant->may_hold_work ? longest_check_ns (tenant, now, CHECK_NS) : CHECK_NS;
-  uint64_t ends = empty_ns (tenant);
+  uint64_t ends = tenant->signals.busy_until_ns + ESTIMATE_ERROR_NS + 1;
   if (ends <= now)
     return now + (longest < CHECK_NS ? longest : CHECK_NS);
   return ends < now + longest ? ends : now + longest;

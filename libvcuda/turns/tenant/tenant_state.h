@@ -49,7 +49,7 @@ struct tenant
   uint64_t waited_before_ns; /* of waited_ns, under earlier keepers */
   uint64_t pass_ns;          /* usually lost when it passes the GPU on */
 
-  uint16_t hidden_ms; /* of its limits page, as last read */
+  uint16_t hidden_ms; /* GPU time used beside its turns, modulo 2^16, as last read */
 
   /* Doubt: doubt.h.  */
   uint64_t distrusted_until_ns, distrust_ns;
