@@ -222,8 +222,7 @@ def lock(state_dir: str) -> FolderLock:
 
 def _read(path: str) -> dict[str, Any] | None:
     try:
-        files.only_ours(path)
-        tree = jsontree.loads(files.read(path, _MOST_BYTES).decode())
+        tree = jsontree.loads(files.read_ours(path, _MOST_BYTES))
     except (OSError, ValueError):
         return None
     return tree if isinstance(tree, dict) else None

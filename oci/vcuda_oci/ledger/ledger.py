@@ -247,8 +247,8 @@ class Ledger:
         events.record(self.state_dir, self.program, kind, allocation.id, text, **more)
 
     def _parse(self, path: str, id: str) -> Allocation:
-        files.only_ours(path)  # a user who may write a record could take a GPU
-        allocation = records.parse(files.read(path, 1 << 20).decode())
+        # Ours alone: a user with the right to write a record could take a GPU.
+        allocation = records.parse(files.read_ours(path, 1 << 20))
         if allocation.id != id:
             raise ValueError(f"its id is {allocation.id}")
         return allocation
