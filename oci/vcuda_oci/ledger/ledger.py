@@ -38,9 +38,9 @@ _SUFFIX = ".json"
 class Ledger:
     """The records below `state_dir`.
 
-    Every method but `read`, `get`, `make_room`, `cut_back`, `cut_ended`, `make_folders`,
-    `folders_of_pages` and `record_event` needs the lock. program: the name that events give for the
-    source of a change.
+    Every method but `read`, `read_all`, `get`, `make_room`, `cut_back`, `cut_ended`,
+    `make_folders`, `folders_of_pages` and `record_event` needs the lock. program: the name that
+    events give for the source of a change.
     """
 
     def __init__(self, state_dir: str, program: str = names.COMMAND) -> None:
@@ -104,6 +104,13 @@ class Ledger:
             except (OSError, ValueError) as error:
                 broken.append((path, str(error)))
         return allocations, broken
+
+    def read_all(self) -> list[Allocation]:
+        """Every record. Raises VcudaError: one is not complete, so the free shares are unknown."""
+        allocations, broken = self.read()
+        if broken:
+            raise broken_record(*broken[0])
+        return allocations
 
     def get(self, id: str) -> Allocation | None:
         """The record; None: there is none. Raises VcudaError: it is incomplete."""
