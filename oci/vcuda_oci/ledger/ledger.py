@@ -158,19 +158,15 @@ class Ledger:
         return bool(self.cut_back()) or found
 
     def close_folder(self, allocation: Allocation) -> None:
-        """Give the folder of its pages today's mode. Raises OSError."""
-        folder = f"{self.containers}/{allocation.id}"
-        page_file.make_folder(folder, self._folder_mode(allocation))
-
-    def _folder_mode(self, allocation: Allocation) -> int:
-        """The mode of the folder of an allocation's pages: which of the host's users may enter it.
+        """Decide which of the host's users may enter the folder of its pages. Raises OSError.
 
         Every user of a container writes its usage page. Users of the host may not, except for named
         slices, which rootless containers share. Container root may write a program into the page
         and make it setuid, so a named slice's folder is open only on a mount with nosuid.
         """
         is_safe = os.statvfs(self.containers).f_flag & os.ST_NOSUID
-        return 0o711 if allocation.is_named_slice and is_safe else 0o700
+        mode = 0o711 if allocation.is_named_slice and is_safe else 0o700
+        page_file.make_folder(f"{self.containers}/{allocation.id}", mode)
 
     def cut_back(self) -> list[str]:
         """Cut back what containers added to their pages; return the ids of those that had.
