@@ -25,14 +25,11 @@ def rotating(chosen: Chosen, gpus: Sequence[Gpu], taken: Sequence[GpuShare]) -> 
     Refused: beside shares that never leave the GPU there would not be room for it. taken: the
     shares of others.
     """
-    found = []
-    for share in chosen.shares:
-        if share.managed:
-            share = share.replaced(managed=False, rotates=True)
-            if refused := refusal(share, gpus, taken):
-                return refused
-        found.append(share)
-    return Chosen(found)
+    shares = [
+        share.replaced(managed=False, rotates=True) if share.managed else share
+        for share in chosen.shares
+    ]
+    return beside_rotating(Chosen(shares), gpus, taken)
 
 
 def beside_rotating(
