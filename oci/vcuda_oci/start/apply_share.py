@@ -260,17 +260,15 @@ def claim_as(
 def _refuse_beside_a_slice(container: Container, raw: request.RawRequest) -> None:
     """Raises VcudaError: the engine has injected a named slice or a claim's share; a container can
     have only one."""
+    others = (
+        (names.SLICE_PREFIX, "asks for a share and for a slice by CDI"),
+        (names.CLAIM_PREFIX, "asks for a share and has a claim's"),
+    )
     for mount in container.mounts:
-        if mount.destination != names.GUEST_LIMITS:
-            continue
-        if f"/containers/{names.SLICE_PREFIX}" in mount.source:
-            raise VcudaError(
-                "asks for a share and for a slice by CDI", raw.where, "ask for one of the two"
-            )
-        if f"/containers/{names.CLAIM_PREFIX}" in mount.source:
-            raise VcudaError(
-                "asks for a share and has a claim's", raw.where, "ask for one of the two"
-            )
+        if mount.destination == names.GUEST_LIMITS:
+            for prefix, what in others:
+                if f"/containers/{prefix}" in mount.source:
+                    raise VcudaError(what, raw.where, "ask for one of the two")
 
 
 def may_be_decided(owner: Owner, settings: Config) -> bool:
