@@ -68,12 +68,7 @@ def spaces(folder: str, tree: dict[str, str]) -> dict[str, tuple[float, int]]:
 
 
 def add_space(
-    folder: str,
-    tree: dict[str, str],
-    name: str,
-    is_new: bool,
-    limits: mps.Limits,
-    number: int = 0,
+    folder: str, tree: dict[str, str], name: str, is_new: bool, limits: mps.Limits, number: int
 ) -> None:
     """Make a namespace, if it is new, and set its limits. number: of its partition; 0: it has none.
     Raises VcudaError."""

@@ -289,10 +289,7 @@ def place(
 
 
 def _of_others(
-    allocations: Sequence[Allocation],
-    wanted: Claim,
-    gpus: Sequence[Gpu],
-    partitions: Sequence[int] = (),
+    allocations: Sequence[Allocation], wanted: Claim, gpus: Sequence[Gpu], partitions: Sequence[int]
 ) -> dict[str, str]:
     """GPUs that the container's kind of sharing excludes."""
     under_mps = wanted.isolation == MPS
