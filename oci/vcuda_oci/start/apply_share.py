@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from ..container import engine_name, image_libraries, request, rootfs
+from ..container import engine_name, image_libraries, request
 from ..container.container import Container
 from ..container.identity import Owner, owner_of
 from ..edits import edits
@@ -190,7 +190,7 @@ def claim_share(
             settings.extra_mounts,
             procfs_hook(container.rootfs, folder + "/procfs", gpus),
         )
-        libraries = rootfs.library_folder(container)
+        libraries = image_libraries.library_folder(container)
         own = image_libraries.find(container, facts.libraries)
         claimed.edits = edits.edits_for(allocation, facts, paths, libraries, parts, own)
         if allocation.isolation == policies.MPS:
