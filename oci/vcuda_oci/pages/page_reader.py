@@ -267,16 +267,7 @@ def read_usage(page: bytes, live: frozenset[int] | None = None, count: int = MAX
             contexts[gpu] += live_contexts[gpu]
         if slot[0]:
             processes.append(
-                UsageProcess(
-                    index,
-                    slot[0],
-                    slot[1],
-                    slot[2],
-                    tuple(bytes_held),
-                    tuple(busy),
-                    tuple(live_contexts),
-                    slot[4],
-                )
+                UsageProcess(index, *slot[:3], bytes_held, busy, live_contexts, slot[4])
             )
     gpus = []
     for index in range(count):
