@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 # A loader searches its libc's folder even without a cache, so no ldconfig has to run in the
 # container. It may skip the other folders: Debian's loader skips lib64. Source: ld.so(8).
 _LIBC = ("libc.so.6",)
-_LOADERS = ("/usr/lib64", "/lib64", "/usr/lib", "/lib")
+_LOADER_FOLDERS = ("/usr/lib64", "/lib64", "/usr/lib", "/lib")
 OURS = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so")
 # Beside Debian's: the loader's own folders, ldconfig's settings in common images, what CUDA
 # images set LD_LIBRARY_PATH to, and where other hosts' drivers are mounted.
 _FOLDERS = (
-    *_LOADERS,
+    *_LOADER_FOLDERS,
     "/usr/local/lib",
     "/usr/local/lib64",
     "/usr/local/nvidia/lib",
@@ -46,7 +46,7 @@ def library_folder(container: Container) -> str:
     low-level runtime makes the mount, inside the container's root.
     """
     debians = machine.THIS.multiarch
-    usual = (debians, debians.removeprefix("/usr"), *_LOADERS)
+    usual = (debians, debians.removeprefix("/usr"), *_LOADER_FOLDERS)
     first = ""
     try:
         with Tree(container.rootfs) as tree:

@@ -49,7 +49,7 @@ def read(cache: str) -> dict[str, Any]:
     if known:
         return known
     try:
-        # Ours alone: the cache decides which files of the host containers get.
+        # Not if others may write it: the cache decides which files of the host containers get.
         content = jsontree.loads(files.read_ours(cache, 1 << 22))
     except (OSError, ValueError):
         return {}

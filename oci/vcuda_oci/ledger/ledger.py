@@ -250,7 +250,7 @@ class Ledger:
         events.record(self.state_dir, self.program, kind, allocation.id, text, **more)
 
     def _parse(self, path: str, id: str) -> Allocation:
-        # Ours alone: a user with the right to write a record could take a GPU.
+        # Not if others may write it: with a record of their own they would have a GPU.
         allocation = records.parse(files.read_ours(path, 1 << 20))
         if allocation.id != id:
             raise ValueError(f"its id is {allocation.id}")
