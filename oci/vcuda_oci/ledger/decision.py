@@ -132,7 +132,8 @@ def _shares(shares: Any) -> list[GpuShare]:
 def _share(share: Any) -> GpuShare:
     if not isinstance(share, dict):
         raise ValueError("a share that is not an object")
-    uuid, core, memory = (share.get(field) for field in _OF_SHARE)
+    values: list[Any] = [share.get(field) for field in _OF_SHARE]
+    uuid, core, memory = values
     numbers = type(core) is int and type(memory) is int
     named = isinstance(uuid, str) and len(uuid) <= _LONGEST_UUID
     if not (named and numbers and 1 <= core <= 100 and 0 < memory < 1 << 64):
