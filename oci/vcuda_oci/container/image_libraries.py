@@ -1,8 +1,8 @@
-"""Find copies of libcuda and libnvidia-ml in an image, which its loader would find before the shim.
+"""Find in an image the loader's folder, and copies of libcuda and libnvidia-ml.
 
-Such a copy would be a driver without limits, of a version that the kernel driver refuses. The
-low-level runtime mounts the host's libraries over the paths that are found here. The copies are
-never run.
+The loader would find such a copy before the shim: a driver without limits, of a version that the
+kernel driver refuses. The low-level runtime mounts the host's libraries over the paths that are
+found here. The copies are never run.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+# A loader searches its libc's folder even without a cache, so no ldconfig has to run in the
+# container. It may skip the other folders: Debian's loader skips lib64. Source: ld.so(8).
+_LIBC = ("libc.so.6",)
+_LOADER_FOLDERS = ("/usr/lib64", "/lib64", "/usr/lib", "/lib")
 OURS = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so")
 # Beside Debian's: the loader's own folders, ldconfig's settings in common images, what CUDA
 # images set LD_LIBRARY_PATH to, and where other hosts' drivers are mounted.
 _FOLDERS = (
-    "/usr/lib64",
-    "/lib64",
-    "/usr/lib",
-    "/lib",
+    *_LOADER_FOLDERS,
     "/usr/local/lib",
     "/usr/local/lib64",
     "/usr/local/nvidia/lib",
@@ -35,6 +36,29 @@ _FOLDERS = (
 _MOST_FOLDERS = 1024
 _CONF_BYTES, _ALL_CONF_BYTES, _CACHE_BYTES = 1 << 16, 1 << 20, 16 << 20
 _PATH_BYTES = 1 << 17  # execve's limit for one variable, MAX_ARG_STRLEN
+
+
+def library_folder(container: Container) -> str:
+    """The folder of the image's libc, as the container sees it.
+
+    For an image without a libc, the first of the usual folders that it has. The result is always
+    one of these constants, so an image that changes meanwhile can only lead to another of them. The
+    low-level runtime makes the mount, inside the container's root.
+    """
+    debians = machine.THIS.multiarch
+    usual = (debians, debians.removeprefix("/usr"), *_LOADER_FOLDERS)
+    first = ""
+    try:
+        with Tree(container.rootfs) as tree:
+            for folder in usual:
+                if tree.folder(folder) != folder:
+                    continue
+                if tree.present(folder, _LIBC):
+                    return folder
+                first = first or folder
+    except OSError:
+        pass
+    return first or "/usr/lib64"
 
 
 def find(container: Container, names: Collection[str]) -> dict[str, str]:

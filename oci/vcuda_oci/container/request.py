@@ -101,14 +101,11 @@ def has_agent_sources(raw: RawRequest, state_dirs: tuple[str, ...]) -> bool:
 
     state_dirs: the state folder's path as set and with links resolved, as engines resolve links.
     """
-    return all(
-        source
-        in [
-            f"{place}/{names.REQUESTS}/{key[len(_UNITS) :]}/{raw.words[key]}"
-            for place in state_dirs
-        ]
-        for key, source in raw.sources.items()
-    )
+    for key, source in raw.sources.items():
+        tail = f"{names.REQUESTS}/{key[len(_UNITS) :]}/{raw.words[key]}"
+        if source not in [f"{place}/{tail}" for place in state_dirs]:
+            return False
+    return True
 
 
 def parse(raw: RawRequest) -> Request:
@@ -116,6 +113,7 @@ def parse(raw: RawRequest) -> Request:
     words, where = dict(raw.words), raw.where
     units = {key: words.pop(key) for key in list(words) if key.startswith(_UNITS)}
     virtual = _tail(names.ANNOTATION_VIRTUAL_UNITS) in units
+    memory: int | None = None
     _reject_unknown(raw)
     if where == _NVIDIA:
         return Request([Part(0)], _gpus(words["gpu"], where))
@@ -125,15 +123,12 @@ def parse(raw: RawRequest) -> Request:
                 "whole GPUs and shares of GPUs at once", where, "ask for the one or the other"
             )
         core = 100 * _whole_number(units.popitem()[1], "gpu", where)
-        memory = None
     elif units:
         core_text = units.get(_tail(names.ANNOTATION_CORE_UNITS), "")
         core = _whole_number(core_text, "vcuda-core", where)
         blocks = units.get(_tail(names.ANNOTATION_MEMORY_UNITS))
-        memory = None
         if blocks is not None:
-            count = _whole_number(blocks, "vcuda-memory", where)
-            memory = count * names.MEMORY_UNIT_BYTES
+            memory = _whole_number(blocks, "vcuda-memory", where) * names.MEMORY_UNIT_BYTES
     else:
         if "core" not in words:
             raise VcudaError(
@@ -142,7 +137,8 @@ def parse(raw: RawRequest) -> Request:
                 f"add how much compute: {_core_as_written(where)}",
             )
         core = _whole_number(words["core"], "core", where)
-        memory = share_bytes(words["memory"], where) if "memory" in words else None
+        if "memory" in words:
+            memory = share_bytes(words["memory"], where)
     # Of virtual GPUs the amount is unknown here, so any core-limit is accepted for now.
     terms = policies.parse(words, 1 if virtual else core, where)
     placement = words.get("placement", "")

@@ -32,7 +32,8 @@ def apply(spec: Mapping[str, Any], edits: Edits) -> dict[str, Any]:
         devices[:] = [item for item in devices if not _is_node(item, node)]
         rules[:] = [it for it in rules if not (_is_node(it, node) and it.get("allow") is True)]
     majors = edits.majors()
-    rules[:] = [_narrowed(rule) if is_wide(rule, majors) else rule for rule in rules]
+    # Access to mknod only: cgroup v1 knows no exceptions, so no deny rule can narrow a wide one.
+    rules[:] = [{**rule, "access": "m"} if is_wide(rule, majors) else rule for rule in rules]
     for node in edits.devices:
         _replace(devices, _as_device(node), "path")
         rule = _as_rule(node)
@@ -105,11 +106,6 @@ def is_wide(rule: Any, majors: Collection[int]) -> bool:
     access = rule.get("access")
     opens = not isinstance(access, str) or "r" in access or "w" in access
     return opens and type(rule.get("major")) is int and rule["major"] in majors
-
-
-def _narrowed(rule: dict[str, Any]) -> dict[str, Any]:
-    """The rule with access to mknod only. cgroup v1 knows no exceptions: no deny rule can."""
-    return {**rule, "access": "m"}
 
 
 def _as_device(node: DeviceNode) -> dict[str, Any]:

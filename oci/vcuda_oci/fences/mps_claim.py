@@ -8,6 +8,7 @@ import socket
 import struct
 import time
 
+from ..edits.edits import READ_ONLY, READ_WRITE
 from ..host.host import Host
 from ..ledger import claim, decision_file
 from ..ledger.claim import Claim, Rules
@@ -57,19 +58,15 @@ def wait(
     library = there + host.folder[len(host.root) :]
     mps_folder.want(ledger.state_dir, uuid, program, library, host.version)
     until = time.monotonic() + _READY_SECONDS
-    found = _socket(folder, allocation)
-    while found is None:
+    while (found := _socket(folder, allocation)) is None:
         if time.monotonic() > until:
-            failure = mps_folder.failure(folder)
-            what = f"{mps.WHAT}: no MPS server after {_READY_SECONDS:.0f} s" + (
-                f": {failure}" if failure else ""
-            )
+            what = f"{mps.WHAT}: no MPS server after {_READY_SECONDS:.0f} s"
+            if failure := mps_folder.failure(folder):
+                what += f": {failure}"
             raise VcudaError(what, folder, f"see {folder}/log and 'vcuda doctor'")
         os.kill(_claim_socket_pid(ledger.state_dir), signal.SIGCHLD)  # it wakes the MPS keeper
         time.sleep(_PAUSE_SECONDS)
-        found = _socket(folder, allocation)
-    read_only = ["bind", "rprivate", "nosuid", "nodev", "ro", "noexec"]
-    read_write = ["bind", "rprivate", "nosuid", "nodev", "noexec"]
+    read_only = [*READ_ONLY, "noexec"]
     socket_path, shared = found
     mounts = [(socket_path, f"{names.GUEST_MPS}/control", read_only)]
     if allocation.partition:
@@ -77,7 +74,7 @@ def wait(
         mounts.append((path, f"{names.GUEST_MPS}/partition", read_only))
     for name in shared:
         path = f"{mps_folder.SHARED}/{name}"
-        mounts.append((path, path, read_write))
+        mounts.append((path, path, READ_WRITE))
     return mounts
 
 

@@ -59,9 +59,8 @@ def spaces(folder: str, tree: dict[str, str]) -> dict[str, tuple[float, int]]:
     Raises VcudaError: the daemon does not answer.
     """
     found = {}
-    for line in require_v3(
-        folder, tree, "namespace", "list", f"--server={SERVER}", _CSV
-    ).splitlines():
+    listed = require_v3(folder, tree, "namespace", "list", f"--server={SERVER}", _CSV)
+    for line in listed.splitlines():
         name, _, _, pinned, percent = (line.strip() + ",,,,").split(",")[:5]
         if name.startswith(mps.SPACE):
             found[name] = (_number(percent), int(_number(pinned[:-1]) * _UNITS.get(pinned[-1:], 0)))
@@ -69,12 +68,7 @@ def spaces(folder: str, tree: dict[str, str]) -> dict[str, tuple[float, int]]:
 
 
 def add_space(
-    folder: str,
-    tree: dict[str, str],
-    name: str,
-    is_new: bool,
-    limits: mps.Limits,
-    number: int = 0,
+    folder: str, tree: dict[str, str], name: str, is_new: bool, limits: mps.Limits, number: int
 ) -> None:
     """Make a namespace, if it is new, and set its limits. number: of its partition; 0: it has none.
     Raises VcudaError."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import stat
 
-from ..ledger.ledger import Ledger, broken_record
+from ..ledger.ledger import Ledger
 from ..model import jsontree, names
 from ..model.allocation import Allocation
 from ..model.errors import VcudaError
@@ -170,10 +170,7 @@ def write_seen(folder: str, clients: int, fault: bool) -> None:
 
 def containers(ledger: Ledger, uuid: str) -> list[Allocation]:
     """The allocations under MPS on the GPU. Raises VcudaError: a record is broken."""
-    found, broken = ledger.read()
-    if broken:
-        raise broken_record(*broken[0])
-    return [one for one in found if one.isolation == MPS and one.shares[0].uuid == uuid]
+    return [one for one in ledger.read_all() if one.isolation == MPS and one.shares[0].uuid == uuid]
 
 
 def end_all(folder: str) -> None:
@@ -222,8 +219,7 @@ def lock(state_dir: str) -> FolderLock:
 
 def _read(path: str) -> dict[str, Any] | None:
     try:
-        files.only_ours(path)
-        tree = jsontree.loads(files.read(path, _MOST_BYTES).decode())
+        tree = jsontree.loads(files.read_ours(path, _MOST_BYTES))
     except (OSError, ValueError):
         return None
     return tree if isinstance(tree, dict) else None

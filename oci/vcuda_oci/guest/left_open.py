@@ -60,9 +60,7 @@ def _own_tmpfs(state_dir: str) -> int:
 def _cut(file: process.Pinned, device: int) -> bool:
     """Cut the file if it is a page without a name; return whether it had data. Raises OSError."""
     status = file.status()
-    if status.device != device or status.links or not status.is_regular:
-        return False
-    if not status.blocks:
+    if status.device != device or status.links or not (status.is_regular and status.blocks):
         return False
     fd = file.open(os.O_WRONLY)
     try:

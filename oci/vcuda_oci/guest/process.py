@@ -110,9 +110,9 @@ def _is(link: str, device: int, inode: int) -> bool:
         return False  # unmapped meanwhile
 
 
-def mapped_file(pid: int | str, mapping: kernel_tables.Mapping, proc: str = "/proc") -> str:
+def mapped_file(pid: int | str, mapping: kernel_tables.Mapping) -> str:
     """The link to a mapped file, to be pinned."""
-    return f"{proc}/{pid}/map_files/{mapping.link}"
+    return f"/proc/{pid}/map_files/{mapping.link}"
 
 
 def read_mapped(link: str, most: int) -> bytes:

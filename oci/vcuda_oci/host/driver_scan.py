@@ -110,11 +110,9 @@ def _libcuda(root: str, cached: list[str]) -> tuple[str, str]:
         # A driver's version has a dot; "1" would be the soname's number.
         if "." in _version_of(last) and os.path.isfile(root + last):
             there.append((path, last))
-    for path, last in there:
-        if _version_of(last) == kernel:
-            return path, last
+    same = [(path, last) for path, last in there if _version_of(last) == kernel]
     if there:
-        return there[0]
+        return (same or there)[0]
     raise VcudaError(
         "no NVIDIA driver: libcuda.so.1 is in no library folder",
         root or "/",

@@ -49,8 +49,8 @@ def read(cache: str) -> dict[str, Any]:
     if known:
         return known
     try:
-        files.only_ours(cache)  # the cache decides which files of the host containers get
-        content = jsontree.loads(files.read(cache, 1 << 22).decode())
+        # Not if others may write it: the cache decides which files of the host containers get.
+        content = jsontree.loads(files.read_ours(cache, 1 << 22))
     except (OSError, ValueError):
         return {}
     if not isinstance(content, dict):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ..model.errors import VcudaError
 from ..model.mig import Layout, Profile
-from .nvml import Library
+from .nvml import Library, each_mig_device
 from .nvml_structures import Memory
 
 _SUCCESS, _NOT_FOUND, _IN_USE, _INSUFFICIENT_RESOURCES = 0, 6, 19, 23
@@ -205,7 +205,7 @@ class Mig:
     def _instances(
         self, device: ctypes.c_void_p, profiles: list[tuple[int, _ProfileInfo]]
     ) -> list[Instance]:
-        uuids, found = dict(self._mig_devices(device)), []
+        uuids, found = dict(each_mig_device(self._nvml, device, self._of_mig_device)), []
         for id in dict.fromkeys([info.id for _, info in profiles]):
             handles, count = (ctypes.c_void_p * _MOST)(), ctypes.c_uint()
             call = "nvmlDeviceGetGpuInstances"
@@ -216,24 +216,12 @@ class Mig:
                     found.append(Instance(one, info, uuids.get(info.id, "")))
         return found
 
-    def _mig_devices(self, device: ctypes.c_void_p) -> Iterator[tuple[int, str]]:
-        """GPU instance and UUID of each MIG device."""
-        most = ctypes.c_uint()
-        self._nvml.ask("nvmlDeviceGetMaxMigDeviceCount", device, ctypes.byref(most))
-        for number in range(most.value):
-            mig, instance = ctypes.c_void_p(), ctypes.c_uint()
-            uuid, at = ctypes.create_string_buffer(96), ctypes.c_uint(number)
-            by_number = ("nvmlDeviceGetMigDeviceHandleByIndex", device, at, ctypes.byref(mig))
-            if self._nvml.status(*by_number) != _SUCCESS:
-                continue  # no MIG device has this number
-            try:
-                self._nvml.ask("nvmlDeviceGetUUID", mig, uuid, ctypes.c_uint(96))
-                self._nvml.ask("nvmlDeviceGetGpuInstanceId", mig, ctypes.byref(instance))
-            except VcudaError:
-                if self._nvml.status(*by_number) == _SUCCESS:
-                    raise
-                continue  # it was destroyed meanwhile
-            yield instance.value, uuid.value.decode()
+    def _of_mig_device(self, mig: ctypes.c_void_p, _: int) -> tuple[int, str]:
+        """GPU instance and UUID of a MIG device."""
+        instance, uuid = ctypes.c_uint(), ctypes.create_string_buffer(96)
+        self._nvml.ask("nvmlDeviceGetUUID", mig, uuid, ctypes.c_uint(96))
+        self._nvml.ask("nvmlDeviceGetGpuInstanceId", mig, ctypes.byref(instance))
+        return instance.value, uuid.value.decode()
 
     def _computes(self, instance: ctypes.c_void_p) -> list[ctypes.c_void_p]:
         found = []

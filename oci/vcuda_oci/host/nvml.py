@@ -18,8 +18,10 @@ from .nvml_structures import Memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeVar
 
+    _Answer = TypeVar("_Answer")
     _Found = tuple[Gpu, ctypes.c_void_p | None]  # MIG devices have no handle here
 
 
@@ -222,43 +224,52 @@ def _gpu(nvml: Library, index: int) -> tuple[Gpu, ctypes.c_void_p]:
 
 def _mig_devices(nvml: Library, gpu: Gpu, device: ctypes.c_void_p) -> list[Gpu]:
     """The MIG devices of a GPU; [] unless it is in MIG mode. Raises VcudaError."""
-    found: list[Gpu] = []
-    most = ctypes.c_uint()
-    if gpu.divided:
-        nvml.ask("nvmlDeviceGetMaxMigDeviceCount", device, ctypes.byref(most))
-    for number in range(most.value):
-        mig, memory = ctypes.c_void_p(), Memory()
+
+    def mig_device(mig: ctypes.c_void_p, number: int) -> Gpu:
         uuid, name = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96)
-        instance, compute = ctypes.c_uint(), ctypes.c_uint()
-        at = ctypes.c_uint(number)
+        memory, instance, compute = Memory(), ctypes.c_uint(), ctypes.c_uint()
+        nvml.ask("nvmlDeviceGetUUID", mig, uuid, ctypes.c_uint(96))
+        nvml.ask("nvmlDeviceGetMemoryInfo", mig, ctypes.byref(memory))
+        nvml.ask("nvmlDeviceGetGpuInstanceId", mig, ctypes.byref(instance))
+        nvml.ask("nvmlDeviceGetComputeInstanceId", mig, ctypes.byref(compute))
+        has_name = nvml.supports("nvmlDeviceGetName", mig, name, ctypes.c_uint(96))
+        return Gpu(
+            uuid.value.decode(),
+            gpu.index,
+            gpu.minor,
+            memory.total,
+            name.value.decode() if has_name else gpu.model,
+            gpu.bus_id,
+            gpu.arch,
+            gpu.brand,
+            parent=gpu.uuid,
+            mig=[number, instance.value, compute.value],
+        )
+
+    return list(each_mig_device(nvml, device, mig_device)) if gpu.divided else []
+
+
+def each_mig_device(
+    nvml: Library, device: ctypes.c_void_p, ask: Callable[[ctypes.c_void_p, int], _Answer]
+) -> Iterator[_Answer]:
+    """What `ask` answers for each MIG device of a GPU in MIG mode, by handle and number.
+
+    Raises VcudaError as `ask` does, unless the MIG device was destroyed meanwhile.
+    """
+    most = ctypes.c_uint()
+    nvml.ask("nvmlDeviceGetMaxMigDeviceCount", device, ctypes.byref(most))
+    for number in range(most.value):
+        mig, at = ctypes.c_void_p(), ctypes.c_uint(number)
         by_number = ("nvmlDeviceGetMigDeviceHandleByIndex", device, at, ctypes.byref(mig))
         if not nvml.supports(*by_number):
             continue  # no MIG device has this number
         try:
-            nvml.ask("nvmlDeviceGetUUID", mig, uuid, ctypes.c_uint(96))
-            nvml.ask("nvmlDeviceGetMemoryInfo", mig, ctypes.byref(memory))
-            nvml.ask("nvmlDeviceGetGpuInstanceId", mig, ctypes.byref(instance))
-            nvml.ask("nvmlDeviceGetComputeInstanceId", mig, ctypes.byref(compute))
+            answer = ask(mig, number)
         except VcudaError:
             if nvml.supports(*by_number):
                 raise
             continue  # it was destroyed meanwhile
-        has_name = nvml.supports("nvmlDeviceGetName", mig, name, ctypes.c_uint(96))
-        found.append(
-            Gpu(
-                uuid.value.decode(),
-                gpu.index,
-                gpu.minor,
-                memory.total,
-                name.value.decode() if has_name else gpu.model,
-                gpu.bus_id,
-                gpu.arch,
-                gpu.brand,
-                parent=gpu.uuid,
-                mig=[number, instance.value, compute.value],
-            )
-        )
-    return found
+        yield answer
 
 
 def _bus_id(pci: _Pci) -> str:
@@ -271,14 +282,14 @@ def _distances(
     nvml: Library, gpus: Sequence[Gpu], devices: Sequence[ctypes.c_void_p | None]
 ) -> list[list[int]] | None:
     """See topology.distances. MIG devices have no handle and no links."""
-    levels: list[list[int | None]] = []
-    for one in devices:
-        levels.append([])
-        for other in devices:
-            level = ctypes.c_uint()
-            pair = (one, other, ctypes.byref(level))
-            known = one and other and nvml.supports("nvmlDeviceGetTopologyCommonAncestor", *pair)
-            levels[-1].append(level.value if known else None)
+
+    def level(one: ctypes.c_void_p | None, other: ctypes.c_void_p | None) -> int | None:
+        found = ctypes.c_uint()
+        pair = (one, other, ctypes.byref(found))
+        known = one and other and nvml.supports("nvmlDeviceGetTopologyCommonAncestor", *pair)
+        return found.value if known else None
+
+    levels = [[level(one, other) for other in devices] for one in devices]
     ends = [_link_ends(nvml, device) if device else [] for device in devices]
     switched = [found.count(None) for found in ends]
     links = [

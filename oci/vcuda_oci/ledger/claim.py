@@ -21,7 +21,7 @@ from ..placement.free import of_other_kind
 from ..system.settings_file import BINPACK
 from . import events, instance_records, liveness, unhealthy
 from .instance_records import Held
-from .ledger import Ledger, NoRoom, broken_record
+from .ledger import Ledger, NoRoom
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -232,9 +232,7 @@ def _place(
     """refused: the answer beside all promises; then it may take the room of suspended ones."""
     if wanted.made:
         return Chosen([wanted.made[1]])
-    allocations, broken = ledger.read()
-    if broken:
-        raise broken_record(*broken[0])
+    allocations = ledger.read_all()
     if refused and not any(allocation.lends for allocation in allocations):
         return refused
     taken = [
@@ -291,10 +289,7 @@ def place(
 
 
 def _of_others(
-    allocations: Sequence[Allocation],
-    wanted: Claim,
-    gpus: Sequence[Gpu],
-    partitions: Sequence[int] = (),
+    allocations: Sequence[Allocation], wanted: Claim, gpus: Sequence[Gpu], partitions: Sequence[int]
 ) -> dict[str, str]:
     """GPUs that the container's kind of sharing excludes."""
     under_mps = wanted.isolation == MPS

@@ -22,6 +22,7 @@ _MOST_CONTAINERS = 100
 _MOST_SHARES = 64
 _LONGEST_UUID = 100
 _LONGEST_OWNER = 330  # a kind and a name of the API
+_OF_SHARE = ("uuid", "core_percent", "memory_bytes")
 
 
 class Amounts(Record):
@@ -65,28 +66,18 @@ class Decision:
 
     def dump(self) -> str:
         """``{"containers": {"main": [{"uuid", "core_percent", "memory_bytes"}]}}`` and the rest."""
-        tree: dict[str, Any] = {
-            "containers": {
-                name: [
-                    {
-                        "uuid": share.uuid,
-                        "core_percent": share.core_percent,
-                        "memory_bytes": share.memory_bytes,
-                    }
-                    for share in shares
-                ]
-                for name, shares in self.containers.items()
-            }
+        containers = {
+            name: [{field: getattr(share, field) for field in _OF_SHARE} for share in shares]
+            for name, shares in self.containers.items()
         }
-        if self.words:
-            tree["words"] = self.words
-        if self.init:
-            tree["init"] = self.init
-        if self.amounts:
-            tree["amounts"] = {name: each.as_json() for name, each in self.amounts.items()}
-        if self.owner:
-            tree["owner"] = self.owner
-        return jsontree.dumps(tree)
+        more = {
+            "words": self.words,
+            "init": self.init,
+            "amounts": {name: each.as_json() for name, each in self.amounts.items()},
+            "owner": self.owner,
+        }
+        given = {key: value for key, value in more.items() if value}
+        return jsontree.dumps({"containers": containers, **given})
 
 
 def parse(text: str) -> Decision:
@@ -141,9 +132,8 @@ def _shares(shares: Any) -> list[GpuShare]:
 def _share(share: Any) -> GpuShare:
     if not isinstance(share, dict):
         raise ValueError("a share that is not an object")
-    uuid: Any = share.get("uuid")
-    core: Any = share.get("core_percent")
-    memory: Any = share.get("memory_bytes")
+    values: list[Any] = [share.get(field) for field in _OF_SHARE]
+    uuid, core, memory = values
     numbers = type(core) is int and type(memory) is int
     named = isinstance(uuid, str) and len(uuid) <= _LONGEST_UUID
     if not (named and numbers and 1 <= core <= 100 and 0 < memory < 1 << 64):

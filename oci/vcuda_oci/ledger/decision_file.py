@@ -146,8 +146,7 @@ def with_words(raw: RawRequest, words: Mapping[str, str]) -> RawRequest:
 
 def _read(path: str) -> Decision | None:
     try:
-        files.only_ours(path)
-        return decision.parse(files.read(path, 1 << 20).decode())
+        return decision.parse(files.read_ours(path, 1 << 20))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

@@ -61,8 +61,7 @@ def read(state_dir: str, folder: str = FOLDER) -> list[Held]:
         if not name.endswith(SUFFIX):
             continue
         try:
-            files.only_ours(f"{folder}/{name}")
-            fields = jsontree.loads(files.read(f"{folder}/{name}", 1 << 16).decode())
+            fields = jsontree.loads(files.read_ours(f"{folder}/{name}", 1 << 16))
             found.append(_checked(Held(id=name[: -len(SUFFIX)], **fields)))
         except FileNotFoundError:
             continue

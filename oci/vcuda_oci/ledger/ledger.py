@@ -38,9 +38,9 @@ _SUFFIX = ".json"
 class Ledger:
     """The records below `state_dir`.
 
-    Every method but `read`, `get`, `make_room`, `cut_back`, `cut_ended`, `make_folders`,
-    `folders_of_pages` and `record_event` needs the lock. program: the name that events give for the
-    source of a change.
+    Every method but `read`, `read_all`, `get`, `make_room`, `cut_back`, `cut_ended`,
+    `make_folders`, `folders_of_pages` and `record_event` needs the lock. program: the name that
+    events give for the source of a change.
     """
 
     def __init__(self, state_dir: str, program: str = names.COMMAND) -> None:
@@ -105,6 +105,13 @@ class Ledger:
                 broken.append((path, str(error)))
         return allocations, broken
 
+    def read_all(self) -> list[Allocation]:
+        """Every record. Raises VcudaError: one is not complete, so the free shares are unknown."""
+        allocations, broken = self.read()
+        if broken:
+            raise broken_record(*broken[0])
+        return allocations
+
     def get(self, id: str) -> Allocation | None:
         """The record; None: there is none. Raises VcudaError: it is incomplete."""
         path = f"{self.allocations}/{id}{_SUFFIX}"
@@ -151,19 +158,15 @@ class Ledger:
         return bool(self.cut_back()) or found
 
     def close_folder(self, allocation: Allocation) -> None:
-        """Give the folder of its pages today's mode. Raises OSError."""
-        folder = f"{self.containers}/{allocation.id}"
-        page_file.make_folder(folder, self._folder_mode(allocation))
-
-    def _folder_mode(self, allocation: Allocation) -> int:
-        """The mode of the folder of an allocation's pages: which of the host's users may enter it.
+        """Decide which of the host's users may enter the folder of its pages. Raises OSError.
 
         Every user of a container writes its usage page. Users of the host may not, except for named
         slices, which rootless containers share. Container root may write a program into the page
         and make it setuid, so a named slice's folder is open only on a mount with nosuid.
         """
         is_safe = os.statvfs(self.containers).f_flag & os.ST_NOSUID
-        return 0o711 if allocation.is_named_slice and is_safe else 0o700
+        mode = 0o711 if allocation.is_named_slice and is_safe else 0o700
+        page_file.make_folder(f"{self.containers}/{allocation.id}", mode)
 
     def cut_back(self) -> list[str]:
         """Cut back what containers added to their pages; return the ids of those that had.
@@ -247,8 +250,8 @@ class Ledger:
         events.record(self.state_dir, self.program, kind, allocation.id, text, **more)
 
     def _parse(self, path: str, id: str) -> Allocation:
-        files.only_ours(path)  # a user who may write a record could take a GPU
-        allocation = records.parse(files.read(path, 1 << 20).decode())
+        # Not if others may write it: with a record of their own they would have a GPU.
+        allocation = records.parse(files.read_ours(path, 1 << 20))
         if allocation.id != id:
             raise ValueError(f"its id is {allocation.id}")
         return allocation

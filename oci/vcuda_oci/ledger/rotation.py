@@ -12,7 +12,7 @@ from ..model.sizes import gib
 from ..model.suspension import Suspension
 from ..placement.choose import Chosen, Refused
 from ..placement.free import beside_mps, no_room
-from .ledger import Ledger, broken_record
+from .ledger import Ledger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,14 +25,11 @@ def rotating(chosen: Chosen, gpus: Sequence[Gpu], taken: Sequence[GpuShare]) -> 
     Refused: beside shares that never leave the GPU there would not be room for it. taken: the
     shares of others.
     """
-    found = []
-    for share in chosen.shares:
-        if share.managed:
-            share = share.replaced(managed=False, rotates=True)
-            if refused := refusal(share, gpus, taken):
-                return refused
-        found.append(share)
-    return Chosen(found)
+    shares = [
+        share.replaced(managed=False, rotates=True) if share.managed else share
+        for share in chosen.shares
+    ]
+    return beside_rotating(Chosen(shares), gpus, taken)
 
 
 def beside_rotating(
@@ -84,10 +81,7 @@ def begin(ledger: Ledger, host: Host, shares: list[GpuShare], id: str = "") -> S
 
     Needs the ledger's lock. Raises VcudaError: a record is broken.
     """
-    allocations, broken = ledger.read()
-    if broken:
-        raise broken_record(*broken[0])
-    others = [allocation for allocation in allocations if allocation.id != id]
+    others = [allocation for allocation in ledger.read_all() if allocation.id != id]
     rotates = any(share.rotates for share in shares)
     there = [
         share

@@ -126,8 +126,7 @@ def write(state_dir: str, faults: Mapping[str, GpuFault]) -> None:
 def _read(path: str, parse: Callable[[Any], dict[str, _Entry]]) -> dict[str, _Entry]:
     """A file of root's, by UUID; {}: there is none, others may write it, or it is not whole."""
     try:
-        files.only_ours(path)
-        return parse(jsontree.loads(files.read(path, _MOST_BYTES).decode()))
+        return parse(jsontree.loads(files.read_ours(path, _MOST_BYTES)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 

@@ -69,10 +69,8 @@ class Terms(Record):
         """The settings that the policy takes; the latency, unless it is normal; the idle time and
         the isolation, if the request names one.
         """
-        values = {CORE_LIMIT: self.core_limit, WEIGHT: self.weight, PRIORITY: self.priority}
-        taken: dict[str, object] = {
-            word.replace("-", "_"): values[word] for word in WORDS[self.policy]
-        }
+        words = [word.replace("-", "_") for word in WORDS[self.policy]]
+        taken: dict[str, object] = {word: getattr(self, word) for word in words}
         if self.latency != NORMAL:
             taken[LATENCY] = self.latency
         if self.idle_suspend is not None:

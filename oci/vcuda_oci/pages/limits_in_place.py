@@ -64,14 +64,15 @@ class Turn:
 class OpenPage:
     """An open limits page. Write to it only while holding a Turn."""
 
-    def __init__(self, path: str, shares: Sequence[GpuShare]) -> None:
-        """Raises OSError. ValueError: not a limits page, or a page of other GPUs."""
+    def __init__(self, path: str, shares: Sequence[GpuShare] | None = None) -> None:
+        """shares: those that it must be of. Raises OSError. ValueError: not a limits page, or a
+        page of other GPUs."""
         self._fd = page_file.open_page(path, os.O_RDWR)
         try:
             page = page_reader.read_limits(os.pread(self._fd, layout.LIMITS_SIZE, 0))
-            if [gpu.uuid for gpu in page.gpus] != [share.uuid for share in shares]:
+            self._sequence, self.uuids = page.sequence, [gpu.uuid for gpu in page.gpus]
+            if shares is not None and self.uuids != [share.uuid for share in shares]:
                 raise ValueError("the limits page names other GPUs than the record")
-            self._sequence = page.sequence
         except BaseException:
             os.close(self._fd)
             raise
@@ -95,7 +96,7 @@ class OpenPage:
         self._sequence |= 1
         self.put("limits.sequence", self._sequence)
 
-    def put(self, field: str, value: int, gpu: int = 0) -> None:
+    def put(self, field: str, value: int | bytes, gpu: int = 0) -> None:
         """Write one field. gpu: index of the entry. Raises OSError."""
         at, stride, form = _PLACES[field]
         os.pwrite(self._fd, form.pack(value), at + gpu * stride)
@@ -129,18 +130,15 @@ def rename_gpus(path: str, uuids: Sequence[str]) -> None:
 
     Raises OSError; ValueError: not a limits page.
     """
-    fd = page_file.open_page(path, os.O_RDWR)
+    page = OpenPage(path)
     try:
-        page = page_reader.read_limits(os.pread(fd, layout.LIMITS_SIZE, 0))
-        if [gpu.uuid for gpu in page.gpus] == list(uuids):
-            return
-        at, stride, form = _PLACES["limits_gpu.uuid"]
-        os.pwrite(fd, _SEQUENCE.pack(page.sequence | 1), _SEQUENCE_AT)
-        for gpu, uuid in enumerate(uuids):
-            os.pwrite(fd, form.pack(uuid.encode()), at + gpu * stride)
-        os.pwrite(fd, _SEQUENCE.pack((page.sequence | 1) + 1), _SEQUENCE_AT)
+        if page.uuids != list(uuids):
+            page.begin()
+            for gpu, uuid in enumerate(uuids):
+                page.put("limits_gpu.uuid", uuid.encode(), gpu)
+            page.end()
     finally:
-        os.close(fd)
+        page.close()
 
 
 def ask_to_trim(fd: int, gpu: int) -> None:

@@ -265,18 +265,10 @@ def read_usage(page: bytes, live: frozenset[int] | None = None, count: int = MAX
         for gpu in range(count):
             held[gpu] += bytes_held[gpu]
             contexts[gpu] += live_contexts[gpu]
-        if slot[0]:
+        pid, generation, since, _, inside = slot[:5]
+        if pid:
             processes.append(
-                UsageProcess(
-                    index,
-                    slot[0],
-                    slot[1],
-                    slot[2],
-                    tuple(bytes_held),
-                    tuple(busy),
-                    tuple(live_contexts),
-                    slot[4],
-                )
+                UsageProcess(index, pid, generation, since, bytes_held, busy, live_contexts, inside)
             )
     gpus = []
     for index in range(count):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from ..container import engine_name, image_libraries, request, rootfs
+from ..container import engine_name, image_libraries, request
 from ..container.container import Container
 from ..container.identity import Owner, owner_of
 from ..edits import edits
@@ -190,7 +190,7 @@ def claim_share(
             settings.extra_mounts,
             procfs_hook(container.rootfs, folder + "/procfs", gpus),
         )
-        libraries = rootfs.library_folder(container)
+        libraries = image_libraries.library_folder(container)
         own = image_libraries.find(container, facts.libraries)
         claimed.edits = edits.edits_for(allocation, facts, paths, libraries, parts, own)
         if allocation.isolation == policies.MPS:
@@ -260,17 +260,15 @@ def claim_as(
 def _refuse_beside_a_slice(container: Container, raw: request.RawRequest) -> None:
     """Raises VcudaError: the engine has injected a named slice or a claim's share; a container can
     have only one."""
+    others = (
+        (names.SLICE_PREFIX, "asks for a share and for a slice by CDI"),
+        (names.CLAIM_PREFIX, "asks for a share and has a claim's"),
+    )
     for mount in container.mounts:
-        if mount.destination != names.GUEST_LIMITS:
-            continue
-        if f"/containers/{names.SLICE_PREFIX}" in mount.source:
-            raise VcudaError(
-                "asks for a share and for a slice by CDI", raw.where, "ask for one of the two"
-            )
-        if f"/containers/{names.CLAIM_PREFIX}" in mount.source:
-            raise VcudaError(
-                "asks for a share and has a claim's", raw.where, "ask for one of the two"
-            )
+        if mount.destination == names.GUEST_LIMITS:
+            for prefix, what in others:
+                if f"/containers/{prefix}" in mount.source:
+                    raise VcudaError(what, raw.where, "ask for one of the two")
 
 
 def may_be_decided(owner: Owner, settings: Config) -> bool:

@@ -107,8 +107,7 @@ class ClaimServer:
             raise VcudaError("was removed", self.path, "run 'vcuda serve' again")
 
     def close(self) -> None:
-        children = self._workers | set(self._keepers.values())
-        children |= {self._sweeper} if self._sweeper else set()
+        children = {*self._workers, *self._keepers.values(), self._sweeper} - {0}
         for pid in children:
             os.kill(pid, signal.SIGTERM)
         for pid in children:
@@ -138,8 +137,7 @@ class ClaimServer:
 
     def _fill_up(self) -> None:
         """Replace the workers and keepers that have ended."""
-        ended = {pid for pid in self._workers if os.waitpid(pid, os.WNOHANG)[0]}
-        self._workers -= ended
+        self._workers -= {pid for pid in self._workers if os.waitpid(pid, os.WNOHANG)[0]}
         while len(self._workers) < WORKERS:
             try:
                 self._workers.add(_fork(self._serve_callers))

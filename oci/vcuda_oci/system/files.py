@@ -95,11 +95,15 @@ def stamp(path: str) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, *times)
 
 
-def only_ours(path: str) -> None:
-    """Raises ValueError: a user other than root or this process's may write it, or a symlink."""
+def read_ours(path: str, limit: int) -> str:
+    """Read a text file that only root and this process's user may write.
+
+    Raises OSError as `read` does; ValueError: others may write it, a symlink, or not UTF-8.
+    """
     status = os.lstat(path)
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
         raise ValueError("other users may write it")
+    return read(path, limit).decode()
 
 
 def replace(path: str, content: bytes, mode: int, size: int = 0, sync: bool = False) -> None:

@@ -357,7 +357,7 @@ def _array(key: str, text: str, where: str) -> tuple[list[str], str]:
 def _string(key: str, text: str, where: str) -> tuple[str, str]:
     """The TOML string that `text` begins with, and the rest of `text`."""
     quote = text[:1]
-    if quote not in ("'", '"') or not quote or text.startswith(quote * 3):
+    if quote not in ("'", '"') or text.startswith(quote * 3):
         raise VcudaError(f"{key} takes a string", where, f'write {key} = "…" on one line')
     plain, closed, rest = text[1:].partition(quote)
     if closed and plain.isprintable() and (quote == "'" or "\\" not in plain):

@@ -25,7 +25,7 @@ def dump(demands: Mapping[Workload, Demand]) -> bytes:
     return json.dumps(tree, separators=(",", ":")).encode() + b"\n"
 
 
-def parse(text: bytes) -> dict[Workload, Demand]:
+def parse(text: str | bytes) -> dict[Workload, Demand]:
     """Raises ValueError: not what `dump` returned."""
     try:
         tree = json.loads(text)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import instance_records, liveness
-from vcuda_oci.ledger.ledger import Ledger, broken_record
+from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import BY_DRAIN
@@ -69,9 +69,7 @@ def survey(ledger: Ledger, facts: Host, closed: Mapping[str, str]) -> Survey:
 
     closed: as relocation.closed. Raises VcudaError: a record is broken.
     """
-    records, broken = ledger.read()
-    if broken:
-        raise broken_record(*broken[0])
+    records = ledger.read_all()
     words = [one.word for one in status.statuses(records)]
     there = [
         (one, word)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import events, liveness, unhealthy
-from vcuda_oci.ledger.ledger import Ledger, broken_record
+from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
 from vcuda_oci.model.suspension import SUSPENDED, SUSPENDING
@@ -41,10 +41,7 @@ def claim(
     begun = mine.begun(SUSPENDING, by, dict(needed)).replaced(moves=dict(moves))
     with mine.ledger:
         mine.ledger.sweep(liveness.is_alive)
-        records, broken = mine.ledger.read()
-        if broken:
-            raise broken_record(*broken[0])
-        refused = relocation.room(mine.record, records, facts.gpus, moves)
+        refused = relocation.room(mine.record, mine.ledger.read_all(), facts.gpus, moves)
         if refused:
             raise VcudaError(f"there is no room: {refused.reason}", mine.id, refused.hint)
         closed = unhealthy.reasons(mine.ledger.state_dir)

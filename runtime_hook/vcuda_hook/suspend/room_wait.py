@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import liveness, unhealthy
-from vcuda_oci.ledger.ledger import broken_record
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import RESUMING, WAITING, Suspension
 from vcuda_oci.placement.eligible import Refused
@@ -67,9 +66,7 @@ def _ask(
     mine: Operation, facts: Host, overcommit: float, waiters: set[str], waits: Suspension
 ) -> tuple[Refused | None, bool]:
     """Why there is no room, None: there is; and whether no other container comes before it."""
-    records, broken = mine.ledger.read()
-    if broken:
-        raise broken_record(*broken[0])
+    records = mine.ledger.read_all()
     as_waiter = mine.record.replaced(suspension=waits)
     drained = unhealthy.read_drained(mine.ledger.state_dir)
     refused = room.refusal(as_waiter, records, facts.gpus, overcommit, waiters, drained)

@@ -58,7 +58,7 @@ def without_limits(folder: str, tree: dict[str, str], name: str) -> None:
 
 
 def left_over(folder: str, tree: dict[str, str], name: str) -> None:
-    mps_control.add_space(folder, tree, LEFT, True, mps.Limits(50, 64))
+    mps_control.add_space(folder, tree, LEFT, True, mps.Limits(50, 64), 0)
 
 
 def noted_but_not_made(folder: str, tree: dict[str, str], name: str) -> None:

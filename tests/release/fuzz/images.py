@@ -10,7 +10,7 @@ from release.fuzz.properties import check_line
 from support.files import write
 from support.gpu.driver_root import DriverRoot
 from support.ledger.samples import host as some_host
-from vcuda_oci.container import image_libraries, request, rootfs
+from vcuda_oci.container import image_libraries, request
 from vcuda_oci.container.container import container_of
 from vcuda_oci.host import driver_scan, requirements
 from vcuda_oci.model import capabilities
@@ -91,7 +91,9 @@ class LoaderFiles:
         for path in names:
             assert os.path.realpath(self.image + path) == self.image + path
             assert os.path.isfile(self.image + path)
-        assert rootfs.library_folder(container_of(self.spec, "", self.bundle)) == "/usr/lib64"
+        assert (
+            image_libraries.library_folder(container_of(self.spec, "", self.bundle)) == "/usr/lib64"
+        )
         found = driver_scan.find(self.driver)
         assert found.version == "580.95.05"
         for path in [*found.libraries.values(), *found.libraries_32_bit.values()]:

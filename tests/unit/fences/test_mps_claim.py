@@ -39,14 +39,14 @@ def wanted(isolation: str = "") -> Claim:
 def test_gpu_of_containers_of_the_other_kind_is_barred(
     held: str, asked: str, why: str | None
 ) -> None:
-    found = claim._of_others([record(isolation=held)], wanted(asked), [])
+    found = claim._of_others([record(isolation=held)], wanted(asked), [], ())
     assert found == ({"GPU-0": why} if why else {})
 
 
 def test_mig_devices_are_barred_under_mps_alone() -> None:
     part = Gpu("MIG-0", 0, 0, 16 * GIB, "Soft", "0000:00:00.0", parent="GPU-0", mig=[0, 1, 0])
-    assert claim._of_others([], wanted("mps"), [part]) == {"MIG-0": eligible.IS_PART}
-    assert claim._of_others([], wanted(), [part]) == {}
+    assert claim._of_others([], wanted("mps"), [part], ()) == {"MIG-0": eligible.IS_PART}
+    assert claim._of_others([], wanted(), [part], ()) == {}
 
 
 def test_refusal_names_the_isolation_and_not_the_gpus_health() -> None:

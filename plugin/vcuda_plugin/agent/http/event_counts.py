@@ -148,8 +148,7 @@ class EventCounts:
     def _load(self) -> Counts:
         counts = Counts()
         try:
-            files.only_ours(self._saved_path)
-            saved = jsontree.loads(files.read(self._saved_path, 1 << 20).decode())
+            saved = jsontree.loads(files.read_ours(self._saved_path, 1 << 20))
             counts.kinds = {str(kind): int(n) for kind, n in saved["kinds"].items()}
             counts.reasons = {str(reason): int(n) for reason, n in saved["reasons"].items()}
             counts.starts = [int(saved["starts"][i]) for i in range(len(counts.starts))]

@@ -95,8 +95,7 @@ class WorkloadDemands:
 
     def _load(self) -> dict[Workload, Demand]:
         try:
-            files.only_ours(self._path)
-            return demands.parse(files.read(self._path, demands.MOST_BYTES))
+            return demands.parse(files.read_ours(self._path, demands.MOST_BYTES))
         except (OSError, ValueError):
             return {}  # missing or damaged: begin anew
 

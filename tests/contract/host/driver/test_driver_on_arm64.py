@@ -29,7 +29,7 @@ from support.gpu.driver_layouts import (
     mark_as_arm64s,
 )
 from support.gpu.driver_root import VERSION, DriverRoot
-from vcuda_oci.container import image_libraries, rootfs
+from vcuda_oci.container import image_libraries
 from vcuda_oci.container.container import container_of
 from vcuda_oci.edits import cdi_spec, edits
 from vcuda_oci.host import host
@@ -97,9 +97,9 @@ def test_the_images_loader_reads_debians_folder_of_this_machine(arm64: None, tmp
     for folder in (AMD64S, ARM64S, "/usr/lib64"):
         os.makedirs(f"{tmp_path}/rootfs{folder}")
     spec = {"root": {"path": "rootfs"}}
-    assert rootfs.library_folder(container_of(spec, "", str(tmp_path))) == ARM64S
+    assert image_libraries.library_folder(container_of(spec, "", str(tmp_path))) == ARM64S
     os.rmdir(f"{tmp_path}/rootfs{ARM64S}")
-    assert rootfs.library_folder(container_of(spec, "", str(tmp_path))) == "/usr/lib64"
+    assert image_libraries.library_folder(container_of(spec, "", str(tmp_path))) == "/usr/lib64"
 
 
 def test_image_libcuda_is_found_in_its_loaders_folders(arm64: None, tmp_path: Any) -> None:

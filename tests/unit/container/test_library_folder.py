@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from support.files import write
-from vcuda_oci.container import rootfs
+from vcuda_oci.container import image_libraries
 from vcuda_oci.container.container import container_of
 from vcuda_oci.guest.tree import Tree
 from vcuda_oci.system import machine
 
 
 def folder_of(bundle: Any, root: Any = "rootfs") -> str:
-    return rootfs.library_folder(container_of({"root": {"path": root}}, "", str(bundle)))
+    return image_libraries.library_folder(container_of({"root": {"path": root}}, "", str(bundle)))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_link_out_of_the_image_is_not_followed(tmp_path: Any, part: str) -> No
     ],
 )
 def test_a_spec_without_a_root_gets_an_answer_too(spec: Any) -> None:
-    assert rootfs.library_folder(container_of(spec, "", "/b")) == "/usr/lib64"
+    assert image_libraries.library_folder(container_of(spec, "", "/b")) == "/usr/lib64"
     assert folder_of("/nowhere") == "/usr/lib64"
 
 
