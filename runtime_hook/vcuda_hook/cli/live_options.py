@@ -13,6 +13,24 @@ WHY_HELP = "as for inspect; also a container that holds no share, or a pod that 
 _FILTER_HELP = f"only containers with this value; may be repeated; keys: {', '.join(PS_FILTERS)}"
 
 
+def add_verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    example: str,
+) -> argparse.ArgumentParser:
+    """The verb's parser, which has no options yet."""
+    made = verbs.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=f"example: vcuda {example}",
+        allow_abbrev=False,
+    )
+    made.set_defaults(parser=made)
+    return made
+
+
 def seconds(least: float, most: float) -> Callable[[str], float]:
     """The type of an option with a time in seconds."""
 

@@ -156,14 +156,7 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
 
     def verb(name: str, summary: str, example: str, json: bool = True) -> argparse.ArgumentParser:
-        made = verbs.add_parser(
-            name,
-            help=summary,
-            description=summary[0].upper() + summary[1:] + ".",
-            epilog=f"example: vcuda {example}",
-            allow_abbrev=False,
-        )
-        made.set_defaults(parser=made)
+        made = live_options.add_verb(verbs, name, summary, example)
         if json:
             made.add_argument("--json", action="store_true", help="answer in JSON")
         return made
