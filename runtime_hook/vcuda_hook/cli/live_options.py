@@ -64,13 +64,7 @@ def limit_options(limit: argparse.ArgumentParser) -> None:
 
 def advise_options(advise: argparse.ArgumentParser) -> None:
     add = advise.add_argument
-    add(
-        "name",
-        metavar="NAME",
-        nargs="?",
-        default="",
-        help="a workload, or one of its containers; default: list all workloads",
-    )
+    _add_name(advise, "a workload, or one of its containers; default: list all workloads")
     add("--apply", action="store_true", help="change the shares of its running containers")
     add("--dry-run", action="store_true", help="with --apply: only show the changes")
     add("--max-core", metavar="PERCENT", help="with --apply: at most; default: what was asked for")
@@ -164,15 +158,13 @@ def _add_timeout(verb: argparse.ArgumentParser, what: str) -> None:
     )
 
 
+def _add_name(verb: argparse.ArgumentParser, what: str) -> None:
+    verb.add_argument("name", metavar="NAME", nargs="?", default="", help=what)
+
+
 def events_options(events: argparse.ArgumentParser) -> None:
     add = events.add_argument
-    add(
-        "name",
-        metavar="NAME",
-        nargs="?",
-        default="",
-        help="only events of this allocation id, container or pod",
-    )
+    _add_name(events, "only events of this allocation id, container or pod")
     add("--follow", action="store_true", help="keep running, and print new events")
     add(
         "--since",
