@@ -18,14 +18,12 @@ class Maximum(NamedTuple):
 
     def words(self, advice: Advice) -> dict[str, str]:
         """The figures of `vcuda limit` for the advice, up to the maximum."""
-        found = {}
-        if advice.core_percent is not None:
-            core = min(advice.core_percent, self.core_percent or 100)
-            found["core"] = str(core)
-        if advice.memory_bytes is not None:
-            memory = min(advice.memory_bytes, self.memory_bytes or advice.memory_bytes)
-            found["memory"] = patch.size(memory)
-        return found
+        core, memory = advice.core_percent, advice.memory_bytes
+        if core is not None:
+            core = min(core, self.core_percent or 100)
+        if memory is not None:
+            memory = min(memory, self.memory_bytes or memory)
+        return patch.figures(advice._replace(core_percent=core, memory_bytes=memory))
 
 
 def of(allocation: Allocation, at: int, named: Maximum) -> Maximum:

@@ -28,8 +28,9 @@ def of(workload: Workload, advice: Advice, core_resource: str, memory_resource: 
 
     core_resource, memory_resource: the settings; "": not offered.
     """
-    if workload.kind == CONTAINER:
-        return _options(advice)
+    if workload.kind == CONTAINER:  # options of `docker run` and `podman run`
+        values = {names.ENV_PREFIX + key.upper(): value for key, value in figures(advice).items()}
+        return " ".join(f"-e {key}={value}" for key, value in values.items())
     path = _TEMPLATES.get(workload.kind)
     amounts = {}
     if advice.core_percent is not None and core_resource:
@@ -51,24 +52,15 @@ def of(workload: Workload, advice: Advice, core_resource: str, memory_resource: 
 
 def limit(name: str, advice: Advice) -> str:
     """The command that changes a running container; "": nothing is recommended."""
-    words = ["vcuda", "limit", name]
+    options = [word for key, value in figures(advice).items() for word in (f"--{key}", value)]
+    return shlex.join(["vcuda", "limit", name, *options]) if options else ""
+
+
+def figures(advice: Advice) -> dict[str, str]:
+    """What is recommended, by the keys of a request and as its values are written."""
+    found = {}
     if advice.core_percent is not None:
-        words += ["--core", str(advice.core_percent)]
+        found["core"] = str(advice.core_percent)
     if advice.memory_bytes is not None:
-        words += ["--memory", size(advice.memory_bytes)]
-    return shlex.join(words) if len(words) > 3 else ""
-
-
-def size(memory_bytes: int) -> str:
-    """As `--memory` takes it."""
-    return f"{-(-memory_bytes // _MIB)}MiB"
-
-
-def _options(advice: Advice) -> str:
-    """Of `docker run` and `podman run`."""
-    found = []
-    if advice.core_percent is not None:
-        found.append(f"-e {names.ENV_PREFIX}CORE={advice.core_percent}")
-    if advice.memory_bytes is not None:
-        found.append(f"-e {names.ENV_PREFIX}MEMORY={size(advice.memory_bytes)}")
-    return " ".join(found)
+        found["memory"] = f"{-(-advice.memory_bytes // _MIB)}MiB"
+    return found

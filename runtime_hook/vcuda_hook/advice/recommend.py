@@ -56,22 +56,12 @@ def recommend(demand: Demand) -> Advice:
     usual = demand.memory.percentile(PERCENTILE)
     used, wanted = demand.used.percentile(PERCENTILE), demand.wanted.percentile(PERCENTILE)
     enough = demand.last - demand.first >= LEAST_SECONDS and demand.samples >= LEAST_SAMPLES
-    memory, memory_reason = _memory(demand, peak, usual)
-    core, core_reason = _core(demand, wanted)
-    if not enough:
-        memory, memory_reason, core, core_reason = None, TOO_LITTLE, None, TOO_LITTLE
-    return Advice(
-        memory,
-        memory_reason,
-        core,
-        core_reason,
-        peak,
-        None if usual is None else int(usual),
-        used,
-        wanted,
-        demand.days,
-        _confidence(demand.days) if enough else "",
-    )
+    nothing: tuple[int | None, str] = None, TOO_LITTLE
+    memory = _memory(demand, peak, usual) if enough else nothing
+    core = _core(demand, wanted) if enough else nothing
+    usual_bytes = None if usual is None else int(usual)
+    confidence = _confidence(demand.days) if enough else ""
+    return Advice(*memory, *core, peak, usual_bytes, used, wanted, demand.days, confidence)
 
 
 def _memory(demand: Demand, peak: int | None, usual: float | None) -> tuple[int | None, str]:

@@ -29,15 +29,6 @@ class Workload(NamedTuple):
             return self.name
         return f"{self.namespace}/{self.name}/{self.container}"
 
-    def is_called(self, word: str) -> bool:
-        """Whether `word` names it: by what is shown, or by its name without namespace or
-        container.
-        """
-        forms = [self.shown, self.name]
-        if self.kind != CONTAINER:
-            forms += [f"{self.namespace}/{self.name}", f"{self.name}/{self.container}"]
-        return bool(word) and word in forms
-
 
 def of(pod: dict[str, str] | None, owner: str, name: str, image: str) -> Workload:
     """The workload of a container.

@@ -92,9 +92,8 @@ def _named(
     of: Mapping[str, Workload],
 ) -> Workload:
     """The workload that `word` names, by itself or by one of its containers. Raises VcudaError."""
-    found = {each for each in known if each.is_called(word)}
-    exact = {each for each in found if each.shown == word}
-    found = exact or found
+    exact = {each for each in known if each.shown == word}
+    found = exact or {each for each in known if word in container_names.forms_of_pod(each.shown)}
     if not found:
         containers = {of[each.id] for each in container_names.all_of(word, allocations)}
         found = containers & known.keys()

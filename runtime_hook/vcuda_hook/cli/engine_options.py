@@ -7,7 +7,7 @@ import argparse
 from vcuda_oci.model import names
 
 from ..engines.known import ENGINES, EVERY
-from .live_options import seconds
+from .live_options import add_verb, seconds
 
 
 def configure_options(configure: argparse.ArgumentParser) -> None:
@@ -45,37 +45,17 @@ def configure_options(configure: argparse.ArgumentParser) -> None:
 
 def cdi_options(cdi: argparse.ArgumentParser) -> None:
     verbs = cdi.add_subparsers(dest="cdi", metavar="VERB", required=True)
-    made = []
-    for name, summary, example, output in (
-        (
-            "generate",
-            "write a CDI spec",
-            "generate --slice train=core:30,memory:5GiB",
-            f"file of the spec; default {names.CDI_SPEC}; another --kind has its own beside it",
-        ),
-        (
-            "remove",
-            "remove named slices from the specs, and release them",
-            "remove train",
-            "the spec to change; default: every spec that vcuda has written",
-        ),
-    ):
-        verb = verbs.add_parser(
-            name,
-            help=summary,
-            description=summary[0].upper() + summary[1:] + ".",
-            epilog=f"example: vcuda cdi {example}",
-            allow_abbrev=False,
-        )
-        verb.set_defaults(parser=verb)
-        verb.add_argument(
-            "--output",
-            metavar="FILE",
-            help=output,
-        )
+    generate = add_verb(
+        verbs, "generate", "write a CDI spec", "cdi generate --slice train=core:30,memory:5GiB"
+    )
+    remove = add_verb(
+        verbs, "remove", "remove named slices from the specs, and release them", "cdi remove train"
+    )
+    new = f"file of the spec; default {names.CDI_SPEC}; another --kind has its own beside it"
+    former = "the spec to change; default: every spec that vcuda has written"
+    for verb, output in ((generate, new), (remove, former)):
+        verb.add_argument("--output", metavar="FILE", help=output)
         verb.add_argument("--json", action="store_true", help="answer in JSON")
-        made.append(verb)  # fmt: skip
-    generate, remove = made
     add = generate.add_argument
     add(
         "--slice",

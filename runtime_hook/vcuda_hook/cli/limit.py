@@ -60,12 +60,9 @@ def resized(
     """
     facts = apply_share.host_of(settings)
     ledger = Ledger(settings.state_dir)
-    # A container can make its page slow to read; do not wait for it.
-    page = (
-        usage.take_sample(ledger, container_names.find_record(ledger, name))
-        if "memory" in words
-        else None
-    )
+    page = None
+    if "memory" in words:  # a container can make its page slow to read; do not wait under the lock
+        page = usage.take_sample(ledger, container_names.find_record(ledger, name))
     with ledger:
         if not dry_run:
             resize.finish(ledger)
@@ -119,11 +116,9 @@ def _which(allocation: Allocation, shown: str, name: str | None, facts: Host) ->
 
 def _refuse_to_go_below(held: int | None, after: GpuShare, shown: str) -> None:
     if held is not None and held > after.memory_bytes:
-        raise VcudaError(
-            f"its processes hold {table.size(held)}; {table.size(after.memory_bytes)} asked",
-            shown,
-            "free memory in it, or use --force: it then gets no more until it holds less",
-        )
+        what = f"its processes hold {table.size(held)}; {table.size(after.memory_bytes)} asked"
+        hint = "free memory in it, or use --force: it then gets no more until it holds less"
+        raise VcudaError(what, shown, hint)
 
 
 def _print(arguments: argparse.Namespace, done: Resized) -> None:

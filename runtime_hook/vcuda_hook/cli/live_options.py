@@ -13,6 +13,24 @@ WHY_HELP = "as for inspect; also a container that holds no share, or a pod that 
 _FILTER_HELP = f"only containers with this value; may be repeated; keys: {', '.join(PS_FILTERS)}"
 
 
+def add_verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    example: str,
+) -> argparse.ArgumentParser:
+    """The verb's parser, which has no options yet."""
+    made = verbs.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=f"example: vcuda {example}",
+        allow_abbrev=False,
+    )
+    made.set_defaults(parser=made)
+    return made
+
+
 def seconds(least: float, most: float) -> Callable[[str], float]:
     """The type of an option with a time in seconds."""
 
@@ -46,13 +64,7 @@ def limit_options(limit: argparse.ArgumentParser) -> None:
 
 def advise_options(advise: argparse.ArgumentParser) -> None:
     add = advise.add_argument
-    add(
-        "name",
-        metavar="NAME",
-        nargs="?",
-        default="",
-        help="a workload, or one of its containers; default: list all workloads",
-    )
+    _add_name(advise, "a workload, or one of its containers; default: list all workloads")
     add("--apply", action="store_true", help="change the shares of its running containers")
     add("--dry-run", action="store_true", help="with --apply: only show the changes")
     add("--max-core", metavar="PERCENT", help="with --apply: at most; default: what was asked for")
@@ -146,15 +158,13 @@ def _add_timeout(verb: argparse.ArgumentParser, what: str) -> None:
     )
 
 
+def _add_name(verb: argparse.ArgumentParser, what: str) -> None:
+    verb.add_argument("name", metavar="NAME", nargs="?", default="", help=what)
+
+
 def events_options(events: argparse.ArgumentParser) -> None:
     add = events.add_argument
-    add(
-        "name",
-        metavar="NAME",
-        nargs="?",
-        default="",
-        help="only events of this allocation id, container or pod",
-    )
+    _add_name(events, "only events of this allocation id, container or pod")
     add("--follow", action="store_true", help="keep running, and print new events")
     add(
         "--since",

@@ -41,6 +41,8 @@ _VERBS = {
 }
 # Verbs that have containers or a socket to clean up when their reader closes the pipe.
 _OUTLIVE_THEIR_READER = ("run", "demo", "serve")
+# Verbs that have no answer, or that leave it to verbs of their own.
+_WITHOUT_JSON = ("run", "cdi", "serve", "demo", "simulate", "completion", "help", "version")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -155,16 +157,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
 
-    def verb(name: str, summary: str, example: str, json: bool = True) -> argparse.ArgumentParser:
-        made = verbs.add_parser(
-            name,
-            help=summary,
-            description=summary[0].upper() + summary[1:] + ".",
-            epilog=f"example: vcuda {example}",
-            allow_abbrev=False,
-        )
-        made.set_defaults(parser=made)
-        if json:
+    def verb(name: str, summary: str, example: str) -> argparse.ArgumentParser:
+        made = live_options.add_verb(verbs, name, summary, example)
+        if name not in _WITHOUT_JSON:
             made.add_argument("--json", action="store_true", help="answer in JSON")
         return made
 
@@ -173,7 +168,6 @@ def build_parser() -> argparse.ArgumentParser:
             "run",
             "run a container with a share of a GPU, and wait until it ends",
             "run --core 30 --memory 4GiB -- nvidia-smi",
-            json=False,
         )
     )
     live_options.ps_options(
@@ -257,15 +251,9 @@ def build_parser() -> argparse.ArgumentParser:
             "cdi",
             "write CDI specs of this host's GPUs and of named slices",
             "cdi generate --slice train=core:30,memory:5GiB",
-            json=False,
         )
     )
-    verb(
-        "serve",
-        "open the claim socket, so that containers start faster",
-        "serve",
-        json=False,
-    )
+    verb("serve", "open the claim socket, so that containers start faster", "serve")
     doctor = verb(
         "doctor",
         "find faults of this host that affect GPU sharing, each with a hint",
@@ -285,29 +273,22 @@ def build_parser() -> argparse.ArgumentParser:
         help="from a new package's unpacked tree: what its version changes on this host",
     )
     _demo_options(
-        verb(
-            "demo",
-            "run two containers on one GPU, and measure their shares",
-            "demo --seconds 8",
-            json=False,
-        )
+        verb("demo", "run two containers on one GPU, and measure their shares", "demo --seconds 8")
     )
     verb(
         "simulate",
         "replay a trace of pods through the scheduler extender; has its own --help",
         "simulate --generate fgd --nodes 100x8:H100:80GiB",
-        json=False,
     )
     complete = verb(
         "completion",
         "print a shell's completion script",
         'completion bash, as in: eval "$(vcuda completion bash)"',
-        json=False,
     )
     complete.add_argument("shell", choices=completion.SHELLS)
-    help = verb("help", "show a verb's options, or list the verbs", "help run", json=False)
+    help = verb("help", "show a verb's options, or list the verbs", "help run")
     help.add_argument("of", metavar="VERB", nargs="?", help="default: list all verbs")
-    verb("version", "print the version", "version", json=False)
+    verb("version", "print the version", "version")
     return parser
 
 

@@ -27,7 +27,6 @@ def release(arguments: argparse.Namespace, settings: Config) -> int:
     if not arguments.id and not arguments.all_dead:
         raise VcudaError("nothing to release", "vcuda release", "name an id, or use --all-dead")
     ledger = Ledger(settings.state_dir)
-    released: list[str] = []
     with ledger:
         names = container_names.lines(ledger.read()[0])
         ids = dict(_resolve(ledger, prefix, arguments.force) for prefix in arguments.id)
@@ -39,7 +38,7 @@ def release(arguments: argparse.Namespace, settings: Config) -> int:
             else:
                 by = ledger.program
                 events.record(ledger.state_dir, by, events.RELEASED, id, text + "; it was broken")
-            released.append(id)
+        released = list(ids)
         if arguments.all_dead:
             released += ledger.sweep(liveness.is_alive)
     left_over.destroy_released(ledger)
@@ -65,19 +64,13 @@ def _resolve(ledger: Ledger, prefix: str, force: bool) -> tuple[str, Allocation 
         hint = "delete its pod, or use --force if the kubelet has forgotten it"
         raise VcudaError("is a claim that the kubelet has prepared", allocation.id, hint)
     if allocation.is_named_slice and not force:
-        raise VcudaError(
-            "is a device of the CDI spec",
-            allocation.id,
-            f"run 'vcuda cdi remove {slices.name_of(allocation)}'",
-        )
+        hint = f"run 'vcuda cdi remove {slices.name_of(allocation)}'"
+        raise VcudaError("is a device of the CDI spec", allocation.id, hint)
     if allocation.suspension and liveness.container_lives(allocation):
         # Without the record, no program would know that its processes are locked.
         hint = f"run 'vcuda resume {allocation.id}', or stop its container"
         raise VcudaError("is suspended", allocation.id, hint)
     if not force and liveness.is_alive(allocation):
-        raise VcudaError(
-            "its container lives",
-            allocation.id,
-            "stop it first, or use --force: another may then get the same share",
-        )
+        hint = "stop it first, or use --force: another may then get the same share"
+        raise VcudaError("its container lives", allocation.id, hint)
     return allocation.id, allocation

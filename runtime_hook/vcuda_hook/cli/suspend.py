@@ -14,6 +14,7 @@ from typing import Any
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.model.suspension import BY_ORDER
 from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
@@ -38,11 +39,8 @@ def suspend(arguments: argparse.Namespace, settings: Config) -> int:
     """Take the containers off their GPUs. Raises VcudaError: not root, or no such container."""
 
     def one(ledger: Ledger, facts: Host, id: str, progress: Progress) -> Done:
-        timeout = arguments.timeout
         most = settings.suspend_memory
-        return control.suspend(
-            ledger, facts, id, seconds=timeout, progress=progress.show, most_kept=most
-        )
+        return control.suspend(ledger, facts, id, BY_ORDER, arguments.timeout, progress.show, most)
 
     return _each(arguments, settings, one, "suspended")
 

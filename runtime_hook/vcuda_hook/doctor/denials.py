@@ -87,12 +87,11 @@ def parse(line: str) -> list[Denied]:
 
 def denials(denied: Sequence[Denied], reasons: Sequence[str]) -> list[Finding]:
     found = []
-    for module, subject in dict.fromkeys((each.module, each.subject) for each in denied):
-        paths = list(
-            dict.fromkeys(
-                each.path for each in denied if (each.module, each.subject) == (module, subject)
-            )
-        )
+    paths_of: dict[tuple[str, str], dict[str, None]] = {}
+    for each in denied:
+        paths_of.setdefault((each.module, each.subject), {})[each.path] = None
+    for (module, subject), named in paths_of.items():
+        paths = list(named)
         others = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
         what = f"{module} denies {', '.join(paths[:_MOST_PATHS])}{others} to {subject}"
         found.append(Finding(DENIALS, WARNING, what, hint=_hint(module, subject, paths)))

@@ -11,7 +11,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
 from vcuda_oci.system.settings_file import Config
 
-from .finding import ERROR, OK, UNKNOWN, Finding
+from .finding import ERROR, OK, UNKNOWN, Finding, of_error
 
 LOADED, VERSIONS, NODES = "driver", "driver-versions", "device-nodes"
 CHECKS = (LOADED, VERSIONS, NODES)
@@ -55,7 +55,7 @@ def read_host(root: str, proc: str = "/proc") -> Driver:
     driver.kernel = driver_scan.kernel_version(root)
     for name in (*device_nodes.CONTROL, *(f"nvidia{minor}" for minor in _minors(root))):
         driver.numbers[name] = _number(f"{root}/dev/{name}")
-    for line in _lines(f"{proc}/devices"):
+    for line in files.text(f"{proc}/devices").split("\n"):
         number, _, module = line.strip().partition(" ")
         if module == _UVM and number.isdigit():
             driver.uvm_major = int(number)
@@ -64,8 +64,7 @@ def read_host(root: str, proc: str = "/proc") -> Driver:
 
 def loaded(driver: Driver) -> Finding:
     if driver.no_library:
-        error = driver.no_library
-        return Finding(LOADED, ERROR, error.what, error.where, error.hint)
+        return of_error(LOADED, driver.no_library)
     if not driver.kernel:
         where = f"{driver.root}/proc/driver/nvidia/version"
         hint = "run 'modprobe nvidia'; where that fails, 'dmesg' says why"
@@ -81,13 +80,9 @@ def versions(driver: Driver) -> Finding:
             what = f"no {soname} beside the driver's other libraries"
             return Finding(VERSIONS, ERROR, what, driver.root or "/", "reinstall the whole driver")
         if version != driver.kernel:
-            return Finding(
-                VERSIONS,
-                ERROR,
-                f"{soname} is of version {version}, the kernel's driver of {driver.kernel}",
-                driver.root or "/",
-                "reboot, or unload the nvidia modules and load them again",
-            )
+            what = f"{soname} is of version {version}, the kernel's driver of {driver.kernel}"
+            hint = "reboot, or unload the nvidia modules and load them again"
+            return Finding(VERSIONS, ERROR, what, driver.root or "/", hint)
     return Finding(VERSIONS, OK, "libraries and the kernel's driver are of one version")
 
 
@@ -125,7 +120,7 @@ def _minors(root: str) -> list[int]:
         return []
     minors = []
     for gpu in gpus:
-        for line in _lines(f"{folder}/{gpu}/information"):
+        for line in files.text(f"{folder}/{gpu}/information").split("\n"):
             key, _, value = line.partition(":")
             if key == "Device Minor" and value.strip().isdigit():
                 minors.append(int(value))
@@ -139,10 +134,3 @@ def _number(path: str) -> tuple[int, int] | None:
         return None
     number = status.st_rdev
     return (os.major(number), os.minor(number)) if stat.S_ISCHR(status.st_mode) else None
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return files.read(path, 1 << 20).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return []

@@ -70,37 +70,31 @@ def readable(engines: Sequence[Engine]) -> list[Finding]:
 
 
 def runtimes(engines: Sequence[Engine]) -> list[Finding]:
-    """Each engine needs a handler with an existing wrapper, or the hook."""
+    """Each engine needs a handler with an existing wrapper, or the hook; in containerd one with the
+    cgroup driver of runc's.
+    """
     found = []
     for engine in engines:
-        ours = _ours(engine)
+        ours, runc = _ours(engine), engine.handlers.get("runc")
         for handler in ours:
             if not os.access(handler.path, os.X_OK) or os.path.isdir(handler.path):
                 what = f"{engine.name}'s runtime '{handler.name}' is {handler.path}, no program"
                 hint = "write the wrapper's path: " + _then(engine)
                 found.append(Finding(RUNTIMES, ERROR, what, handler.file, hint))
-        found += _outside_their_pods(engine, ours)
+            if runc and runc.systemd_cgroup and not handler.systemd_cgroup:
+                what = (
+                    f"{engine.name}'s runtime '{handler.name}' has no SystemdCgroup = true, and "
+                    "'runc' has: its containers run outside their pods' cgroups, without the pods' "
+                    "limits"
+                )
+                hint = f"run 'vcuda configure {engine.name}', then {_RESTART[engine.name]}"
+                found.append(Finding(RUNTIMES, ERROR, what, handler.file, hint))
         if not ours and not engine.hooks and not engine.broken:
             what = f"{engine.name} does not know vcuda's runtime"
             hint = f"run 'vcuda configure {engine.name}' to share GPUs there"
             found.append(Finding(RUNTIMES, INFO, what, hint=hint))
     knowing = ", ".join(engine.name for engine in engines) or "no engine is here"
     return found or [Finding(RUNTIMES, OK, knowing)]
-
-
-def _outside_their_pods(engine: Engine, ours: Sequence[Handler]) -> list[Finding]:
-    """containerd's handlers of vcuda with another cgroup driver than runc's."""
-    runc = engine.handlers.get("runc")
-    found = []
-    for handler in ours:
-        if runc and runc.systemd_cgroup and not handler.systemd_cgroup:
-            what = (
-                f"{engine.name}'s runtime '{handler.name}' has no SystemdCgroup = true, and 'runc' "
-                "has: its containers run outside their pods' cgroups, without the pods' limits"
-            )
-            hint = f"run 'vcuda configure {engine.name}', then {_RESTART[engine.name]}"
-            found.append(Finding(RUNTIMES, ERROR, what, handler.file, hint))
-    return found
 
 
 def nvidia_default(engines: Sequence[Engine], hooks: Sequence[str]) -> list[Finding]:

@@ -85,9 +85,8 @@ def programs(installation: Installation) -> Finding:
 def shim(installation: Installation) -> Finding:
     expected, path = shim_mark.expected(), installation.shim_path
     if installation.shim is None:
-        return Finding(
-            SHIM, ERROR, "cannot be read, so no container gets a share", path, _REINSTALL
-        )
+        what = "cannot be read, so no container gets a share"
+        return Finding(SHIM, ERROR, what, path, _REINSTALL)
     if not installation.shim:
         return Finding(SHIM, ERROR, "is not vcuda's shim", path, _REINSTALL)
     if installation.shim != expected:

@@ -49,15 +49,10 @@ def _drained(state_dir: str, uuid: str, drained: Drain) -> Finding:
 def _nodes_left(state_dir: str) -> list[Finding]:
     records, _ = Ledger(state_dir).read()
     names = container_names.lines(records)
-    left = [record for record in records if record.nodes_left]
     hint = "run 'vcuda move' to its own GPU, or any other verb that suspends or moves"
-    return [
-        Finding(
-            NODES_LEFT,
-            WARNING,
-            f"may still open {', '.join(one.nodes_left)}: a move was interrupted",
-            names[one.id],
-            hint,
-        )
-        for one in left
-    ] or [Finding(NODES_LEFT, OK, "no container may open a GPU that it has left")]
+    found = []
+    for record in records:
+        if record.nodes_left:
+            what = f"may still open {', '.join(record.nodes_left)}: a move was interrupted"
+            found.append(Finding(NODES_LEFT, WARNING, what, names[record.id], hint))
+    return found or [Finding(NODES_LEFT, OK, "no container may open a GPU that it has left")]

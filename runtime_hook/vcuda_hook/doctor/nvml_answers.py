@@ -99,9 +99,8 @@ def mig_mode(gpus: Sequence[Gpu], isolation: str) -> Finding:
         return Finding(MIG_MODE, WARNING, what, ", ".join(empty), hint)
     if isolation == policies.MIG and gpus and not divided:
         what = "no GPU is in MIG mode, and isolation is mig: every share is refused"
-        return Finding(
-            MIG_MODE, ERROR, what, hint="set it by 'nvidia-smi -mig 1', or set isolation to auto"
-        )
+        hint = "set it by 'nvidia-smi -mig 1', or set isolation to auto"
+        return Finding(MIG_MODE, ERROR, what, hint=hint)
     return Finding(MIG_MODE, OK, f"{len(divided)} of {len(gpus)} GPUs; isolation is {isolation}")
 
 

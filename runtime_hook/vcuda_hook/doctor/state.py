@@ -135,10 +135,9 @@ def knock(state_dir: str) -> str:
 
 def socket_answers(reason: str) -> Finding:
     if reason == "closed":
+        what = "not open: each container's start runs Python"
         hint = "run 'vcuda serve' as a service for faster starts"
-        return Finding(
-            CLAIM_SOCKET, INFO, "not open: each container's start runs Python", hint=hint
-        )
+        return Finding(CLAIM_SOCKET, INFO, what, hint=hint)
     if reason == "silent":
         what = f"gave no answer in {SOCKET_SECONDS:g} s: each start waits for it"
         return Finding(CLAIM_SOCKET, WARNING, what, hint="restart 'vcuda serve'")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
+from vcuda_oci.system import files
 from vcuda_oci.system.settings_file import Config
 
 from .finding import INFO, OK, WARNING, Finding
@@ -58,10 +59,9 @@ def _device_below(root: str, path: str) -> str:
 def _is_closed(device: str) -> bool:
     if os.path.basename(device).startswith("zram"):
         return True
+    if files.text(f"{device}/dm/uuid").startswith("CRYPT-"):
+        return True
     try:
-        with open(f"{device}/dm/uuid", encoding="utf-8") as file:
-            if file.read().startswith("CRYPT-"):
-                return True
         parts = os.listdir(f"{device}/slaves")
     except OSError:
         return False  # not the device mapper's

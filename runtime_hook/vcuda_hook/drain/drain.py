@@ -94,11 +94,10 @@ def drain(
         with changing(ledger) as drained:
             # The file may have been removed meanwhile: only undrain opens the GPU.
             drained[uuid] = Drain(drained.get(uuid, begun).since, ended=True)
-    still = {step.id: Result(step) for step in steps if step.id not in results}
     for step in steps:
-        if step.id in results and step.action == STAY:
-            results[step.id] = results[step.id]._replace(step=step)
-    return [*results.values(), *still.values()]
+        if step.id not in results or step.action == STAY:
+            results[step.id] = results.get(step.id, Result(step))._replace(step=step)
+    return list(results.values())
 
 
 def carry_out(

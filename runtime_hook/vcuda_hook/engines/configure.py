@@ -44,11 +44,8 @@ def configure(arguments: argparse.Namespace, settings: Config) -> int:
     if arguments.undo:
         outcome = _undo(engine, path, record, arguments.dry_run)
     else:
-        beside = (
-            apply_share.HOOK
-            if arguments.hooks
-            else f"{os.path.dirname(apply_share.HOOK)}/{names.PROGRAM}"
-        )
+        folder = os.path.dirname(apply_share.HOOK)
+        beside = apply_share.HOOK if arguments.hooks else f"{folder}/{names.PROGRAM}"
         program = _program(arguments.runtime_path or beside)
         options = Options(path, program, settings.path, arguments.default, arguments.always)
         outcome = _do(engine, options, record, arguments.dry_run)
@@ -117,18 +114,18 @@ def _do(engine: Any, options: Options, record_path: str, dry_run: bool) -> Outco
         base, left = removed(current, record.done, path) if record else (current, [])
         if left:
             where = f"{path}: {left[0].where}"
-            raise VcudaError(
-                left[0].what, where, "run it with --undo, correct the file, run this again"
-            )
+            hint = "run it with --undo, correct the file, run this again"
+            raise VcudaError(left[0].what, where, hint)
         text = base or ""
         if not text.strip() or (engine.FORM == "toml" and not parse("toml", text, path)):
             text = engine.NEW + text.lstrip()  # the file may hold only comments
         planned = engine.plan(parse(engine.FORM, text, path), options)
         after, fresh = added(engine.FORM, text, planned.settings, path)
-        outcome = Outcome(path, current, after if fresh else current)
-        outcome.notes = planned.notes if outcome.after != current else []
-        outcome.then_run = engine.AFTER_REMOVAL if record else engine.AFTER
-        if outcome.after != current and not dry_run:
+        if not fresh or after == current:
+            return Outcome(path, current, current)
+        then_run = engine.AFTER_REMOVAL if record else engine.AFTER
+        outcome = Outcome(path, current, after, planned.notes, then_run=then_run)
+        if not dry_run:
             folders = engine_file.missing_folders(path) or (record.folders if record else [])
             done = Done(engine.FORM, base, [digest(current), digest(after)], fresh)
             undo_record.save(record_path, path, Record(done, folders))
@@ -151,12 +148,10 @@ def _undo(engine: Any, path: str, record_path: str, dry_run: bool) -> Outcome:
         current = engine_file.read(path)
         record = undo_record.load(record_path)
         if record is None:
-            outcome = Outcome(path, current, current)
-            outcome.notes.append(f"nothing to undo: vcuda has not edited {path}")
-            return outcome
+            note = f"nothing to undo: vcuda has not edited {path}"
+            return Outcome(path, current, current, [note])
         after, left = removed(current, record.done, path)
-        outcome = Outcome(path, current, after)
-        outcome.left, outcome.then_run = list(map(str, left)), engine.AFTER_REMOVAL
+        outcome = Outcome(path, current, after, [], list(map(str, left)), engine.AFTER_REMOVAL)
         if not dry_run:
             if after != current:
                 engine_file.replace(path, after, _staging(engine, path))

@@ -75,8 +75,8 @@ def check(tree: dict[str, Any], planned: Plan, options: Options) -> None:
     """
     merged = containerd_files.dumped(options.path)
     if merged is None:
-        if containerd_files.plugin_of(tree) != PLUGINS[3]:
-            _refuse_replaced_section(tree, options)
+        if error := _replaced_section(tree, options):
+            raise error
         merged = containerd_files.view(options.path, tree)
     for path, value in planned.settings:
         key = path[2:]  # below the CRI plugin; its name depends on the file's version
@@ -95,24 +95,22 @@ def _hidden(tree: dict[str, Any], key: Path, value: Any, options: Options) -> Vc
                     f"{path} sets {written_key(key)} to another value, and counts after this file"
                 )
                 return VcudaError(what, where, f"run this with --config {_after(path)}")
-    if containerd_files.plugin_of(tree) != PLUGINS[3]:
-        try:
-            _refuse_replaced_section(tree, options)
-        except VcudaError as error:
-            return error
+    if error := _replaced_section(tree, options):
+        return error
     what = f"containerd does not take {written_key(key)} from this file"
     return VcudaError(what, where, "see 'containerd config dump', and name its file by --config")
 
 
-def _refuse_replaced_section(tree: dict[str, Any], options: Options) -> None:
-    """Raises VcudaError: an imported file has a section for the CRI, which replaces ours in
-    containerd 1.
+def _replaced_section(tree: dict[str, Any], options: Options) -> VcudaError | None:
+    """The error of an imported file with a section for the CRI, which replaces ours in containerd
+    1; None: there is none.
     """
     plugin = containerd_files.plugin_of(tree)
     for path, other in containerd_files.later(options.path, tree):
-        if containerd_files.section(other, plugin):
+        if plugin != PLUGINS[3] and containerd_files.section(other, plugin):
             what = f"imports {path}, and the section there for {plugin} replaces this file's"
-            raise VcudaError(what, options.path, f"run this with --config {path}")
+            return VcudaError(what, options.path, f"run this with --config {path}")
+    return None
 
 
 def _after(path: str) -> str:
@@ -175,12 +173,9 @@ def _refuse_pod_annotations(handlers: dict[str, Any], options: Options) -> None:
             continue
         for pattern in patterns:
             if _lets_ours_through(str(pattern)):
-                raise VcudaError(
-                    f"pod_annotations of {written_key((name,))} has '{pattern}': a pod's author "
-                    "could ask for any share",
-                    options.path,
-                    "take it out",
-                )
+                what = f"pod_annotations of {written_key((name,))} has '{pattern}'"
+                what += ": a pod's author could ask for any share"
+                raise VcudaError(what, options.path, "take it out")
 
 
 def _lets_ours_through(pattern: str) -> bool:

@@ -19,18 +19,18 @@ def read(path: str) -> str | None:
         raise VcudaError(what, path, "make it a readable UTF-8 file") from error
 
 
-def replace(path: str, text: str | None, staging: str = "") -> None:
+def replace(path: str, text: str | None, staging: str) -> None:
     """Replace the file atomically; None: remove it.
 
     staging: a folder on the same file system that the engine does not read, for the partly written
-    file that a kill leaves; default: the file's own folder. Raises VcudaError with nothing changed.
+    file that a kill leaves. Raises VcudaError with nothing changed.
     """
     try:
         if text is None:
             files.remove(path)
             return
         made = missing_folders(path)
-        beside = f"{staging or os.path.dirname(path)}/.{os.path.basename(path)}.vcuda"
+        beside = f"{staging}/.{os.path.basename(path)}.vcuda"
         try:
             for folder in reversed(made):
                 os.mkdir(folder, 0o755)

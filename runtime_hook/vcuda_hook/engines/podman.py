@@ -16,12 +16,10 @@ AFTER = AFTER_REMOVAL = ""  # Podman reads it at each start
 
 
 def plan(tree: dict[str, Any], options: Options) -> Plan:
-    planned = Plan([(("engine", "runtimes", NAME), [options.program])])
+    note = "containers made with it can be stopped and removed only while it is configured"
+    planned = Plan([(("engine", "runtimes", NAME), [options.program])], [note])
     if options.default:
         planned.settings.append((("engine", "runtime"), NAME))
-    planned.notes.append(
-        "containers made with it can be stopped and removed only while it is configured"
-    )
     return planned
 
 

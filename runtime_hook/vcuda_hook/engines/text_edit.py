@@ -99,11 +99,9 @@ def added(form: str, text: str, settings: list[Setting], where: str) -> tuple[st
         known = at(tree, path)
         if known == value and type(known) is type(value):
             continue
-        name = written_key(path)
         if known is not MISSING and (isinstance(value, dict) or isinstance(known, (dict, list))):
-            raise VcudaError(
-                f"{name} exists with another value", where, "remove it, and run this again"
-            )
+            what = f"{written_key(path)} exists with another value"
+            raise VcudaError(what, where, "remove it, and run this again")
         for end in range(1, len(path)):
             if at(tree, path[:end]) is not MISSING and not isinstance(at(tree, path[:end]), dict):
                 what = f"{written_key(path[:end])} is not a table"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from vcuda_oci.ledger.ledger import Ledger, broken_record
@@ -27,9 +28,7 @@ def of(allocations: Sequence[Allocation]) -> dict[str, Described]:
     found = {each.id: description_of(each) for each in allocations}
     taken = [id for each in allocations for id in (each.id, each.container_id)]
     taken += [each.name for each in found.values()]
-    times: dict[str, int] = {}
-    for name in taken:
-        times[name] = times.get(name, 0) + 1
+    times = Counter(taken)
     # No id has a slash, and a pod's name is unique in the cluster.
     return {
         id: each if "/" in each.name or times[each.name] == 1 else each._replace(name="")
@@ -82,7 +81,7 @@ def name_in(error: VcudaError, allocations: Sequence[Allocation]) -> None:
 
 
 def forms_of_pod(pod: str) -> tuple[str, ...]:
-    """What may name "namespace/pod/container": itself, and parts of it; the first is itself."""
+    """What may name "namespace/pod/container" or another container: itself, or a part of it."""
     namespace, _, rest = pod.partition("/")
     name, _, container = rest.rpartition("/")
     return (pod, f"{namespace}/{name}", name, f"{name}/{container}") if name else (pod,)

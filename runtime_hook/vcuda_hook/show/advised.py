@@ -61,10 +61,10 @@ class Advised:
         advice = self.advice
         return [
             self.workload.shown,
-            f"{self.core_percent} %",
-            "-" if advice.core_percent is None else f"{advice.core_percent} %",
+            table.percent(self.core_percent),
+            table.percent(advice.core_percent),
             table.size(self.memory_bytes),
-            "-" if advice.memory_bytes is None else table.size(advice.memory_bytes),
+            table.size(advice.memory_bytes),
             str(advice.days),
             _NOTES[advice.memory_reason],
         ]
@@ -117,7 +117,7 @@ class Advised:
         if self.patch:
             what = "in 'docker run'" if self.workload.kind == CONTAINER else "for new pods"
             lines += ["", f"{what}:", self.patch]
-        elif self.workload.kind not in (CONTAINER, POD) and self._advises:
+        elif self.workload.kind not in (CONTAINER, POD) and patch.figures(self.advice):
             lines += ["", f"change the manifest: a {self.workload.kind} cannot be patched"]
         live = [patch.limit(self.names[each.id], self.advice) for each in self._changeable]
         if any(live):
@@ -146,10 +146,6 @@ class Advised:
         """The running containers that `vcuda limit` can change: not under MPS, and without an
         instance of their own."""
         return [each for each in self.running if not each.isolation]
-
-    @property
-    def _advises(self) -> bool:
-        return self.advice.memory_bytes is not None or self.advice.core_percent is not None
 
     def _too_little(self) -> str:
         hours = (self.demand.last - self.demand.first) / 3600

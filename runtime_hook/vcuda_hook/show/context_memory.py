@@ -12,6 +12,7 @@ from vcuda_oci.model.errors import VcudaError
 from ..live import own_program
 
 SECONDS = 120
+_HINT = "check the driver with nvidia-smi"
 
 
 def measure(facts: Host) -> dict[str, int | None]:
@@ -32,11 +33,9 @@ def measure(facts: Host) -> dict[str, int | None]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        hint = "check the driver with nvidia-smi"
-        raise VcudaError(f"no context was made in {SECONDS} s", libraries[0], hint) from error
+        raise VcudaError(f"no context was made in {SECONDS} s", libraries[0], _HINT) from error
     if done.returncode != 0:
         reason = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
-        hint = "check the driver with nvidia-smi"
-        raise VcudaError(f"a context cannot be measured: {reason[0]}", libraries[0], hint)
+        raise VcudaError(f"a context cannot be measured: {reason[0]}", libraries[0], _HINT)
     measured: dict[str, int | None] = json.loads(done.stdout)
     return measured

@@ -92,21 +92,15 @@ def of_agent(listen: str) -> dict[str, list[float | None]]:
     """The agent's history of each GPU; {}: no agent serves there. listen: the setting."""
     tree = agent_client.ask(listen, "/history")
     try:
-        return _checked(tree) if tree["step_seconds"] == STEP_SECONDS else {}
-    except (ValueError, AttributeError, TypeError, KeyError):
+        of_gpus = tree["gpus"].items()
+        found = {str(uuid): each["compute_percent"][-STEPS:] for uuid, each in of_gpus}
+        is_ours = tree["step_seconds"] == STEP_SECONDS and all(map(_is_series, found.values()))
+    except (AttributeError, TypeError, KeyError):
         return {}
+    return found if is_ours else {}
 
 
-def _checked(tree: Any) -> dict[str, list[float | None]]:
-    """Raises ValueError, AttributeError, KeyError, TypeError: not a history."""
-    found: dict[str, list[float | None]] = {}
-    for uuid, figures in tree["gpus"].items():
-        points = figures.get("compute_percent")
-        if not isinstance(points, list) or not all(_is_point(point) for point in points):
-            raise ValueError("not a history")
-        found[str(uuid)] = points[-STEPS:]
-    return found
-
-
-def _is_point(point: object) -> bool:
-    return point is None or (isinstance(point, (int, float)) and 0 <= point <= 1e6)
+def _is_series(points: object) -> bool:
+    return isinstance(points, list) and all(
+        point is None or (isinstance(point, (int, float)) and 0 <= point <= 1e6) for point in points
+    )

@@ -136,12 +136,12 @@ def _fitting(entries: Sequence[Any], width: int) -> list[Field]:
 
 
 def _process_row(process: dict[str, Any]) -> tuple[str, ...]:
-    memory, seconds = process["memory_used_bytes"], process["busy_seconds"]
+    seconds = process["busy_seconds"]
     return (
         process["name"],
         str(process["pid"]),
         str(process["pid_inside"]),
-        "-" if memory is None else table.size(memory),
+        table.size(process["memory_used_bytes"]),
         "-" if seconds is None else f"{seconds:.1f} s",
         process["command"],
     )

@@ -33,7 +33,7 @@ def _pod(key: str) -> Callable[[Entry], str]:
 
 def _memory(entry: Entry) -> str:
     """Used and limit; for a suspended container "host 3 GiB / 4 GiB": what it holds there."""
-    used = _size(entry["memory_used_bytes"])
+    used = table.size(entry["memory_used_bytes"])
     if views.is_off(entry):
         used = f"host {table.size(entry['suspension']['bytes'])}"
     managed = " managed" if entry["memory_managed"] else ""
@@ -54,14 +54,6 @@ def _contexts(entry: Entry) -> str:
     return f"{count}, {table.size(charged)}" if charged else str(count)
 
 
-def _percent(figure: float | None) -> str:
-    return "-" if figure is None else f"{figure:.0f} %"
-
-
-def _size(count: int | None) -> str:
-    return "-" if count is None else table.size(count)
-
-
 def _when(entry: Entry) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry["created"]))
 
@@ -70,8 +62,8 @@ _GPU = Field("GPU", "GPU", lambda entry: entry["gpu_name"] or "?")
 _GPU_WIDE = Field("GPUs", "GPU", lambda e: f"{e['gpu_name'] or '?'} {table.short(e['gpu_uuid'])}")
 _NAME = Field("Name", "CONTAINER", lambda entry: entry["name"])
 _CORE = Field("Core", "CORE", lambda entry: f"{entry['core_percent']} %")
-_USED = Field("Used", "USED", lambda entry: _percent(entry["core_used_percent"]))
-_WAITS = Field("Waits", "WAITS", lambda entry: _percent(entry["waited_percent"]))
+_USED = Field("Used", "USED", lambda entry: table.percent(entry["core_used_percent"]))
+_WAITS = Field("Waits", "WAITS", lambda entry: table.percent(entry["waited_percent"]))
 _MEMORY = Field("Memory", "MEMORY", _memory)
 _CONTEXTS = Field("Contexts", "CONTEXTS", _contexts)
 _POLICY = Field("Policy", "POLICY", lambda entry: entry["policy"])
@@ -104,7 +96,7 @@ FIELDS = (
     _USED,
     _WAITS,
     _MEMORY,
-    Field("MemoryUsed", "MEMORY USED", lambda entry: _size(entry["memory_used_bytes"])),
+    Field("MemoryUsed", "MEMORY USED", lambda entry: table.size(entry["memory_used_bytes"])),
     Field("MemoryLimit", "MEMORY LIMIT", lambda entry: table.size(entry["memory_bytes"])),
     _CONTEXTS,
     _TERMS._replace(name="Policy"),
@@ -175,32 +167,16 @@ def _error(what: str, where: str) -> VcudaError:
     return VcudaError(what, where, f"write {{{{.Name}}}}, {{{{json .}}}} or json; fields: {names}")
 
 
-def _starts(key: str) -> Callable[[Entry, str], bool]:
-    return lambda entry, value: bool(str(entry[key] or "").startswith(value))
-
-
-def _has(key: str) -> Callable[[Entry, str], bool]:
-    return lambda entry, value: value in str(entry[key] or "")
-
-
-def _is(key: str) -> Callable[[Entry, str], bool]:
-    return lambda entry, value: str(entry[key]) == value
-
-
-def _in_pod(key: str) -> Callable[[Entry, str], bool]:
-    return lambda entry, value: _pod(key)(entry) == value
-
-
 # By the names of choices.PS_FILTERS. As with Docker, a name is found by a part of it.
 FILTERS: dict[str, Callable[[Entry, str], bool]] = {
-    "id": lambda entry, value: _starts("id")(entry, value) or _starts("container_id")(entry, value),
-    "name": _has("name"),
-    "image": _has("image"),
-    "namespace": _in_pod("namespace"),
-    "pod": _in_pod("name"),
-    "gpu": lambda entry, value: _is("gpu_name")(entry, value) or _starts("gpu_uuid")(entry, value),
-    "policy": _is("policy"),
-    "status": _is("status"),
+    "id": lambda e, value: any(e[key].startswith(value) for key in ("id", "container_id")),
+    "name": lambda entry, value: value in entry["name"],
+    "image": lambda entry, value: value in (entry["image"] or ""),
+    "namespace": lambda entry, value: _pod("namespace")(entry) == value,
+    "pod": lambda entry, value: _pod("name")(entry) == value,
+    "gpu": lambda entry, value: value == entry["gpu_name"] or entry["gpu_uuid"].startswith(value),
+    "policy": lambda entry, value: value == entry["policy"],
+    "status": lambda entry, value: value == entry["status"],
 }
 
 

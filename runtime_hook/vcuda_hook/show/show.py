@@ -148,8 +148,6 @@ _GPUS_WIDE = (
 
 
 def _gpu_row(entry: dict[str, Any], wide: bool, with_health: bool) -> tuple[str, ...]:
-    context = entry.get("context_memory_bytes")
-    measured = ("-" if context is None else table.size(context),)
     uuid, model = str(entry["uuid"]), str(entry["model"])
     return (
         str(entry["name"]),
@@ -159,7 +157,7 @@ def _gpu_row(entry: dict[str, Any], wide: bool, with_health: bool) -> tuple[str,
         *((table.size(entry["promised_memory_bytes"]),) if wide else ()),
         *(("MIG", "MIG") if entry["mig_mode"] else _free(entry)),
         str(entry["tenants"]),
-        *(measured if "context_memory_bytes" in entry else ()),
+        *((table.size(entry["context_memory_bytes"]),) if "context_memory_bytes" in entry else ()),
         *((str(entry["unhealthy"] or "-"),) if with_health else ()),
     )
 

@@ -65,9 +65,8 @@ class Concerned:
             name = engine_files.described(container, self._engines.get(id, {})).name
             if name:
                 self._names[id] = name
-            self._ids_of.setdefault(id, set()).add(id)
-            self._ids_of.setdefault(container, set()).add(id)
-            self._ids_of.setdefault(name, set()).add(id)
+            for word in (id, container, name):
+                self._ids_of.setdefault(word, set()).add(id)
         # An allocation outlives its containers: all its events concern each of them.
         self._ids |= {event["allocation"] for event in found if self._is_named(event)} - {""}
         chosen = [e for e in found if e["allocation"] in self._ids or self._is_named(e)]

@@ -17,7 +17,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
 from ..live import in_time, views
-from ..text import sensor_text, table
+from ..text import table
 from . import agent_client, choices, history, top_screen
 from .history import History
 from .live_view import LiveView
@@ -145,7 +145,7 @@ def _events(past: History, agent: agent_client.Followed, uuid: str, width: int) 
 
 
 def _sensors(agent: agent_client.Followed, uuid: str) -> str:
-    text = sensor_text.of(agent.sensors(uuid))
+    text = table.sensors(agent.sensors(uuid))
     return text.replace("°C", "C") if _is_plain() else text
 
 

@@ -41,24 +41,19 @@ _NO_MORE = More()
 def screen(view: _Entry, width: int, order: str, more: More = _NO_MORE) -> list[Line]:
     """Each GPU with its bars and tenants, then other messages."""
     lines: list[Line] = []
-    known = [gpu["uuid"] for gpu in view["gpus"]]
-    for gpu in view["gpus"]:
-        tenants = _sorted([e for e in view["tenants"] if e["gpu_uuid"] == gpu["uuid"]], order)
-        lines += [
-            *_gpu(gpu, tenants, width, more),
-            *top_table.lines(tenants, width, more.processes),
-            [],
-        ]
-    for uuid in dict.fromkeys(entry["gpu_uuid"] for entry in view["tenants"]):
-        if uuid not in known:
-            tenants = _sorted([e for e in view["tenants"] if e["gpu_uuid"] == uuid], order)
+    gpus = {gpu["uuid"]: gpu for gpu in view["gpus"]}
+    for uuid in dict.fromkeys([*gpus, *(entry["gpu_uuid"] for entry in view["tenants"])]):
+        tenants = _sorted([e for e in view["tenants"] if e["gpu_uuid"] == uuid], order)
+        if uuid in gpus:
+            lines += _gpu(gpus[uuid], tenants, width, more)
+        else:
             lines += [[(f"{seen(uuid)} is not seen on this host", _BOLD)]]
-            lines += [*top_table.lines(tenants, width, more.processes), []]
+        lines += [*top_table.lines(tenants, width, more.processes), []]
     unread = {entry["id"] for entry in view["tenants"] if entry["usage"] == views.UNREADABLE}
     if unread:
         of = table.count(len(unread), "container")
         lines += [[(f"The use of {of} is unknown: only root may read a usage page.", _BAD)], []]
-    if not known:
+    if not gpus:
         lines += [[("No GPU is known: 'vcuda gpus' says why.", "")], []]
     for name in view["broken_records"]:
         lines += [[(f"{seen(name)} is not a whole record: see 'vcuda ps'", _BAD)], []]

@@ -77,10 +77,7 @@ def _figures(process: ProcessRow, entry: _Entry) -> tuple[str, str]:
         core = memory = None
     elif memory is not None and views.is_off(entry):
         memory = 0
-    return (
-        "-" if core is None else f"{core:.0f} %",
-        "-" if memory is None else table.size(memory),
-    )
+    return table.percent(core), table.size(memory)
 
 
 def _row(entry: _Entry) -> tuple[str, ...]:
@@ -102,8 +99,8 @@ def _row(entry: _Entry) -> tuple[str, ...]:
     return (
         f"{'-' if core is None else f'{core:.0f}'} of {entry['core_percent']} %",
         _of(memory, entry["memory_bytes"]),
-        "-" if held is None else f"{held:.0f} %",
-        "-" if waited is None else f"{waited:.0f} %",
+        table.percent(held),
+        table.percent(waited),
         "; ".join(notes),
     )
 

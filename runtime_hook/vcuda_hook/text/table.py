@@ -1,4 +1,4 @@
-"""Text for terminals: aligned columns, sizes, ages, colours."""
+"""Figures as text: aligned columns, sizes, ages, sensors, a terminal's colours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
@@ -35,16 +35,14 @@ def lines(
     shrinks: index of the column that is shortened if the lines are wider than `width`; 0: any.
     Characters that are not printable are replaced.
     """
-    rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in (headings, *rows)) for i in range(len(headings))]
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in (headings, *cells)) for i in range(len(headings))]
     if shrinks is not None and width:
         over = sum(widths) + 2 * (len(widths) - 1) - width
         widths[shrinks] = max(len(headings[shrinks]), widths[shrinks] - max(0, over))
-        rows = [
-            [cut(cell, widths[i]) if i == shrinks else cell for i, cell in enumerate(row)]
-            for row in rows
-        ]
-    return [line(row, widths) for row in (headings, *rows)]
+        for row in cells:
+            row[shrinks] = cut(row[shrinks], widths[shrinks])
+    return [line(row, widths) for row in (headings, *cells)]
 
 
 def printable(text: str) -> str:
@@ -81,8 +79,15 @@ def count(number: int, what: str, many: str = "s") -> str:
     return f"{number} {what}{'' if number == 1 else many}"
 
 
-def size(count: int) -> str:
-    """Bytes in the largest unit with a digit before the point: "4 GiB", "1.5 MiB"."""
+def percent(figure: float | None) -> str:
+    """Such as "30 %"; "-": unknown."""
+    return "-" if figure is None else f"{figure:.0f} %"
+
+
+def size(count: int | None) -> str:
+    """Bytes in the largest unit with a digit before the point: "4 GiB", "1.5 MiB"; "-": unknown."""
+    if count is None:
+        return "-"
     units = ("B", "KiB", "MiB", "GiB", "TiB")
     power = 0
     while power < len(units) - 1 and count >= 1024 ** (power + 1):
@@ -101,3 +106,23 @@ def age(seconds: float) -> str:
 def short(uuid: str) -> str:
     """A GPU's UUID up to its first group, which distinguishes the GPUs of a node."""
     return "-".join(uuid.split("-")[:2])
+
+
+def sensors(figures: Mapping[str, float | None]) -> str:
+    """A GPU's sensors, such as "41 °C, 120 of 350 W, 1,980 MHz, PCIe out 1.2 GiB/s in 3 MiB/s".
+
+    "": none is known. figures: by key, as the agent's /usage has them; null where NVML has none.
+    """
+    heat, power, most = (
+        figures.get(key) for key in ("temperature_celsius", "power_watts", "power_limit_watts")
+    )
+    clock = figures.get("sm_clock_hertz")
+    sent, received = (figures.get(f"pcie_{way}_bytes_per_second") for way in ("sent", "received"))
+    parts = [] if heat is None else [f"{heat:.0f} °C"]
+    if power is not None:
+        parts.append(f"{power:.0f} W" if most is None else f"{power:.0f} of {most:.0f} W")
+    if clock is not None:
+        parts.append(f"{clock / 1e6:,.0f} MHz")
+    if sent is not None and received is not None:
+        parts.append(f"PCIe out {size(int(sent))}/s in {size(int(received))}/s")
+    return ", ".join(parts)

@@ -48,22 +48,17 @@ def why(arguments: argparse.Namespace, settings: Config) -> int:
     allocation = container_names.find(word, allocations) if found else None
     recorded = _events_of(settings, word, allocation)
     namespace, pod = _pod_of(word, allocation, recorded)
-    scheduling = pod_scheduling.ask(namespace, pod) if pod else None
+    scheduling = pod_scheduling.ask(namespace, pod) if pod else Scheduling()
     waiting = None
-    silent = scheduling and not (scheduling.events or scheduling.unknown)
-    if namespace and not allocation and not recorded and silent:
+    is_unseen = not (allocation or recorded or scheduling.events)
+    if is_unseen and namespace and pod and not scheduling.unknown:
         waiting = pod_claims.unseen(namespace, pod)
-    if (
-        waiting is None
-        and allocation is None
-        and not recorded
-        and not (scheduling and scheduling.events)
-    ):
+    if is_unseen and waiting is None:
         if closed:
             closed.hint += ", or as a user of kubectl name a pod that waits, NAMESPACE/POD"
             raise closed
         hint = f"{container_names.hint_of(word, allocations)} and 'vcuda events'"
-        if scheduling and scheduling.unknown:
+        if scheduling.unknown:
             hint += f"; the cluster's events are unknown: {scheduling.unknown}"
         raise VcudaError("no container, event or pod of this name", word, hint)
     answer = _of_share(settings, allocation) if allocation else {"id": None, "name": word}
@@ -72,18 +67,18 @@ def why(arguments: argparse.Namespace, settings: Config) -> int:
     its += (
         reasons.of_events(recorded, now) if allocation else _of_absence(scheduling, recorded, now)
     )
-    if not allocation and scheduling and reasons.waits_for_claims(scheduling.events):
+    if not allocation and reasons.waits_for_claims(scheduling.events):
         its += pod_claims.ask(scheduling.namespace, pod)
     its += [waiting] if waiting else []
     if closed:
         its.append(_CLOSED)
     answer["reasons"] = [each._asdict() for each in its or [_NOTHING]]
     answer["events"] = recorded[-_MOST_EVENTS:]
-    answer["scheduling"] = scheduling.as_json() if scheduling else None
+    answer["scheduling"] = scheduling.as_json() if pod else None
     if arguments.json:
         table.print_json(answer)
     else:
-        for line in _lines(answer, scheduling):
+        for line in _lines(answer):
             print(table.printable(line))
     return 1 if answer.get("status") == "unknown" else 0
 
@@ -146,31 +141,27 @@ def _of_room(
 ) -> list[Reason]:
     """Which containers cannot leave a suspended one its room, and why."""
     uuids = {share.uuid for share in allocation.shares}
-    there = [
-        one
-        for one in all_of
-        if one.rotates and one.resident and uuids & {share.uuid for share in one.shares}
-    ]
-    names = container_names.of(all_of) if there else {}
+    names = container_names.of(all_of)
     found = []
-    for one in there:
-        name = names[one.id].name or views.short_id(one.id)
-        found += _of_stay(settings, one, f"{name} has its room and")
+    for one in all_of:
+        if one.rotates and one.resident and uuids & {share.uuid for share in one.shares}:
+            name = names[one.id].name or views.short_id(one.id)
+            found += _of_stay(settings, one, f"{name} has its room and")
     return found
 
 
 def _of_absence(
-    scheduling: Scheduling | None, recorded: Sequence[dict[str, Any]], now: float
+    scheduling: Scheduling, recorded: Sequence[dict[str, Any]], now: float
 ) -> list[Reason]:
     """Reasons of a container or pod without a share here. What the cluster says of a waiting pod
     comes first: this host's events may be of an earlier pod of that name.
     """
-    last = scheduling.events[-1] if scheduling and scheduling.events else None
+    last = scheduling.events[-1] if scheduling.events else None
     its = list(reasons.of_no_node(last)) if last else []
     its = its or list(reasons.of_absence(recorded, now))
     if not its and last:
         its = list(reasons.of_warning(last))
-    if not its and scheduling and scheduling.unknown:
+    if not its and scheduling.unknown:
         its = [reasons.of_silence(scheduling.unknown)]
     return its
 
@@ -214,7 +205,7 @@ def _pod_of(
     return "", "" if recorded else word
 
 
-def _lines(answer: dict[str, Any], scheduling: Scheduling | None) -> list[str]:
+def _lines(answer: dict[str, Any]) -> list[str]:
     lines = [_head(answer), ""]
     for reason in answer["reasons"]:
         hint = f"; {reason['hint']}" if reason["hint"] else ""
@@ -224,12 +215,13 @@ def _lines(answer: dict[str, Any], scheduling: Scheduling | None) -> list[str]:
         for event in answer["events"]:
             when = time.strftime("%m-%d %H:%M:%S", time.localtime(event["time"]))
             lines.append(f"  {when}  {event['kind'].ljust(13)}  {event['text']}")
-    if scheduling and scheduling.unknown:
-        lines += ["", f"the cluster's events are unknown: {scheduling.unknown}"]
+    scheduling = answer["scheduling"]
+    if scheduling and scheduling["unknown"]:
+        lines += ["", f"the cluster's events are unknown: {scheduling['unknown']}"]
     elif scheduling:
-        lines += ["", "the cluster's events of the pod" + ("" if scheduling.events else ": none")]
-        for one in scheduling.events:
-            lines.append(f"  {one.time}  {one.source}  {one.reason}: {one.message}")
+        its = scheduling["events"]
+        lines += ["", "the cluster's events of the pod" + ("" if its else ": none")]
+        lines += ["  {time}  {source}  {reason}: {message}".format(**one) for one in its]
     return lines
 
 

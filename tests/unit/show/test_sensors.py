@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vcuda_hook.show import agent_client
-from vcuda_hook.text import sensor_text
+from vcuda_hook.text import table
 from vcuda_plugin.agent.gpus import sensors
 
 NOT_SUPPORTED = 3
@@ -89,7 +89,7 @@ def test_the_field_value_has_nvmls_layout() -> None:
     ],
 )  # fmt: skip
 def test_a_line_has_what_is_known(figures: dict[str, float | None], text: str) -> None:
-    assert sensor_text.of(figures) == text
+    assert table.sensors(figures) == text
 
 
 def test_the_agents_answer_is_read_by_gpu_and_other_texts_are_not() -> None:

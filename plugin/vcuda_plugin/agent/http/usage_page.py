@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vcuda_hook.live import views
-from vcuda_hook.text import sensor_text, table
+from vcuda_hook.text import table
 
 from ...web import page_frame
 from ...web.page_frame import COLOURS, escape
@@ -122,7 +122,7 @@ def _memory(gpu: Mapping[str, Any], tenants: _Entries) -> str:
 
 
 def _sensors(gpu: Mapping[str, Any]) -> str:
-    text = sensor_text.of(gpu["sensors"])
+    text = table.sensors(gpu["sensors"])
     return f'<p class="sensors soft">{escape(text)}</p>' if text else ""
 
 

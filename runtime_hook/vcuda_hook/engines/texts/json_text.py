@@ -54,11 +54,11 @@ def put(text: str, path: Path, value: Any, raw_value: str | None = None) -> str:
 
 def take(text: str, path: Path) -> str:
     """The text without the member at `path`."""
-    members = _members(text, _object_at(text, path[:-1]))
+    start = _object_at(text, path[:-1])
+    members = _members(text, start)
     at = next(index for index, member in enumerate(members) if member.name == path[-1])
     if len(members) == 1:
-        start = text.rindex("{", 0, members[0].start) + 1
-        return text[:start] + text[text.index("}", members[0].end) :]
+        return text[: start + 1] + text[text.index("}", members[0].end) :]
     if at + 1 < len(members):
         return text[: members[at].start] + text[members[at + 1].start :]
     return text[: members[at - 1].end] + text[members[at].end :]
@@ -68,7 +68,7 @@ def _insert(text: str, start: int, name: str, value: Any) -> str:
     """Insert a member at the end of the object at `start`, in the style of its other members."""
     members = _members(text, start)
     if members:
-        lead = text[_after_brace(text, members[0]) : members[0].start]
+        lead = text[start + 1 : members[0].start]
         at = members[-1].end
         comma = "," if "\n" in lead else ", "
         lead = lead if "\n" in lead else ""
@@ -124,10 +124,6 @@ def _members(text: str, start: int) -> list[_Member]:
         if text[at] == ",":
             at = _space(text, at + 1)
     return members
-
-
-def _after_brace(text: str, first: _Member) -> int:
-    return text.rindex("{", 0, first.start) + 1
 
 
 def _space(text: str, at: int) -> int:

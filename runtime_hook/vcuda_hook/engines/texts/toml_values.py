@@ -172,11 +172,8 @@ def written(value: Any) -> str:
 
 def quoted(text: str) -> str:
     short = {value: "\\" + name for name, value in _ESCAPES.items()}
-    return '"' + "".join(short.get(c) or (c if c.isprintable() else _hex(c)) for c in text) + '"'
-
-
-def _hex(character: str) -> str:
-    return f"\\U{ord(character):08x}"
+    parts = (short.get(c) or (c if c.isprintable() else f"\\U{ord(c):08x}") for c in text)
+    return '"' + "".join(parts) + '"'
 
 
 def written_key(path: tuple[str, ...]) -> str:
