@@ -91,8 +91,8 @@ def refuse_unfit(record: Allocation, facts: Host, by: str, ledger: Ledger) -> No
         what = f"{_processes(page.managed)} managed memory, which the driver cannot take off"
         raise VcudaError(what, record.id, "free it (cuMemAllocManaged), or end the program")
     if page and page.opened_ipc and int(facts.version.partition(".")[0]) < _IPC_DRIVER:
-        driver = f"driver {facts.version}"
-        what = f"{_processes(page.opened_ipc)} memory of another one, which {driver} cannot take off"
+        what = f"{_processes(page.opened_ipc)} memory of another one"
+        what += f", which driver {facts.version} cannot take off"
         hint = f"end the program, start it without CUDA IPC, or install driver {_IPC_DRIVER}"
         raise VcudaError(what, record.id, hint)
 
