@@ -65,7 +65,8 @@ class PageApp:
             return line(text, 401, _ASK)
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         namespace, after = query.get("namespace", ""), query.get("after", "")
-        as_html = _wants_html(scope)
+        accepted = [value for name, value in scope["headers"] if name == b"accept"]
+        as_html = any(b"text/html" in value for value in accepted)
         try:
             if namespace and not _NAMESPACE.fullmatch(namespace):
                 raise Refused(400, "namespace: not a name of a namespace")
@@ -90,10 +91,6 @@ class PageApp:
                     self._views.clear()
                 self._views[sight, after] = taken, found
             return found
-
-
-def _wants_html(scope: Scope) -> bool:
-    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
 
 
 def _html(body: bytes, status: int) -> Answer:
