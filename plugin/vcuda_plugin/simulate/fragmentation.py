@@ -14,7 +14,7 @@ import numpy as np
 from ..extender.cluster.cluster import Cluster
 from ..extender.filter.score import Floats, useless
 from ..extender.model.gpu_arrays import Rows
-from ..extender.model.pod_request import Wanted, ask_of
+from ..extender.model.pod_request import ANY, Wanted, ask_of
 from .trace_pod import SETTINGS, TracePod
 
 
@@ -27,7 +27,7 @@ class Mix:
         self._shapes: dict[Wanted, list[tuple[float, float]]] = {}
         for (model, size), count in counted.items():
             ask = ask_of(TracePod("any", model=model).as_object(), SETTINGS)
-            wanted = ask.wanted if ask else Wanted()
+            wanted = ask.wanted if ask else ANY
             self._shapes.setdefault(wanted, []).append((size, count / number))
 
     def lost(self, cluster: Cluster, rows: Rows, free: Floats) -> Floats:

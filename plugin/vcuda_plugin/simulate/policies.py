@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +29,7 @@ NO_RESERVE, FIRST_FIT, BEST_FIT, FGD = "no-reserve", "first-fit", "best-fit", "f
 _DIGITS = 9
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """order: of the cluster's GPUs, used where `pick` names no GPU."""
 
     order: str

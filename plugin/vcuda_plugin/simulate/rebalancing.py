@@ -39,7 +39,7 @@ def make_room(cluster: Cluster, ask: PodAsk, names: Collection[str]) -> Made | N
             found.append(Made(entry.facts.name, moves))
     if not found:
         return None
-    best = min(found, key=lambda made: (_bytes(made.moves), len(made.moves)))
+    best = min(found, key=lambda made: (sum(move.bytes for move in made.moves), len(made.moves)))
     entry = cluster.nodes[best.node]
     for move in best.moves:
         cluster.hold(move.id, moved(entry.holds[move.id], {move.source: move.target}))
@@ -90,7 +90,3 @@ def _targets(cluster: Cluster, entry: Entry, uid: str, shares: Sequence[GpuShare
         and gpu.uuid != shares[0].uuid
         and mine.wanted.allows(gpu.uuid, gpu.model)
     ]
-
-
-def _bytes(moves: Sequence[Move]) -> int:
-    return sum(move.bytes for move in moves)

@@ -11,7 +11,6 @@ import heapq
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 from vcuda_oci.ledger import decision
@@ -68,7 +67,7 @@ class Replay:
         nodes: Sequence[NodeFacts],
         policy: Policy,
         mix: Mix,
-        limits: Mapping[str, Limit] = MappingProxyType({}),
+        limits: Mapping[str, Limit] = {},
         progress: Callable[[int, int], None] = lambda come, waiting: None,
         *,
         rebalances: bool = False,

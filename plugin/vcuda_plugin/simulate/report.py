@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from types import MappingProxyType
 from typing import Any
+
+from vcuda_hook.text.table import lines
 
 from ..extender.cluster.objects import NodeFacts
 from ..extender.quota.quota_limits import Limit
@@ -28,7 +29,7 @@ def figures(
     pods: Sequence[TracePod],
     nodes: Sequence[NodeFacts],
     outcome: Outcome,
-    limits: Mapping[str, Limit] = MappingProxyType({}),
+    limits: Mapping[str, Limit] = {},
 ) -> dict[str, Any]:
     """Return the figures of a policy. Only `latency_ms` differs in a second run. limits: quotas."""
     gpus = sum(len(node.usable) for node in nodes)
@@ -64,7 +65,7 @@ def figures(
 
 
 def table(found: dict[str, dict[str, Any]]) -> list[str]:
-    rows: list[Sequence[str]] = [_HEADINGS, _BELOW]
+    rows: list[Sequence[str]] = [_BELOW]
     for policy, each in found.items():
         wait, took = each["wait_seconds"], each["latency_ms"]
         held, lost = each["allocated_percent"], each["fragmented_percent"]
@@ -81,10 +82,7 @@ def table(found: dict[str, dict[str, Any]]) -> list[str]:
                 f"{took['p50']:.1f} / {took['p99']:.1f} ms",
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows
-    ]
+    return lines(_HEADINGS, rows)
 
 
 def quota_lines(found: dict[str, dict[str, Any]]) -> list[str]:

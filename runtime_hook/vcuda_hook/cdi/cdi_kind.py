@@ -49,9 +49,9 @@ def of_file(path: str) -> str:
 
 def refuse_conflict(kind: str, path: str) -> None:
     """Raises VcudaError: another spec beside `path` defines devices of this kind."""
-    folder = os.path.dirname(os.path.abspath(path))
+    folder, own = os.path.dirname(os.path.abspath(path)), os.path.realpath(path)
     for other in sorted(glob.glob(f"{folder}/*")):
-        if other.endswith((".json", ".yaml", ".yml")) and not _is_same(other, path):
+        if other.endswith((".json", ".yaml", ".yml")) and os.path.realpath(other) != own:
             try:
                 found = _IN_SPEC.search(files.read(other, follow=True).decode())
             except (OSError, ValueError):
@@ -59,7 +59,3 @@ def refuse_conflict(kind: str, path: str) -> None:
             if found and found[1] == kind:
                 what = f"is of the kind {kind} too, and engines drop devices that two specs define"
                 raise VcudaError(what, other, "remove it, or write another --kind")
-
-
-def _is_same(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)

@@ -151,28 +151,22 @@ class _Memory:
         return self._opened
 
 
-class _Answers:
-    """Writes whole lines; the threads share it."""
-
-    def __init__(self) -> None:
-        self._lock = _thread.allocate_lock()
-
-    def write(self, answer: dict[str, Any]) -> None:
-        with self._lock:
-            sys.stdout.write(jsontree.dumps(answer) + "\n")
-            sys.stdout.flush()
-
-
 def main(library: str, leave_seconds: str) -> None:
     """library: path of libcuda. leave_seconds: how long calls may take to end after the parent has:
     one that is cut short may leave a process half restored.
     """
-    answers = _Answers()
+    writing = _thread.allocate_lock()
+
+    def write(answer: dict[str, Any]) -> None:
+        with writing:
+            sys.stdout.write(jsontree.dumps(answer) + "\n")
+            sys.stdout.flush()
+
     try:
         driver = Driver(library)
-        answers.write({READY: driver.init()})
+        write({READY: driver.init()})
     except (OSError, AttributeError) as error:
-        answers.write({"error": str(error)})
+        write({"error": str(error)})
         return
 
     memory = _Memory(library)
@@ -180,9 +174,9 @@ def main(library: str, leave_seconds: str) -> None:
     def serve(id: int, request: dict[str, Any], running: _thread.LockType) -> None:
         try:
             if request["call"] == MEMORY:
-                answers.write({"id": id, **memory.answer(request["pids"])})
+                write({"id": id, **memory.answer(request["pids"])})
             else:
-                answers.write({"id": id, **driver.answer(**request)})
+                write({"id": id, **driver.answer(**request)})
         finally:
             running.release()
 

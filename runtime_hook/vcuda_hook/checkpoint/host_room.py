@@ -104,32 +104,25 @@ def _limits_above(folder: str, names: _Files, needed: int) -> Iterator[Limit]:
         used = _number(f"{folder}/{names.used}")
         if most is not None and used is not None and most < _NO_LIMIT:
             # The kernel gives up file cache before it kills.
-            cache = _of_table(_text(f"{folder}/memory.stat"), names.reclaimable) or 0
+            cache = _of_table(f"{folder}/memory.stat", names.reclaimable) or 0
             yield Limit(folder, most - used + cache, needed)
         folder = os.path.dirname(folder)
 
 
 def _number(path: str) -> int | None:
     """None: there is no such file, or it says "max"."""
-    text = _text(path).strip()
+    text = files.text(path).strip()
     return int(text) if text.isdigit() else None
 
 
 def _host_available() -> int | None:
-    kib = _of_table(_text("/proc/meminfo"), "MemAvailable:")
+    kib = _of_table("/proc/meminfo", "MemAvailable:")
     return None if kib is None else kib << 10
 
 
-def _of_table(text: str, name: str) -> int | None:
-    for line in text.splitlines():
+def _of_table(path: str, name: str) -> int | None:
+    for line in files.text(path).splitlines():
         words = line.split()
         if len(words) > 1 and words[0] == name and words[1].isdigit():
             return int(words[1])
     return None
-
-
-def _text(path: str) -> str:
-    try:
-        return files.read(path, 1 << 16).decode("ascii", "replace")
-    except OSError:
-        return ""

@@ -60,18 +60,14 @@ class Targets:
         """The pids by their cgroups, which are by hierarchy: their memory limits count."""
         if self._page is None:
             return [(self._cgroups, list(self._pids()))]
-        found: list[tuple[Mapping[str, str], list[int]]] = []
+        found: dict[tuple[tuple[str, str], ...], list[int]] = {}
         for pid in self._pids():
             try:
                 mine = container_processes.cgroups(pid)
             except OSError:
                 continue  # it has ended
-            others = next((pids for cgroups, pids in found if cgroups == mine), None)
-            if others is None:
-                found.append((mine, [pid]))
-            else:
-                others.append(pid)
-        return found
+            found.setdefault(tuple(mine.items()), []).append(pid)
+        return [(dict(cgroups), pids) for cgroups, pids in found.items()]
 
     def _pids(self) -> Sequence[int]:
         if self._page is None:
@@ -90,15 +86,13 @@ _IPC_DRIVER = 610
 def refuse_unfit(record: Allocation, facts: Host, by: str, ledger: Ledger) -> None:
     """Refuse what the driver would refuse later. by: the reason. Raises VcudaError."""
     _refuse_record(record, facts, by)
-    managed, opened_ipc = usage.unsaved(ledger, record)
-    if managed:
-        what = f"{_processes(managed)} managed memory, which the driver cannot take off"
+    page = usage.page_of(ledger, record)
+    if page and page.managed:
+        what = f"{_processes(page.managed)} managed memory, which the driver cannot take off"
         raise VcudaError(what, record.id, "free it (cuMemAllocManaged), or end the program")
-    if opened_ipc and int(facts.version.partition(".")[0]) < _IPC_DRIVER:
-        what = (
-            f"{_processes(opened_ipc)} memory of another one, which driver {facts.version} cannot "
-            "take off"
-        )
+    if page and page.opened_ipc and int(facts.version.partition(".")[0]) < _IPC_DRIVER:
+        what = f"{_processes(page.opened_ipc)} memory of another one"
+        what += f", which driver {facts.version} cannot take off"
         hint = f"end the program, start it without CUDA IPC, or install driver {_IPC_DRIVER}"
         raise VcudaError(what, record.id, hint)
 

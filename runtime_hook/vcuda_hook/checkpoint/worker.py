@@ -200,7 +200,9 @@ class Worker:
 
     def _read(self, count: int, end: float, progress: Callable[[], None]) -> Any:
         """Yield `count` answers. Raises Hangs: not in time, or the worker has ended."""
-        pipe, answers = self._answers_fd(), select.poll()
+        if not self._process or not self._process.stdout:
+            raise Hangs("", (), 0)
+        pipe, answers = self._process.stdout.fileno(), select.poll()
         answers.register(pipe, select.POLLIN)
         while count:
             line, found, rest = self._unread.partition(b"\n")
@@ -216,8 +218,3 @@ class Worker:
                 raise Hangs("", (), 0)
             self._unread += chunk
             progress()
-
-    def _answers_fd(self) -> int:
-        if not self._process or not self._process.stdout:
-            raise Hangs("", (), 0)
-        return self._process.stdout.fileno()

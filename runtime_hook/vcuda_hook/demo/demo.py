@@ -71,7 +71,9 @@ def _show_and_clean_up(arguments: argparse.Namespace, settings: Config) -> dict[
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
     low_level = find_runtime(arguments.runtime or settings.runtime)
-    workload = _workload(arguments.softgpu_dir)
+    what = "no vcuda-workload, the program that keeps the GPU busy"
+    where = arguments.softgpu_dir or "vcuda demo"
+    workload = demo_device.program(arguments.softgpu_dir, "vcuda-workload", what, where)
     demo_device.sweep()
     folder = demo_device.private_folder()
     containers: list[Container] = []
@@ -240,18 +242,6 @@ def _refused(vcuda: list[str], gpu_uuid: str) -> str:
         check=False,
     )
     return tried.stderr.strip() if tried.returncode == 1 else ""
-
-
-def _workload(softgpu_dir: str | None) -> str:
-    path = os.path.abspath(f"{softgpu_dir}/vcuda-workload")
-    if not softgpu_dir or not os.path.exists(path):
-        raise VcudaError(
-            "no vcuda-workload, the program that keeps the GPU busy",
-            softgpu_dir or "vcuda demo",
-            "install vcuda-softgpu and use --softgpu-dir /usr/lib/vcuda/softgpu, "
-            "or run 'make build' and use --softgpu-dir build/softgpu",
-        )
-    return path
 
 
 def _wait_until_released(ledger: Ledger, runtime: str) -> None:

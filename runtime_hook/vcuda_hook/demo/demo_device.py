@@ -68,17 +68,11 @@ def open_device(folder: str, settings: Config, softgpu_dir: str | None) -> Devic
         mounts = [":".join(mount) for mount in settings.extra_mounts]
         kind = "software" if os.path.exists(settings.driver_root + SOFTWARE_STATE) else "real"
         return Device(folder, kind, settings.driver_root, mounts)
-    program = f"{softgpu_dir}/softgpu"
-    if not softgpu_dir or not os.path.exists(program):
-        raise VcudaError(
-            "this host has no NVIDIA driver and no software GPU is named",
-            "vcuda demo",
-            "install vcuda-softgpu and use --softgpu-dir /usr/lib/vcuda/softgpu, "
-            "or run 'make build' and use --softgpu-dir build/softgpu",
-        )
+    what = "this host has no NVIDIA driver and no software GPU is named"
+    softgpu = program(softgpu_dir, "softgpu", what, "vcuda demo")
     root = folder + "/gpu"
     made = subprocess.run(
-        [program, "create", root, "--gpus", "1", "--memory", SOFTWARE_MEMORY],
+        [softgpu, "create", root, "--gpus", "1", "--memory", SOFTWARE_MEMORY],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -88,8 +82,20 @@ def open_device(folder: str, settings: Config, softgpu_dir: str | None) -> Devic
     )
     if made.returncode != 0:
         what = f"no software GPU: {made.stdout.strip()}"
-        raise VcudaError(what, program, "follow its hint, and run this again")
+        raise VcudaError(what, softgpu, "follow its hint, and run this again")
     return Device(folder, "software", root, [])
+
+
+def program(softgpu_dir: str | None, name: str, what: str, where: str) -> str:
+    """The full path of a program of the software GPU. Raises VcudaError: there is none."""
+    path = os.path.abspath(f"{softgpu_dir}/{name}")
+    if not softgpu_dir or not os.path.exists(path):
+        hint = (
+            "install vcuda-softgpu and use --softgpu-dir /usr/lib/vcuda/softgpu, "
+            "or run 'make build' and use --softgpu-dir build/softgpu"
+        )
+        raise VcudaError(what, where, hint)
+    return path
 
 
 def sweep() -> None:

@@ -45,16 +45,11 @@ def attach(
     """
     process = container.process
     inner, home = _mount_namespace(process), _mount_namespace(_open_folder("/proc/self"))
+    where, hint = "container state", "let the runtime call this hook"
     if os.path.sameopenfile(inner, home):
-        raise VcudaError(
-            "the process is in no mount namespace of its own",
-            "container state",
-            "let the runtime call this hook",
-        )
+        raise VcudaError("the process is in no mount namespace of its own", where, hint)
     if not os.path.samestat(os.stat("root", dir_fd=process), os.stat("/")):
-        raise VcudaError(
-            "the container runs already", "container state", "let the runtime call this hook"
-        )
+        raise VcudaError("the container runs already", where, hint)
     mounts = [(_source(source, options), place) for source, place, options in edits.mounts]
     nodes = [(_node_mount(driver_root, node, process), node) for node in edits.devices]
     try:
@@ -83,14 +78,13 @@ def change_nodes(
     process: a descriptor of /proc/<pid> of its first process. Raises VcudaError, OSError.
     """
     inner, home = _mount_namespace(process), _mount_namespace(_open_folder("/proc/self"))
+    hint = "start the container on that GPU"
     if os.path.sameopenfile(inner, home):
-        hint = "start the container on that GPU"
         raise VcudaError("has the host's mount namespace", container_id, hint)
     nodes = [(_node_mount(driver_root, node, process), node) for node in allowed]
     try:
         device_rules.change(process, container_id, allowed, denied)
     except (OSError, NotImplementedError) as error:
-        hint = "start the container on that GPU"
         raise VcudaError(f"no device rule can be changed: {error}", "cgroup", hint) from error
     with _inside(process, inner, home, "/") as inside:
         for host_node, node in nodes:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from vcuda_oci.container import hook_state
-from vcuda_oci.container.container import Container, container_of
+from vcuda_oci.container.container import container_of
 from vcuda_oci.container.hook_state import State
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import apply_share, cdi_edits
 from vcuda_oci.system import settings_file
-from vcuda_oci.system.settings_file import Config
 
 from . import created_container
 
@@ -23,19 +22,14 @@ def finish(config_path: str, state: State) -> None:
         error.allocation = apply_share.id_of(container)
         raise
     try:
-        _finish(container, settings, state)
+        facts = apply_share.host_of(settings)
+        more, again = cdi_edits.edits_of(container, settings, facts)
+        if more.mounts or more.hooks or more.denied:
+            from . import attach  # late: ctypes, only if there is something to mount
+
+            created = created_container.find("createRuntime", state)
+            attach.attach(more, created, container.rootfs, facts.root, again)
+            attach.run_hooks(more, "createRuntime", created.pid)
     except VcudaError as error:
         apply_share.record_refusal(container, settings, names.HOOK_PROGRAM, error)
         raise
-
-
-def _finish(container: Container, settings: Config, state: State) -> None:
-    facts = apply_share.host_of(settings)
-    more, again = cdi_edits.edits_of(container, settings, facts)
-    if not more.mounts and not more.hooks and not more.denied:
-        return
-    from . import attach  # late: ctypes, only if there is something to mount
-
-    created = created_container.find("createRuntime", state)
-    attach.attach(more, created, container.rootfs, facts.root, again)
-    attach.run_hooks(more, "createRuntime", created.pid)

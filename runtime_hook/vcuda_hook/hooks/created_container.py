@@ -64,12 +64,12 @@ def _write_to_stderr_of(pid: int, line: str) -> None:
 
 
 def bundle_of(state: State) -> str:
-    """The container's bundle.
+    """The bundle of a container, where its state says "/".
 
-    crun gives "/" if the container has a user namespace: it has changed its working folder by then.
-    In that case the runtime's own command line has the bundle, if it is about this container.
+    crun does so if the container has a user namespace: it has changed its working folder by then.
+    The runtime's own command line has the bundle, if it is about this container.
     """
-    command = _calling_command() if state.bundle == "/" else None
+    command = _calling_command()
     if command and command.container_id == state.id and command.bundle.startswith("/"):
         return command.bundle
     return state.bundle

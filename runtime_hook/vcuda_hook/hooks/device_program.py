@@ -112,7 +112,8 @@ def change(cgroup: str, allowed: list[Number], denied: list[Number]) -> None:
     try:
         ours = prologue(allowed, denied)
         for program_id in _attached(folder):
-            old = _by_id(program_id)
+            # The id; the next id and flags are not used.
+            old = syscalls.bpf(_PROG_GET_FD, (ctypes.c_uint32 * 3)(program_id))
             try:
                 instructions = _instructions(old)
                 if not instructions.startswith(ours):
@@ -138,11 +139,6 @@ def _attached(folder: int) -> list[int]:
     query = _Query(folder, _CGROUP_DEVICE, 0, 0, ctypes.addressof(ids), _MOST_PROGRAMS, 0)
     syscalls.bpf(_PROG_QUERY, query)
     return list(ids[: query.count])
-
-
-def _by_id(program_id: int) -> int:
-    # The id; the next id and flags are not used.
-    return syscalls.bpf(_PROG_GET_FD, (ctypes.c_uint32 * 3)(program_id))
 
 
 def _instructions(program: int) -> bytes:

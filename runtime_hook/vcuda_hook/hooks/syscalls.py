@@ -53,19 +53,16 @@ def attach_mount(mount: int, target: int) -> None:
 
 
 def setns(namespace: int) -> None:
-    if _libc.setns(ctypes.c_int(namespace), ctypes.c_int(0)) != 0:
-        _fail()
+    _checked(_libc.setns(ctypes.c_int(namespace), ctypes.c_int(0)))
 
 
 def unshare(flags: int) -> None:
-    if _libc.unshare(ctypes.c_int(flags)) != 0:
-        _fail()
+    _checked(_libc.unshare(ctypes.c_int(flags)))
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, data: str | None) -> None:
     words = [word.encode() if word is not None else None for word in (source, target, kind, data)]
-    if _libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]) != 0:
-        _fail()
+    _checked(_libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]))
 
 
 def set_file_ids(user: int, group: int) -> None:
@@ -95,8 +92,7 @@ def mount_id(descriptor: int) -> int:
 def file_system_type(descriptor: int) -> int:
     """The magic number of the descriptor's file system. Source: statfs(2)."""
     found = (ctypes.c_long * 32)()
-    if _libc.fstatfs(ctypes.c_int(descriptor), ctypes.byref(found)) != 0:
-        _fail()
+    _checked(_libc.fstatfs(ctypes.c_int(descriptor), ctypes.byref(found)))
     return int(found[0])
 
 
@@ -114,12 +110,11 @@ def _size(memory: ctypes.Structure | ctypes.Array[Any]) -> ctypes.c_size_t:
 
 
 def _call(number: int, *arguments: object) -> int:
-    answer: int = _libc.syscall(ctypes.c_long(number), *arguments)
+    return _checked(_libc.syscall(ctypes.c_long(number), *arguments))
+
+
+def _checked(answer: int) -> int:
     if answer < 0:
-        _fail()
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
     return answer
-
-
-def _fail() -> None:
-    error = ctypes.get_errno()
-    raise OSError(error, os.strerror(error))

@@ -49,17 +49,14 @@ def of(ledger: Ledger, allocation: Allocation) -> list[ContainerProcess]:
         pids = container_processes.of(init) if init else []
     except OSError:
         return []
-    page = usage.whole_page(ledger, allocation)
-    by_pid = {each["pid"]: each for each in page.get("processes", ())}
+    page = usage.page_of(ledger, allocation)
+    by_pid = {each.pid: each for each in page.processes} if page else {}
     found = []
-    for pid in pids:
-        process = _process(pid)
-        if process:
-            its = by_pid.get(process.pid_inside)
-            if its:
-                figures = {name: its[name] for name in ("held_bytes", "busy_ns")}
-                process = process._replace(**figures)
-            found.append(process)
+    for process in filter(None, map(_process, pids)):
+        its = by_pid.get(process.pid_inside)
+        if its:
+            process = process._replace(held_bytes=its.held_bytes, busy_ns=its.busy_ns)
+        found.append(process)
     return found
 
 

@@ -63,8 +63,7 @@ def add_to(
     own instance; "driver_limit_bytes" and "driver_used_bytes", null without a limit of the driver;
     "instances" and "instances_left_over" to GPUs, as numbers."""
     for entry in tenants:
-        is_mps = entry["isolation"] == policies.MPS
-        if is_mps:
+        if entry["isolation"] == policies.MPS:
             _add_mps(entry, found.mps.get(entry["gpu_uuid"]))
         entry["instance_of"] = found.instances.get(entry["id"])
         _add_driver(entry, found.driver.get((entry["id"], entry["gpu_uuid"])))

@@ -13,17 +13,16 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 _PAUSE_S = 0.005
 _LAST_WORDS_S = 0.2
 
 
-class Unanswered:
+class Unanswered(NamedTuple):
     """reason: why there is no answer, such as "no answer in 10 s"."""
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    reason: str
 
 
 class _Asked:

@@ -88,20 +88,19 @@ def between(allocation: Allocation, earlier: Sample | None, later: Sample | None
     """The use of each share: GPU time between two samples, other figures from the later one."""
     if later is None:
         return [Use() for _ in allocation.shares]
-    busy: list[float | None] = [None for _ in later.gpus]
-    waited = busy
-    if earlier and earlier.file == later.file and earlier.at_ns < later.at_ns:
-        part = 100 / (later.at_ns - earlier.at_ns)
-        busy = [
-            (gpu.busy_ns - before.busy_ns) * part for gpu, before in zip(later.gpus, earlier.gpus)
-        ]
-        waited = [
-            (gpu.throttled_ns - before.throttled_ns) * part
-            for gpu, before in zip(later.gpus, earlier.gpus)
-        ]
+    uses = [
+        Use(None, gpu, _charged(gpu.contexts, each))
+        for gpu, each in zip(later.gpus, later.context_bytes)
+    ]
+    if not earlier or earlier.file != later.file or earlier.at_ns >= later.at_ns:
+        return uses
+    part = 100 / (later.at_ns - earlier.at_ns)
     return [
-        Use(used, gpu, _charged(gpu.contexts, each), waits)
-        for used, waits, gpu, each in zip(busy, waited, later.gpus, later.context_bytes)
+        use._replace(
+            core_percent=(now.busy_ns - before.busy_ns) * part,
+            waited_percent=(now.throttled_ns - before.throttled_ns) * part,
+        )
+        for use, now, before in zip(uses, later.gpus, earlier.gpus)
     ]
 
 
@@ -138,25 +137,12 @@ def _key(process: page_reader.UsageProcess) -> tuple[int, int, int]:
     return process.slot, process.generation, process.pid
 
 
-def calls_inside(ledger: Ledger, allocation: Allocation) -> int | None:
-    """Calls of running processes that may be in the driver, in a container with calls that ask;
-    None: the page cannot be read.
-    """
+def page_of(ledger: Ledger, allocation: Allocation) -> page_reader.Usage | None:
+    """The page with running processes only; None: it cannot be read."""
     try:
-        return _read(ledger, allocation)[1].calls_inside
+        return _read(ledger, allocation)[1]
     except (OSError, ValueError):
         return None
-
-
-def unsaved(ledger: Ledger, allocation: Allocation) -> tuple[int, int]:
-    """How many running processes hold managed memory, and have opened memory of another process, as
-    the container itself says; none of a page that cannot be read.
-    """
-    try:
-        page = _read(ledger, allocation)[1]
-    except (OSError, ValueError):
-        return 0, 0
-    return page.managed, page.opened_ipc
 
 
 def limits(ledger: Ledger, allocation: Allocation) -> Any:

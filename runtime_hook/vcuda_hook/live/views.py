@@ -29,36 +29,6 @@ READ, UNREADABLE, IMPOSSIBLE = "told", "unreadable", "impossible"
 _MOST_BYTES = 1 << 60  # for an unknown GPU
 
 
-def gpu_entry(
-    gpu: Gpu,
-    promised: Sequence[GpuShare],
-    taken: Sequence[GpuShare],
-    overcommit: float,
-    sick: str | None,
-) -> dict[str, Any]:
-    """One GPU and what is free on it. promised: its shares. taken: those of its shares that
-    placement counts, which may be more than the GPU has where room is lent. sick: why it is
-    unhealthy, or "".
-    """
-    left = 0 if gpu.divided else 1
-    core = max(0, 100 - sum(share.core_percent for share in taken))
-    return {
-        "index": gpu.index,
-        "name": gpu.name,
-        "uuid": gpu.uuid,
-        "model": gpu.model,
-        "memory_bytes": gpu.memory_bytes,
-        "free_core_percent": left * core,
-        "free_memory_bytes": left * free.free_memory(gpu, taken, overcommit),
-        "promised_memory_bytes": sum(share.memory_bytes for share in promised),
-        "memory_overcommit": overcommit,
-        "tenants": len(promised),
-        "unhealthy": sick,
-        "mig_mode": gpu.divided,
-        "mig_parent": gpu.parent or None,
-    }
-
-
 def condition(entry: Mapping[str, Any]) -> str:
     """Why a GPU gets no new containers: "drained", "unhealthy: Xid 79"; "": it gets some."""
     sick = str(entry["unhealthy"] or "")
@@ -75,19 +45,32 @@ def gpu_entries(
     overcommit: float,
     unhealthy: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """whole: every record. unhealthy: the reason, by UUID."""
-    promised = [share for allocation in whole for share in allocation.shares]
-    taken = [share for allocation in whole for share in allocation.reserved]
-    return [
-        gpu_entry(
-            gpu,
-            [share for share in promised if share.uuid == gpu.uuid],
-            [share for share in taken if share.uuid == gpu.uuid],
-            overcommit,
-            unhealthy.get(gpu.uuid) or unhealthy.get(gpu.parent),
+    """Each GPU and what is free on it. whole: every record. unhealthy: the reason, by UUID."""
+    entries = []
+    for gpu in gpus:
+        promised = [share for each in whole for share in each.shares if share.uuid == gpu.uuid]
+        # May be more than the GPU has where room is lent.
+        taken = [share for each in whole for share in each.reserved if share.uuid == gpu.uuid]
+        left = 0 if gpu.divided else 1
+        core = max(0, 100 - sum(share.core_percent for share in taken))
+        entries.append(
+            {
+                "index": gpu.index,
+                "name": gpu.name,
+                "uuid": gpu.uuid,
+                "model": gpu.model,
+                "memory_bytes": gpu.memory_bytes,
+                "free_core_percent": left * core,
+                "free_memory_bytes": left * free.free_memory(gpu, taken, overcommit),
+                "promised_memory_bytes": sum(share.memory_bytes for share in promised),
+                "memory_overcommit": overcommit,
+                "tenants": len(promised),
+                "unhealthy": unhealthy.get(gpu.uuid) or unhealthy.get(gpu.parent),
+                "mig_mode": gpu.divided,
+                "mig_parent": gpu.parent or None,
+            }
         )
-        for gpu in gpus
-    ]
+    return entries
 
 
 def tenant_entries(

@@ -157,14 +157,9 @@ def _check_unused(ledger: Ledger, driver: Mig, leaving: Sequence[Held]) -> None:
 
 def _pci_id(root: str, bus_id: str) -> str:
     """Device and vendor as mig-parted writes them, "0x233010DE"; "": unknown."""
-    try:
-        device, vendor = (
-            files.read(f"{root.rstrip('/')}{_PCI_DEVICES}/{bus_id}/{name}", 64).decode().strip()
-            for name in ("device", "vendor")
-        )
-    except (OSError, ValueError):
-        return ""
-    return f"0x{device[2:]}{vendor[2:]}".lower()
+    folder = f"{root.rstrip('/')}{_PCI_DEVICES}/{bus_id}"
+    device, vendor = (files.text(f"{folder}/{name}", 64).strip() for name in ("device", "vendor"))
+    return f"0x{device[2:]}{vendor[2:]}".lower() if device and vendor else ""
 
 
 def _tree(text: str, path: str) -> Any:

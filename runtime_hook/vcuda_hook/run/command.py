@@ -18,7 +18,7 @@ from typing import NoReturn
 from vcuda_oci.container import bundle, request
 from vcuda_oci.container.container import container_of
 from vcuda_oci.ledger import liveness
-from vcuda_oci.model import names
+from vcuda_oci.model import jsontree, names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import main
 from vcuda_oci.system import settings_file
@@ -91,7 +91,8 @@ def run(arguments: argparse.Namespace, settings: settings_file.Config) -> NoRetu
     overlay.mount_above(lower, scratch)
     mounted = [destination for _, destination in settings.extra_mounts]
     program.check(tree, scratch + "/root", mounted)
-    spec.write(tree, command.config_path)
+    with open(command.config_path, "w") as file:
+        file.write(jsontree.dumps(tree))
     raw = request.RawRequest(words, "command line")
     container = container_of(tree, container_id, scratch)
     creation = main.creation_of(command, low_level, os.getpid(), names.COMMAND)

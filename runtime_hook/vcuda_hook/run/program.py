@@ -46,11 +46,11 @@ def check(tree: Any, root: str, mounted: Sequence[str]) -> None:
     found = [_mode_of(path, root) for path in paths]
     if any(stat.S_ISREG(mode) and mode & 0o111 for mode in found):
         return
-    error = VcudaError("no such program in the container", program, _HINT)
-    error.exit_code = NOT_FOUND
+    what, code = "no such program in the container", NOT_FOUND
     if any(found):
-        error = VcudaError("cannot be executed", program, _HINT)
-        error.exit_code = NOT_EXECUTABLE
+        what, code = "cannot be executed", NOT_EXECUTABLE
+    error = VcudaError(what, program, _HINT)
+    error.exit_code = code
     raise error
 
 

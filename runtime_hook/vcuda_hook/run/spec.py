@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vcuda_oci.container import bundle
-from vcuda_oci.model import jsontree, names
+from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -62,13 +62,14 @@ def plain(
     default; the runtime itself allows /dev/null and the like. Source: runtime-spec config.md,
     config-linux.md "Default Devices".
     """
+    term = ["TERM=" + os.environ.get("TERM", "xterm")] if terminal else []
     spec: dict[str, Any] = {
         "ociVersion": "1.0.2",
         "process": {
             "terminal": terminal,
             "user": {"uid": 0, "gid": 0},
             "args": list(args),
-            "env": [PATH, "HOME=/root", *_terminal_env(terminal), *env],
+            "env": [PATH, "HOME=/root", *term, *env],
             "cwd": cwd,
             "capabilities": {
                 kind: list(CAPABILITIES) for kind in ("bounding", "effective", "permitted")
@@ -136,11 +137,6 @@ def ask(spec: dict[str, Any], words: Mapping[str, str]) -> None:
     annotations.update({names.ANNOTATION_PREFIX + key: value for key, value in words.items()})
 
 
-def write(spec: Mapping[str, Any], path: str) -> None:
-    with open(path, "w") as file:
-        file.write(jsontree.dumps(dict(spec)))
-
-
 def cgroup_of(container_id: str, claimant: Sequence[int], parent: str) -> str:
     """The cgroup of a container; no later container of the same name gets the same one.
 
@@ -159,10 +155,6 @@ def _expect(value: Any, path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise VcudaError("is not a container's config.json", path, "let 'runc spec' write one")
     return value
-
-
-def _terminal_env(terminal: bool) -> list[str]:
-    return ["TERM=" + os.environ.get("TERM", "xterm")] if terminal else []
 
 
 def _volume(source: str, destination: str, read_only: bool) -> dict[str, Any]:

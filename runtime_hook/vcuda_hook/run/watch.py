@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 
+from vcuda_oci.guest import process
 from vcuda_oci.ledger import events, liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
@@ -42,7 +43,8 @@ def watch_this_process(
         return
     try:
         os.setsid()
-        _join_cgroups_of_init()
+        with contextlib.suppress(OSError):  # without it the watcher is in its caller's cgroups
+            cgroup_folders.join(process.open_folder(1))
         if os.fork():
             os._exit(0)
         os.chdir("/")
@@ -104,13 +106,6 @@ def clean_up_after(
             ledger.remove(left.id)
             ledger.record_event(events.RELEASED, left, "its 'vcuda run' was killed")
     left_over.destroy_released(ledger)
-
-
-def _join_cgroups_of_init() -> None:
-    with contextlib.suppress(OSError):  # without it the watcher is in its caller's cgroups
-        init = os.open("/proc/1", os.O_PATH | os.O_DIRECTORY)
-        cgroup_folders.join(init)
-        os.close(init)
 
 
 def _claimed_by(ledger: Ledger, claimant: list[int]) -> Allocation | None:
@@ -175,16 +170,16 @@ def _end_processes(folders: list[str]) -> None:
 def _kill(pid: int, folders: list[str]) -> None:
     """Kill the process if it is still in one of the cgroups: another may have its pid by now."""
     try:
-        process = os.pidfd_open(pid)
+        descriptor = os.pidfd_open(pid)
     except OSError:
         return  # it has ended
     try:
         if any(pid in _pids(folder) for folder in folders):
-            signal.pidfd_send_signal(process, signal.SIGKILL)
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     except ProcessLookupError:
         pass
     finally:
-        os.close(process)
+        os.close(descriptor)
 
 
 def _pids(folder: str) -> set[int]:

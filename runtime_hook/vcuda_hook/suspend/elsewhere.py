@@ -11,7 +11,6 @@ with the old GPU's share.
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Mapping, Sequence
 
@@ -26,9 +25,9 @@ from vcuda_oci.placement import eligible
 from ..checkpoint import drive, steps
 from ..checkpoint.drive import Outcome, Progress
 from ..checkpoint.worker import Hangs, Worker
-from . import relocation, trims
+from . import relocation
 from .operation import Operation
-from .places import BACK_SECONDS, Done, failed, put_on, report_lost, targets_of
+from .places import Done, bring, failed, put_on, report_lost, targets_of
 
 
 def claim(
@@ -155,17 +154,7 @@ def restore(
             outcome = Outcome()  # it has ended: nothing is left to bring anywhere
         else:
             pairs = relocation.pairs(mine.record.shares, moves)
-            outcome = drive.bring(
-                steps.ON,
-                targets,
-                worker,
-                BACK_SECONDS,
-                progress,
-                needed,
-                pairs,
-                mine.found,
-                trim=functools.partial(trims.ask_others, mine.ledger, mine.id),
-            )
+            outcome = bring(mine, steps.ON, targets, worker, progress, needed, pairs)
     except VcudaError as error:
         outcome = Outcome(error.what, error.hint)
     if not outcome.reason:

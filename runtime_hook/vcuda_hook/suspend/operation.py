@@ -102,8 +102,8 @@ class Operation:
         """Refuse to suspend a container with calls that may be in the driver: those cannot ask to
         be resumed. Calls that begin from now on can. Raises NotIdle.
         """
-        inside = usage.calls_inside(self.ledger, self.record)
-        if inside is None or inside:
+        page = usage.page_of(self.ledger, self.record)
+        if page is None or page.calls_inside:
             what = "is not idle: a call may be in the driver"
             raise NotIdle(what, self.id, "wait until its programs wait for nothing")
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import functools
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from vcuda_oci.guest import page_file
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import events, liveness
+from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
+from vcuda_oci.pages import limits_in_place
 
 from ..checkpoint import drive, host_room, steps
 from ..checkpoint.drive import Outcome, Progress
 from ..checkpoint.targets import Targets, Unreachable
 from ..checkpoint.worker import Worker
-from . import trims
 from .operation import Operation
 
 # How long the driver may take to go back after a failure, or to complete a resume.
@@ -82,17 +85,7 @@ def bring_back(mine: Operation, worker: Worker, progress: Progress) -> tuple[str
             targets = targets_of(mine)
             if targets is None:
                 return place, Outcome()  # nothing is left to bring anywhere
-            needed = held.needed if held else {}
-            outcome = drive.bring(
-                place,
-                targets,
-                worker,
-                BACK_SECONDS,
-                progress,
-                needed,
-                found=mine.found,
-                trim=functools.partial(trims.ask_others, mine.ledger, mine.id),
-            )
+            outcome = bring(mine, place, targets, worker, progress, held.needed if held else {})
         except VcudaError as error:
             if first is None and isinstance(error, Unreachable):
                 raise
@@ -101,6 +94,47 @@ def bring_back(mine: Operation, worker: Worker, progress: Progress) -> tuple[str
         if not outcome.reason:
             return place, first._replace(lost=tuple({*first.lost, *outcome.lost}))
     return None, first or Outcome()
+
+
+def bring(
+    mine: Operation,
+    place: str,
+    targets: Targets,
+    worker: Worker,
+    progress: Progress,
+    needed: Mapping[str, int],
+    pairs: Sequence[Sequence[str]] = (),
+) -> Outcome:
+    """Bring the processes to this place. needed, pairs: as drive.bring has them."""
+    trim = functools.partial(_ask_to_trim, mine.ledger, mine.id)
+    return drive.bring(
+        place, targets, worker, BACK_SECONDS, progress, needed, pairs, mine.found, trim=trim
+    )
+
+
+def _ask_to_trim(ledger: Ledger, id: str, uuids: Collection[str]) -> None:
+    """Make room on these GPUs: ask all containers but `id` to give back what their pools keep.
+
+    Each answers after its next call that waits for the GPU, so what it keeps may be there for some
+    time, or for ever.
+    """
+    for record in ledger.read()[0]:
+        if record.id == id or record.suspension:
+            continue
+        asked = [at for at, share in enumerate(record.shares) if share.uuid in uuids]
+        if not asked:
+            continue
+        try:
+            page = page_file.open_page(f"{ledger.containers}/{record.id}/limits", os.O_RDWR)
+        except OSError:
+            continue  # it is being removed
+        try:
+            for gpu in asked:
+                limits_in_place.ask_to_trim(page, gpu)
+        except OSError:
+            pass  # without the room that it keeps the restore is refused, as before
+        finally:
+            os.close(page)
 
 
 def targets_of(mine: Operation) -> Targets | None:

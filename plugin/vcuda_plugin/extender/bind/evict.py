@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any
 
-from ...kube.api import ApiError, message_of, path_of
+from ...kube.api import ApiError, Object, message_of, path_of
 from ..cluster.cluster import Cluster
 from ..cluster.objects import priority_of
 from ..filter.preempt import Victims, preempt
@@ -24,8 +23,6 @@ WAIT_SECONDS = 2.0
 # After that time victims are chosen again, if those have not ended.
 _AGAIN_SECONDS = 60.0
 _MOST_WAITING = 1000
-
-Object = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

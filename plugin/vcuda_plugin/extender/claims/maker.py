@@ -10,14 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any
 
 from vcuda_hook.claims import quantity
 from vcuda_hook.claims.dra_names import DRIVER, MEMORY
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ...kube.api import ApiError, KubeApi, message_of, path_of
+from ...kube.api import ApiError, KubeApi, Object, message_of, path_of
 from ...kube.retry import Retry
 from ..follow import warning_event
 from ..follow.follow import UNFINISHED, Follower
@@ -34,7 +33,6 @@ _TEMPLATES, _SLICES = f"{_API}/resourceclaimtemplates", f"{_API}/resourceslices"
 _SIZES_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 30.0
 
-Object = dict[str, Any]
 Key = tuple[str, str]  # namespace and name of a template
 
 _log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from vcuda_oci.placement.choose import Refused
 from ..model.gpu_arrays import WIDEST, GpuArrays, Rows
 from ..model.instances import place_instances
 from ..model.place import Placed, place
-from ..model.pod_request import PodAsk, Wanted
+from ..model.pod_request import ANY, PodAsk
 from ..model.tenancy import NO_TENANCY
 from ..quota.quota_usage import NO_GROUP, Quota
 from .node_entry import Assumed, Entry
@@ -33,7 +33,6 @@ UNKNOWN_SECONDS = 120.0
 _MOST_ANSWERS = 16
 _MOST_ASKS = 1000
 _MOST_ENDED = 10_000
-_ANY = Wanted()
 # Why a GPU's tenants keep a pod away.
 _EXCLUDE = ("labels exclude", "the other isolation excludes")
 
@@ -259,7 +258,7 @@ class Cluster:
     ) -> Placed | Refused:
         def may_use(some: Sequence[Gpu]) -> list[Gpu]:
             found = [gpu for gpu in some if gpu.uuid not in closed]
-            if ask.wanted == _ANY:
+            if ask.wanted == ANY:
                 return found
             return [gpu for gpu in found if ask.wanted.allows(gpu.uuid, gpu.model)]
 

@@ -7,8 +7,7 @@ the Go names. Calls are read without regard to case, as encoding/json does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...kube import json_bytes
 from ..model.pod_request import mapping
@@ -22,8 +21,7 @@ class Malformed(ValueError):
     """A call that is not a valid message; its text is one line on the fault."""
 
 
-@dataclass(frozen=True)
-class Candidates:
+class Candidates(NamedTuple):
     """The nodes that a call names.
 
     nodes: their objects, from a scheduler configured for an extender without a node cache; None:
@@ -35,8 +33,7 @@ class Candidates:
     nodes: list[dict[str, Any]] | None
 
 
-@dataclass(frozen=True)
-class Binding:
+class Binding(NamedTuple):
     """A pod, and the node that it is bound to."""
 
     namespace: str

@@ -8,7 +8,7 @@ because they free other resources.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from vcuda_oci.placement.choose import Refused
 
@@ -22,8 +22,7 @@ Fits = Callable[[Collection[str]], bool]
 MOST_TRIES = 10_000
 
 
-@dataclass(frozen=True)
-class Victims:
+class Victims(NamedTuple):
     """The pods to evict on one node.
 
     uids: of pods. violations: the most PodDisruptionBudgets violated, by the scheduler's count.

@@ -13,17 +13,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import Any
 
 from ...kube import agent_lease
+from ...kube.api import Object
 from ..cluster.cluster import Cluster
 from ..cluster.objects import NodeFacts
 
 _CHECK_SECONDS = 1.0
 NOT_READY = "the node agent is away: its pod is not ready"
 OLD = f"the node agent is away: it has not renewed its Lease for {agent_lease.LEASE_SECONDS:g} s"
-
-Object = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

@@ -12,15 +12,13 @@ from vcuda_hook.claims.dra_names import DRIVER
 from vcuda_oci.system.settings_file import Config
 
 from ...kube import agent_lease
-from ...kube.api import KubeApi
+from ...kube.api import KubeApi, Object
 from ...kube.list_watch import ListWatch
 from ..cluster.claims import Claims, Kept
 from ..cluster.cluster import Cluster
 from ..cluster.objects import is_finished, node_of, pod_of
 from ..quota.quota_limits import QuotaPlace
 from .agents import Agents
-
-Object = dict[str, Any]
 
 # A finished pod holds no GPU; with this selector the server reports its end as a deletion.
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
-from ...kube.api import KubeApi, path_of
+from ...kube.api import KubeApi, Object, path_of
 from ..cluster.cluster import Cluster
 from ..quota import quota_limits
 from ..quota.quota_limits import QuotaPlace
 from . import warning_event
 from .follow import Follower
-
-Object = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

@@ -5,15 +5,13 @@ A viewer sees the names of claims that it may list; what others hold is part of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from vcuda_hook.claims.objects import Claim, Device, amounts
 from vcuda_hook.claims.room import NOT_JUDGED, Room, Verdict
 
 from .viewer_rights import Sight
-
-_Entry = Mapping[str, Any]
 
 
 class ClaimsView:

@@ -26,14 +26,13 @@ class Answer(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()  # beside those of the body
 
 
-def line(text: str, status: int) -> Answer:
-    return Answer(text.encode() + b"\n", status, TEXT)
+def line(text: str, status: int, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:
+    return Answer(text.encode() + b"\n", status, TEXT, headers)
 
 
 def wrong_method(path: str, allowed: str) -> Answer:
     """allowed: the methods that the path accepts."""
-    refusal = line(f"{path} is for {allowed}", 405)
-    return refusal._replace(headers=((b"allow", allowed.encode()),))
+    return line(f"{path} is for {allowed}", 405, ((b"allow", allowed.encode()),))
 
 
 async def send_answer(send: Send, answer: Answer) -> None:

@@ -62,10 +62,11 @@ class PageApp:
         token = token_of([value for name, value in scope["headers"] if name == b"authorization"])
         if not token:
             text = "a token of the cluster is needed: as Bearer, or as the password of any user"
-            return line(text, 401)._replace(headers=_ASK)
+            return line(text, 401, _ASK)
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         namespace, after = query.get("namespace", ""), query.get("after", "")
-        as_html = _wants_html(scope)
+        accepted = [value for name, value in scope["headers"] if name == b"accept"]
+        as_html = any(b"text/html" in value for value in accepted)
         try:
             if namespace and not _NAMESPACE.fullmatch(namespace):
                 raise Refused(400, "namespace: not a name of a namespace")
@@ -92,10 +93,6 @@ class PageApp:
             return found
 
 
-def _wants_html(scope: Scope) -> bool:
-    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
-
-
 def _html(body: bytes, status: int) -> Answer:
     (_, kind), *others = _PAGE
     headers = tuple((name.lower().encode(), value.encode()) for name, value in others)
@@ -105,5 +102,4 @@ def _html(body: bytes, status: int) -> Answer:
 def _refusal(refused: Refused, namespace: str, as_html: bool) -> Answer:
     if as_html and refused.status != 401:
         return _html(cluster_page.refusal(str(refused), namespace), refused.status)
-    headers = _ASK if refused.status == 401 else ()
-    return line(str(refused), refused.status)._replace(headers=headers)
+    return line(str(refused), refused.status, _ASK if refused.status == 401 else ())

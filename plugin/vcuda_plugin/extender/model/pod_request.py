@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from vcuda_oci.ledger.decision import Amounts
 from vcuda_oci.model import mps, names, policies
@@ -37,8 +37,7 @@ class ContainerAsk:
     parts: tuple[Part, ...]
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """Which GPUs may be used; empty: any. models: parts of names, written as by `model_word`."""
 
     uuids: frozenset[str] = frozenset()
@@ -60,6 +59,9 @@ class Wanted:
         )
 
 
+ANY = Wanted()
+
+
 @dataclass(frozen=True)
 class PodAsk:
     """A pod's request.
@@ -71,7 +73,7 @@ class PodAsk:
     """
 
     containers: tuple[ContainerAsk, ...]
-    wanted: Wanted = Wanted()
+    wanted: Wanted = ANY
     gpu_order: str = ""
     node_order: str = ""
     words: tuple[tuple[str, str], ...] = field(default=(), compare=False)

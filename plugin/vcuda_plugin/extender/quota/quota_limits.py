@@ -6,8 +6,7 @@ Source: GPUManager's gpu-quota-admission, docs/gpu-quota.md, for names, defaults
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import files
@@ -20,8 +19,7 @@ _MOST_CARDS = 1_000_000
 _EXAMPLE = '{"team": {"quota": {"M40": 8}, "pool": ["public"]}}'
 
 
-@dataclass(frozen=True)
-class QuotaPlace:
+class QuotaPlace(NamedTuple):
     """The ConfigMap of quotas, and a node's labels of model and pool; the first found counts."""
 
     name: str = "gpuquota"
@@ -33,8 +31,7 @@ class QuotaPlace:
 DEFAULT_PLACE = QuotaPlace()
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(NamedTuple):
     """The quota of one namespace.
 
     core: percent of one GPU by model, 100 for a card; a missing model means no quota of it.

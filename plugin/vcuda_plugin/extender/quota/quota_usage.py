@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,7 @@ from .quota_limits import Limit, cards
 EXCEEDED = "ExceedsGPUQuota"
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """The nodes with one model and one pool, by their labels; "": no label."""
 
     model: str = ""
@@ -32,8 +31,7 @@ class Group:
 NO_GROUP = Group()
 
 
-@dataclass(frozen=True)
-class Over:
+class Over(NamedTuple):
     """Why a namespace's pod may not go to a group. never: not even once other pods have ended."""
 
     reason: str
@@ -152,8 +150,8 @@ class Quota:
         else:
             charge.groups[node] = group
         after = charge.models
-        for model, sign in [*((m, 1) for m in after - before), *((m, -1) for m in before - after)]:
-            pair = charge.namespace, model
+        for model in before ^ after:
+            pair, sign = (charge.namespace, model), 1 if model in after else -1
             self._used[pair] = self._used.get(pair, 0) + sign * charge.core
             if not self._used[pair]:
                 del self._used[pair]
