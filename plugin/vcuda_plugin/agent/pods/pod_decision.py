@@ -1,6 +1,10 @@
 """Derive from a pod's object the decision that its containers need before they are created: pure.
 
 The pod's author writes the annotations; invalid ones are ignored.
+
+The objects above a pod are not asked for: the agent may read pods only. A Deployment is known by
+its ReplicaSet's name, which ends with the pod's hash, and a CronJob by its Job's, which ends with
+the time in minutes. Source: Kubernetes, controllers deployment/sync.go and cronjob/utils.go.
 """
 
 from __future__ import annotations
@@ -16,7 +20,6 @@ from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
 from ...kube import pod_amounts, pod_terms
-from . import pod_owner
 
 # The kubelet's mirror of a static pod. The UID that the engine gets is in an annotation: an MD5, so
 # not a UID of the API. Source: kubelet pkg/kubelet/{types,config}, "config.mirror", applyDefaults.
@@ -28,6 +31,10 @@ _PREDICATE_NODE = "tencent.com/predicate-node"
 # Longer than any valid value; a truncated value is invalid, too.
 _LONGEST_WORD = 100
 _ENDED = ("Succeeded", "Failed")
+_HASH = "pod-template-hash"
+_BY_TIME = re.compile(r"(.+)-[0-9]{8,10}")
+_MOST_OWNERS = 100
+_LONGEST_KIND, _LONGEST = 63, 253
 
 
 @dataclass(frozen=True)
@@ -66,11 +73,30 @@ def of_pod(
     words = _words(annotations)
     init = [container.name for container in containers if container.ends_first]
     amounts, complaint = _amounts(containers, gpu_resource)
-    owner = pod_owner.of(metadata)
     shares, ignored = _decided(annotations, node)
     mine = {container: held for container, held in shares.items() if container in asking}
-    decided = Decision(mine, words, init, amounts, owner)
+    decided = Decision(mine, words, init, amounts, owner_of(metadata))
     return PodDecision(uid, name, asking, decided, ignored or complaint)
+
+
+def owner_of(metadata: Mapping[str, Any]) -> str:
+    """ "Kind/name" of the pod's controller, such as "Deployment/train"; "": it has none."""
+    listed = metadata.get("ownerReferences")
+    for owner in listed[:_MOST_OWNERS] if isinstance(listed, list) else ():
+        if isinstance(owner, dict) and owner.get("controller") is True:
+            kind, name = owner.get("kind"), owner.get("name")
+            if isinstance(kind, str) and isinstance(name, str) and kind != "Node":
+                return _above(kind, name, metadata)
+    return ""
+
+
+def _above(kind: str, name: str, metadata: Mapping[str, Any]) -> str:
+    its_hash = _tree(metadata.get("labels")).get(_HASH)
+    if kind == "ReplicaSet" and isinstance(its_hash, str) and name.endswith(f"-{its_hash}"):
+        kind, name = "Deployment", name[: -len(its_hash) - 1]
+    elif kind == "Job" and (by_time := _BY_TIME.fullmatch(name)):
+        kind, name = "CronJob", by_time[1]
+    return f"{kind[:_LONGEST_KIND]}/{name[:_LONGEST]}"
 
 
 def _decided(annotations: Mapping[str, Any], node: str) -> tuple[Mapping[str, Any], str]:
