@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import random
-import sys
 import time
 from collections import defaultdict
 
@@ -49,8 +48,7 @@ def main(driver_root: str, state_dir: str, policy: str, driver_limits: str) -> N
         watch.stops, watch.sets_limits = policy == STOP, driver_limits == AUTO
         began = time.process_time()
         while facts.has_these_gpus(cache):
-            sys.stdout.write(json.dumps(watch.poll()) + "\n")
-            sys.stdout.flush()
+            print(json.dumps(watch.poll()), flush=True)
             due = (time.process_time() - began) / _CPU_PART
             pause = min(max(PERIOD_SECONDS, due), LONGEST_SECONDS)
             # A program with the same period must not always be sampled at its best moment.

@@ -5,6 +5,7 @@ What hidden work is, and how it is found: hidden_work.py.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -116,27 +117,19 @@ class TurnAudit:
         due = {at: ns // MS for at, ns in self._due_ns.items() if ns >= MS}
         if not due:
             return
-        try:
-            with Turn(self._state_dir) as mine:
-                for (id, uuid), ms in due.items() if mine else ():
-                    if self._write_page(allocations[id], uuid, ms):
-                        self._due_ns[id, uuid] -= ms * MS
-        except OSError:
-            pass  # no lock
+        with contextlib.suppress(OSError), Turn(self._state_dir) as mine:
+            for (id, uuid), ms in due.items() if mine else ():
+                if self._write_page(allocations[id], uuid, ms):
+                    self._due_ns[id, uuid] -= ms * MS
 
     def _write_page(self, allocation: Allocation, uuid: str, ms: int) -> bool:
         path = f"{self._state_dir}/containers/{allocation.id}/limits"
         at = [share.uuid for share in allocation.shares].index(uuid)
         try:
-            page = OpenPage(path, allocation.shares)
+            with contextlib.closing(OpenPage(path, allocation.shares)) as page:
+                page.add_hidden_work(at, ms)
         except (OSError, ValueError):
             return False
-        try:
-            page.add_hidden_work(at, ms)
-        except OSError:
-            return False
-        finally:
-            page.close()
         return True
 
 
