@@ -88,10 +88,9 @@ class OutsideWatch:
         all_held = self._containers.follow()
         holders = {}
         for key, held in all_held.items():
-            try:
+            # A page may be released or being written: the next poll reads it.
+            with contextlib.suppress(OSError, ValueError):
                 holders[key] = held.holder()
-            except (OSError, ValueError):
-                continue  # released or being written: the next poll reads it
         seen, outsiders = self._sort(processes, holders)
         lines = self._report_outsiders(outsiders, holders)
         driver: Figures = {}

@@ -100,11 +100,9 @@ class TurnAudit:
                 free[id, uuid], false[id, uuid] = one.free_ns + since_ns, one.false_ns
         for id in {id for id, _ in free}:
             path = f"{self._state_dir}/containers/{id}/limits"
-            try:
+            with contextlib.suppress(OSError, ValueError):
                 page = page_reader.read_limits(page_file.read_page(path, layout.LIMITS_SIZE))
-            except (OSError, ValueError):
-                continue
-            held.update({(id, gpu.uuid): gpu.turn_held_ns for gpu in page.gpus})
+                held.update({(id, gpu.uuid): gpu.turn_held_ns for gpu in page.gpus})
         return _Reading(time.monotonic_ns(), held, free, false)
 
     def _write(self, allocations: Mapping[str, Allocation], found: Mapping[Place, Hidden]) -> None:

@@ -95,8 +95,7 @@ class HttpChild:
         arguments = (settings.listen, self._node, settings.state_dir, exemplars)
         while True:
             _create_folder(settings.state_dir)
-            server = child.running(MODULE, *arguments)
-            async with server as (process, output):
+            async with child.running(MODULE, *arguments) as (process, output):
                 self._stdin = process.stdin
                 if await output.readline():
                     pause = _PAUSE_SECONDS
