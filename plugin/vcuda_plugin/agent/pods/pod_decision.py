@@ -57,15 +57,15 @@ def of_pod(
 
     gpu_resource: the resource with amounts in the pod's object; or "".
     """
-    metadata, spec = _tree(pod.get("metadata")), _tree(pod.get("spec"))
+    metadata, spec = mapping(pod.get("metadata")), mapping(pod.get("spec"))
     containers = [
         container for container in _containers(spec) if container.asked.keys() & set(resources)
     ]
     asking = tuple(container.name for container in containers)
-    ended = _tree(pod.get("status")).get("phase") in _ENDED
+    ended = mapping(pod.get("status")).get("phase") in _ENDED
     if not asking or ended or spec.get("nodeName") != node:
         return None
-    annotations = _tree(metadata.get("annotations"))
+    annotations = mapping(metadata.get("annotations"))
     name = f"{metadata.get('namespace')}/{metadata.get('name')}"
     uid = str(annotations.get(_MIRROR, metadata.get("uid")))
     if not (_STATIC_UID if _MIRROR in annotations else _API_UID).fullmatch(uid):
@@ -81,9 +81,8 @@ def of_pod(
 
 def owner_of(metadata: Mapping[str, Any]) -> str:
     """ "Kind/name" of the pod's controller, such as "Deployment/train"; "": it has none."""
-    listed = metadata.get("ownerReferences")
-    for owner in listed[:_MOST_OWNERS] if isinstance(listed, list) else ():
-        if isinstance(owner, dict) and owner.get("controller") is True:
+    for owner in listed(metadata, "ownerReferences")[:_MOST_OWNERS]:
+        if owner.get("controller") is True:
             kind, name = owner.get("kind"), owner.get("name")
             if isinstance(kind, str) and isinstance(name, str) and kind != "Node":
                 return _above(kind, name, metadata)
@@ -91,7 +90,7 @@ def owner_of(metadata: Mapping[str, Any]) -> str:
 
 
 def _above(kind: str, name: str, metadata: Mapping[str, Any]) -> str:
-    its_hash = _tree(metadata.get("labels")).get(_HASH)
+    its_hash = mapping(metadata.get("labels")).get(_HASH)
     if kind == "ReplicaSet" and isinstance(its_hash, str) and name.endswith(f"-{its_hash}"):
         kind, name = "Deployment", name[: -len(its_hash) - 1]
     elif kind == "Job" and (by_time := _BY_TIME.fullmatch(name)):
@@ -123,11 +122,9 @@ class _Container(NamedTuple):
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[_Container]:
     for kind in ("initContainers", "containers"):
-        listed = spec.get(kind)
-        for container in listed if isinstance(listed, list) else ():
-            tree = _tree(container)
-            ends_first = kind == "initContainers" and tree.get("restartPolicy") != "Always"
-            yield _Container(str(tree.get("name")), pod_amounts.asked(tree), ends_first)
+        for each in listed(spec, kind):
+            ends_first = kind == "initContainers" and each.get("restartPolicy") != "Always"
+            yield _Container(str(each.get("name")), pod_amounts.asked(each), ends_first)
 
 
 def _amounts(containers: Sequence[_Container], gpu_resource: str) -> tuple[dict[str, Amounts], str]:
@@ -152,5 +149,12 @@ def _words(annotations: Mapping[str, Any]) -> dict[str, str]:
     return words
 
 
-def _tree(value: Any) -> Mapping[str, Any]:
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return a part of an object of the API; {} where it has another type."""
     return value if isinstance(value, dict) else {}
+
+
+def listed(tree: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """Return a list of parts, likewise."""
+    found = tree.get(key)
+    return list(map(mapping, found)) if isinstance(found, list) else []
