@@ -90,19 +90,16 @@ def _await_settings(path: str, digest: str) -> None:
 
 def _modules(settings: Config, arguments: argparse.Namespace) -> list[str]:
     """Modules of the child processes that these settings need."""
-    return [
-        *([] if arguments.no_door else [claim_socket_child.MODULE]),
-        inventory.MODULE,
-        bypass_child.MODULE,
-        suspend_child.MODULE,
-        *([http_child.MODULE] if settings.listen else []),
-        *([dra_child.MODULE] if dra_driver.is_needed(settings, arguments) else []),
-        *(
-            [pod_watch_child.MODULE]
-            if pod_watch_child.is_there(settings, arguments.kubeconfig)
-            else []
-        ),
-    ]
+    needed = {
+        claim_socket_child.MODULE: not arguments.no_door,
+        inventory.MODULE: True,
+        bypass_child.MODULE: True,
+        suspend_child.MODULE: True,
+        http_child.MODULE: settings.listen,
+        dra_child.MODULE: dra_driver.is_needed(settings, arguments),
+        pod_watch_child.MODULE: pod_watch_child.is_there(settings, arguments.kubeconfig),
+    }
+    return [module for module, is_needed in needed.items() if is_needed]
 
 
 @contextlib.contextmanager
@@ -162,18 +159,8 @@ async def _run(
         stop.wait(),
         child.watch(),
         gpu_news.follow(settings, offer, api, http, gpus_known, alone),
-        *([http.run()] if settings.listen else []),
-        *([names_line.run(settings.state_dir, http.send_names)] if settings.listen else []),
         *(_when(begun, each.run) for each in registrations),
         _when(publishes, offer.follow),
-        *([_when(begun, lambda: dra_driver.run(driver, offer, settings))] if driver else []),
-        *(
-            []
-            if arbiter.is_only
-            else [
-                hand_over.run(handed if is_same else [], arbiter.take_place, http.end_wait, alone)
-            ]
-        ),
         # What only one agent of a node may do.
         *(
             _when(alone, part)
@@ -190,6 +177,13 @@ async def _run(
             )
         ),
     ]
+    if settings.listen:
+        parts += [http.run(), names_line.run(settings.state_dir, http.send_names)]
+    if driver:
+        parts.append(_when(begun, lambda: dra_driver.run(driver, offer, settings)))
+    if not arbiter.is_only:
+        detached = handed if is_same else []
+        parts.append(hand_over.run(detached, arbiter.take_place, http.end_wait, alone))
     tasks = [asyncio.ensure_future(part) for part in parts]
     done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     if stop.is_set() and not any(each.has_successor for each in handed):

@@ -135,7 +135,6 @@ def node(tmp_path: Any, monkeypatch: Any) -> Iterator[Node]:
     monkeypatch.setattr(control, "suspend", made.suspend)
     monkeypatch.setattr(control, "resume", made.resume)
     yield made
-    made.suspender.close()
     made.close()
 
 

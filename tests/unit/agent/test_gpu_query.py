@@ -12,11 +12,11 @@ from vcuda_plugin.agent.gpus.gpu_probe import _Query
 def test_late_answer_is_no_lasting_fault_of_the_only_gpu() -> None:
     late = threading.Event()
 
-    def ask(gpu: str) -> str:
+    def ask() -> str:
         late.wait(30)
         return ""
 
-    query = _Query(ask, "GPU-0")
+    query = _Query(ask)
     query.begin()
     assert query.answer(time.monotonic()) == HANGS
     query.begin()

@@ -8,7 +8,7 @@ import pytest
 
 from vcuda_oci.ledger import decision
 from vcuda_oci.ledger.decision import Decision
-from vcuda_plugin.agent.pods import pod_owner
+from vcuda_plugin.agent.pods.pod_decision import owner_of
 
 
 def metadata(kind: str, name: str, controller: bool = True, hash: str = "") -> dict[str, Any]:
@@ -33,12 +33,12 @@ def metadata(kind: str, name: str, controller: bool = True, hash: str = "") -> d
     ],
 )
 def test_the_owner_is_what_makes_the_pod_again(pod: dict[str, Any], owner: str) -> None:
-    assert pod_owner.of(pod) == owner
+    assert owner_of(pod) == owner
     assert decision.parse(Decision(owner=owner).dump()).owner == owner
 
 
 def test_a_long_owner_is_cut_to_what_a_decision_may_hold() -> None:
-    owner = pod_owner.of(metadata("K" * 1000, "n" * 1000))
+    owner = owner_of(metadata("K" * 1000, "n" * 1000))
     assert decision.parse(Decision(owner=owner).dump()).owner == owner
     with pytest.raises(ValueError, match="owner longer"):
         decision.parse(Decision(owner="K/" + "n" * 1000).dump())

@@ -15,7 +15,7 @@ from support.ledger.samples import GIB, gpus
 from support.ledger.tenants import Tenants
 from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
-from vcuda_plugin.agent.http import history, marks, usage_page
+from vcuda_plugin.agent.http import history, usage_page
 from vcuda_plugin.agent.http.event_counts import EventCounts
 from vcuda_plugin.agent.http.history import History
 from vcuda_plugin.agent.http.http_server import Request
@@ -142,8 +142,8 @@ def test_samples_of_the_node_are_served_and_drawn(tenants: Tenants, monkeypatch:
 
 
 def test_marks_are_of_an_hour_and_bounded(tenants: Tenants, monkeypatch: Any) -> None:
-    monkeypatch.setattr(marks, "MOST", 3)
-    followed = marks.Marks(tenants.state_dir)
+    monkeypatch.setattr(history, "MOST_MARKS", 3)
+    followed = history.Marks(tenants.state_dir)
     for number in range(5):
         events.record(tenants.state_dir, "p", events.CLAIMED, "a", f"{number} % of GPU-0")
     seen = View("n", 0.0, [{"uuid": "GPU-0"}], [], [])
@@ -152,7 +152,7 @@ def test_marks_are_of_an_hour_and_bounded(tenants: Tenants, monkeypatch: Any) ->
     followed.follow(seen)
     now = time.time()
     assert len(followed.since(now)) == 3
-    assert followed.since(now + marks.SECONDS + 60) == followed.since(now - 60) == []
+    assert followed.since(now + history.MARK_SECONDS + 60) == followed.since(now - 60) == []
 
 
 def test_a_fault_of_one_sample_ends_nothing(past: History, monkeypatch: Any, caplog: Any) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from vcuda_hook.live.driver_figures import Counted, Figures
+from vcuda_hook.text import table
 
 from .hidden_work import Hidden
 
@@ -127,8 +128,7 @@ class Watch:
             (key, uuid, TURNS): (one.used_percent, one.held_percent, seen[key, uuid])
             for (key, uuid), one in hidden.items()
         }
-        for place in [place for place in self._times if place not in seen]:
-            del self._times[place]
+        self._times = {place: samples for place, samples in self._times.items() if place in seen}
         found = []
         for case in self._cases.keys() | signs.keys():
             is_new = self._count(case, case in signs)
@@ -138,8 +138,7 @@ class Watch:
                 text = _text(holders[key].name, uuid, why, used, limit, culprits)
                 pids = tuple(process.pid for process in culprits)
                 found.append(Finding(key, why, uuid, used, limit, pids, text, is_new))
-        for case in [case for case in self._cases if case[0] not in holders]:
-            del self._cases[case]
+        self._cases = {case: state for case, state in self._cases.items() if case[0] in holders}
         return sorted(found)
 
     def _count(self, case: tuple[str, str, str], is_over: bool) -> bool:
@@ -214,9 +213,9 @@ def _text(name: str, uuid: str, why: str, used: int, limit: int, processes: list
         TURNS: f"used {used} % of {uuid}'s time, {limit} % of it in its turns; "
         "the rest costs it turns",
     }[why]
-    text = f"{name} {what}: {'process' if len(processes) == 1 else 'processes'} {named}"
     # A process chooses its own name, which may hold control characters.
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    plural = "" if len(processes) == 1 else "es"
+    return table.printable(f"{name} {what}: process{plural} {named}")
 
 
 def _size(size: int) -> str:

@@ -52,8 +52,7 @@ class DriverLimits:
             if os.path.isdir(place[0]):
                 self._set_limit(place[1], place[0], NO_LIMIT)
             del self._current[place]
-        for place in [place for place in self._refused if place not in wanted]:
-            del self._refused[place]
+        self._refused = {place: left for place, left in self._refused.items() if place in wanted}
         if not reason or reason == self._reported:
             return ""
         self._reported = reason

@@ -131,11 +131,9 @@ class _Container:
             self._sum += second.seconds * (second.used - second.held)
         charge = min(MOST_CHARGED, max(0.0, self._sum - self._charged))
         self._charged += charge
-        used, held = (
-            round(100 * _mean(values))
-            for values in ([one.part for one in self._seconds], [one.held for one in self._seconds])
-        )
-        return Hidden(charge, used, held)
+        used = _mean(one.part for one in self._seconds)
+        held = _mean(one.held for one in self._seconds)
+        return Hidden(charge, round(100 * used), round(100 * held))
 
     def _judge(self, is_believed: Callable[[], bool]) -> None:
         if not self._seconds:

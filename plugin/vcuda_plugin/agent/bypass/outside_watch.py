@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import random
-import sys
 import time
 from collections import defaultdict
 
@@ -49,8 +48,7 @@ def main(driver_root: str, state_dir: str, policy: str, driver_limits: str) -> N
         watch.stops, watch.sets_limits = policy == STOP, driver_limits == AUTO
         began = time.process_time()
         while facts.has_these_gpus(cache):
-            sys.stdout.write(json.dumps(watch.poll()) + "\n")
-            sys.stdout.flush()
+            print(json.dumps(watch.poll()), flush=True)
             due = (time.process_time() - began) / _CPU_PART
             pause = min(max(PERIOD_SECONDS, due), LONGEST_SECONDS)
             # A program with the same period must not always be sampled at its best moment.
@@ -90,10 +88,9 @@ class OutsideWatch:
         all_held = self._containers.follow()
         holders = {}
         for key, held in all_held.items():
-            try:
+            # A page may be released or being written: the next poll reads it.
+            with contextlib.suppress(OSError, ValueError):
                 holders[key] = held.holder()
-            except (OSError, ValueError):
-                continue  # released or being written: the next poll reads it
         seen, outsiders = self._sort(processes, holders)
         lines = self._report_outsiders(outsiders, holders)
         driver: Figures = {}

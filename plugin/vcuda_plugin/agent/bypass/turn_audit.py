@@ -5,6 +5,7 @@ What hidden work is, and how it is found: hidden_work.py.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -99,11 +100,9 @@ class TurnAudit:
                 free[id, uuid], false[id, uuid] = one.free_ns + since_ns, one.false_ns
         for id in {id for id, _ in free}:
             path = f"{self._state_dir}/containers/{id}/limits"
-            try:
+            with contextlib.suppress(OSError, ValueError):
                 page = page_reader.read_limits(page_file.read_page(path, layout.LIMITS_SIZE))
-            except (OSError, ValueError):
-                continue
-            held.update({(id, gpu.uuid): gpu.turn_held_ns for gpu in page.gpus})
+                held.update({(id, gpu.uuid): gpu.turn_held_ns for gpu in page.gpus})
         return _Reading(time.monotonic_ns(), held, free, false)
 
     def _write(self, allocations: Mapping[str, Allocation], found: Mapping[Place, Hidden]) -> None:
@@ -116,27 +115,19 @@ class TurnAudit:
         due = {at: ns // MS for at, ns in self._due_ns.items() if ns >= MS}
         if not due:
             return
-        try:
-            with Turn(self._state_dir) as mine:
-                for (id, uuid), ms in due.items() if mine else ():
-                    if self._write_page(allocations[id], uuid, ms):
-                        self._due_ns[id, uuid] -= ms * MS
-        except OSError:
-            pass  # no lock
+        with contextlib.suppress(OSError), Turn(self._state_dir) as mine:
+            for (id, uuid), ms in due.items() if mine else ():
+                if self._write_page(allocations[id], uuid, ms):
+                    self._due_ns[id, uuid] -= ms * MS
 
     def _write_page(self, allocation: Allocation, uuid: str, ms: int) -> bool:
         path = f"{self._state_dir}/containers/{allocation.id}/limits"
         at = [share.uuid for share in allocation.shares].index(uuid)
         try:
-            page = OpenPage(path, allocation.shares)
+            with contextlib.closing(OpenPage(path, allocation.shares)) as page:
+                page.add_hidden_work(at, ms)
         except (OSError, ValueError):
             return False
-        try:
-            page.add_hidden_work(at, ms)
-        except OSError:
-            return False
-        finally:
-            page.close()
         return True
 
 

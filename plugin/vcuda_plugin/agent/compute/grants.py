@@ -5,6 +5,7 @@ limits pages.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import threading
@@ -17,7 +18,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.policies import FIXED
 from vcuda_oci.pages.limits_in_place import Turn
 
-from ..ledger.ledger_changes import LedgerChanges
+from ..ledger.records import LedgerChanges
 from .container_pages import RENEWAL_NS, ContainerPages
 from .shared_gpu import SharedGpu
 
@@ -46,15 +47,13 @@ class Arbiter:
     """
 
     def __init__(self, state_dir: str, beside: bool = False) -> None:
-        self._lock = _lock_of(state_dir)
+        path = state_dir + "/arbiter.lock"
+        self._lock = _lock_of(path)
         self.is_only = self._try_lock()
         if not self.is_only and not beside:
             os.close(self._lock)
-            raise VcudaError(
-                "another arbiter grants here",
-                _path_of(state_dir),
-                "find it with 'fuser' and end it",
-            )
+            hint = "find it with 'fuser' and end it"
+            raise VcudaError("another arbiter grants here", path, hint)
         self._node = Node(state_dir)
         self.sampled_at = time.monotonic()
 
@@ -132,17 +131,15 @@ class Node:
     def _grant(self) -> None:
         """Write due rates, and renew present ones when it is time."""
         now = self._clock()
-        try:
-            with Turn(self._ledger.state_dir) as mine:
-                # Another writer will be done by the next sample; a grant lasts longer than that.
-                if mine:
-                    self._write(self._due, now, ContainerPages.grant)
-                    self._due.clear()
-                if mine and now > self._renewal_ns:
-                    self._write(self._open, now, ContainerPages.renew)
-                    self._renewal_ns = now + RENEWAL_NS
-        except OSError:
-            pass  # without the lock nothing is written: the reserved rates apply
+        # Without the lock nothing is written: the reserved rates apply.
+        with contextlib.suppress(OSError), Turn(self._ledger.state_dir) as mine:
+            # Another writer will be done by the next sample; a grant lasts longer than that.
+            if mine:
+                self._write(self._due, now, ContainerPages.grant)
+                self._due.clear()
+            if mine and now > self._renewal_ns:
+                self._write(self._open, now, ContainerPages.renew)
+                self._renewal_ns = now + RENEWAL_NS
 
     def _write(
         self,
@@ -173,15 +170,10 @@ class Node:
 
     def close(self) -> None:
         """Restore the reserved rates of all containers."""
-        try:
-            with Turn(self._ledger.state_dir, _END_SECONDS) as mine:
-                for id in self._open if mine else ():
-                    try:
-                        self._open[id].restore()
-                    except OSError:
-                        pass  # its grant expires
-        except OSError:
-            pass
+        with contextlib.suppress(OSError), Turn(self._ledger.state_dir, _END_SECONDS) as mine:
+            for id in self._open if mine else ():
+                with contextlib.suppress(OSError):  # its grant expires
+                    self._open[id].restore()
         for id in list(self._open):
             self._close(id)
 
@@ -267,16 +259,11 @@ def _differ_in_suspension(one: Allocation, other: Allocation) -> bool:
     return awake[0] == awake[1] and one != other
 
 
-def _lock_of(state_dir: str) -> int:
+def _lock_of(path: str) -> int:
     """The descriptor of the arbiter's lock; closing it releases the lock. Raises VcudaError."""
-    path = _path_of(state_dir)
     try:
-        os.makedirs(state_dir, 0o755, exist_ok=True)
+        os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         what = f"cannot be opened: {error.strerror}"
         raise VcudaError(what, path, "run as root, or set state-dir") from error
-
-
-def _path_of(state_dir: str) -> str:
-    return state_dir + "/arbiter.lock"

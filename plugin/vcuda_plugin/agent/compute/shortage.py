@@ -77,6 +77,5 @@ class Share:
         elif seconds >= WINDOW_SECONDS:
             self._window = new
             percent = min(round(100 * waited / seconds), 100)
-            heavy = percent >= HEAVY_PERCENT
-            if times := self._time.add(new.at, int(heavy)) if heavy else 0:
+            if percent >= HEAVY_PERCENT and (times := self._time.add(new.at, 1)):
                 yield Finding(events.THROTTLED, times, percent)

@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from urllib.parse import quote
 
 from vcuda_hook.claims.dra_names import DRIVER
 
+from ...kube import api as kube_api
 from ...kube.api import ApiError, KubeApi, Object, message_of
 from ...kube.retry import Retry
 from .claim_request import ClaimRequest
@@ -29,8 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def path_of(namespace: str, name: str) -> str:
-    space, claim = quote(namespace, ""), quote(name, "")
-    return f"/apis/resource.k8s.io/v1/namespaces/{space}/resourceclaims/{claim}"
+    return kube_api.path_of("/apis/resource.k8s.io/v1", namespace, "resourceclaims", name)
 
 
 def report_of(claim: Object, wanted: ClaimRequest, node: str, now: float) -> Object | None:

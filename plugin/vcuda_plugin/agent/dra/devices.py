@@ -8,7 +8,7 @@ order of the GPUs never changes and shares pack. Source: Kubernetes 1.36, resour
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from vcuda_hook.claims.dra_names import (
     CORES,
@@ -150,5 +150,4 @@ def _cliques(seen: Inventory) -> dict[str, int]:
             if topology.is_linked(seen.distances[one][other]):
                 old, new = group[one], group[other]
                 group = [min(old, new) if each in (old, new) else each for each in group]
-    sizes: Sequence[int] = [group.count(each) for each in group]
-    return {gpu.uuid: group[at] for at, gpu in enumerate(seen.gpus) if sizes[at] > 1}
+    return {gpu.uuid: first for gpu, first in zip(seen.gpus, group) if group.count(first) > 1}

@@ -35,11 +35,9 @@ from .publisher import Publisher
 FORGOTTEN_SECONDS = 60.0
 _PCI_DEVICES = "/sys/bus/pci/devices"
 
+prepare = kube_client.load  # called before the fork
+
 _log = logging.getLogger(__name__)
-
-
-def prepare() -> None:
-    kube_client.load()
 
 
 def main(
@@ -47,7 +45,7 @@ def main(
 ) -> None:
     """Run until SIGTERM. kubelet: its root folder, "/var/lib/kubelet". node_root: of `DraChild`."""
     signal.signal(signal.SIGTERM, _end)
-    prepare()  # import now: two threads would do it at once
+    kube_client.load()  # now: two threads would do it at once
     api = connect(kubeconfig, names.AGENT_PROGRAM)
     settings = settings_file.load(config)
     publisher, reports = Publisher(node), Reports(node)

@@ -74,7 +74,7 @@ class HealthStream:
         with self._changed:
             self._reader = mine
             self._wake()  # the former reader's thread ends
-        context.add_callback(self._end)
+        context.add_callback(self._wake)
         while True:
             with self._changed:
                 if self._reader is not mine or not context.is_active():
@@ -98,13 +98,10 @@ class HealthStream:
             )
         return answer
 
-    def _end(self) -> None:
-        with self._changed:
-            self._wake()
-
     def _wake(self) -> None:
-        self._version += 1
-        self._changed.notify_all()
+        with self._changed:  # again, where the caller has it
+            self._version += 1
+            self._changed.notify_all()
 
 
 def _reason(unhealthy: Mapping[str, str], uuid: str) -> str:

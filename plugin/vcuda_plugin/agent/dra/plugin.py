@@ -18,7 +18,7 @@ from vcuda_hook.claims.dra_names import DRIVER
 from vcuda_oci.model.errors import VcudaError
 
 from ...kube.api import ApiError, Object
-from ..kubelet.grpc_calls import unary
+from ..kubelet.messages import unary
 from . import dra_api as api
 from .claim_request import ClaimRequest
 from .prepared import PreparedClaims

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from vcuda_hook.claims.dra_names import DRIVER
 
-from ...kube.api import ApiError, KubeApi, Object, message_of
+from ...kube.api import MERGE_PATCH, ApiError, KubeApi, Object, message_of
 from ...kube.list_watch import ListWatch
 from ...kube.retry import Retry
 from . import slices
@@ -18,7 +18,6 @@ _PAGE = 100
 # Between writes of fields that the API server has dropped.
 _DROPPED_SECONDS = 300.0
 _LONGEST_PAUSE_SECONDS = 30.0
-_MERGE_PATCH = "application/merge-patch+json"
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +30,8 @@ class Publisher(ListWatch):
         super().__init__(f"ResourceSlices of node {node}", slices.PATH, _PAGE, query)
         self._node, self._node_uid = node, ""
         self._listing: dict[str, Object] = {}
-        self._existing: dict[str, Object] | None = None
+        self._existing: dict[str, Object] = {}
+        self._is_listed = False
         self._devices: Sequence[Object] | None = None
         self._counter_sets: Sequence[Object] = ()
         self._lock = threading.Condition()
@@ -53,20 +53,18 @@ class Publisher(ListWatch):
 
     def listed_all(self, began: float) -> None:
         with self._lock:
-            self._existing = self._listing
+            self._existing, self._is_listed = self._listing, True
             self._wake()
 
     def changed(self, item: Object) -> None:
         with self._lock:
-            if self._existing is not None:
-                self._existing[str(item["metadata"]["name"])] = item
-                self._wake()
+            self._existing[str(item["metadata"]["name"])] = item
+            self._wake()
 
     def removed(self, item: Object) -> None:
         with self._lock:
-            if self._existing is not None:
-                self._existing.pop(str(item["metadata"]["name"]), None)
-                self._wake()
+            self._existing.pop(str(item["metadata"]["name"]), None)
+            self._wake()
 
     def write(self, api: KubeApi) -> None:
         """Write what differs, until the process ends."""
@@ -90,7 +88,7 @@ class Publisher(ListWatch):
 
     def _write(self, api: KubeApi) -> None:
         with self._lock:
-            if self._existing is None or self._devices is None:
+            if not self._is_listed or self._devices is None:
                 return
             devices, existing = self._devices, dict(self._existing)
             counters = self._counter_sets
@@ -100,15 +98,13 @@ class Publisher(ListWatch):
             self._node_uid = _uid_of(api, self._node)
             due = slices.writes(self._node, self._node_uid, devices, existing, counters, anew)
         for each in due:
-            kind = _MERGE_PATCH if each.method == "PATCH" else "application/json"
+            kind = MERGE_PATCH if each.method == "PATCH" else "application/json"
             status, answer = api.call(each.method, each.path, each.body, kind=kind)
             if status >= 400 and not (each.method == "DELETE" and status == 404):
                 raise ApiError(status, f"{each.method} {each.path}: {message_of(answer)}")
             # The watch brings this object later; what is decided before is decided on it. Or it
             # came sooner than the answer, with what another writer did since.
             with self._lock:
-                if self._existing is None:
-                    continue
                 if each.body is not None and self.is_newer(answer):
                     self._existing[str(answer["metadata"]["name"])] = answer
                 name = each.path.rpartition("/")[2]
@@ -117,8 +113,7 @@ class Publisher(ListWatch):
         if due:
             _log.info("%d devices in ResourceSlices of pool %s", len(devices), self._node)
         with self._lock:
-            if self._existing is not None:
-                self._note(slices.dropped(devices, self._existing.values()))
+            self._note(slices.dropped(devices, self._existing.values()))
 
     def _note(self, dropped: list[str]) -> None:
         for field in dropped:

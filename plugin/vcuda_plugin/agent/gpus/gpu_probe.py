@@ -27,10 +27,10 @@ import contextlib
 import ctypes
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from vcuda_oci.host import host, nvml
@@ -68,7 +68,7 @@ def main(driver_root: str, cache: str) -> None:
         facts = host.load(driver_root, cache)
         library, state_dir = facts.library, os.path.dirname(cache)
         own, probe = own_instances.uuids(state_dir, facts), Probe(library, facts)
-        left_over = _Query(lambda folder: own_instances.end_left_over(folder, library), state_dir)
+        left_over = _Query(partial(own_instances.end_left_over, state_dir, library))
         # An open NVML does not see a new driver or new GPUs, and a MIG device that takes the number
         # of another has another UUID. End: the next process sees them.
         while facts.has_these_gpus(cache):
@@ -99,13 +99,10 @@ class Probe:
         self._events = ctypes.c_void_p()
         self._nvml.nvmlEventSetCreate(ctypes.byref(self._events))
         self._handles: dict[str, int] = {}
-        self._queries = {gpu.uuid: _Query(self._ask, gpu.uuid) for gpu in facts.gpus}
+        self._queries = {gpu.uuid: _Query(partial(self._ask, gpu.uuid)) for gpu in facts.gpus}
         # Apart from the queries, and never waited for: no sensor decides about a GPU's health.
-        self._sensors = {gpu.uuid: _Query(self._sense, gpu.uuid, {}) for gpu in facts.gpus}
-        self._silent = [
-            _Query(lambda index: nvml.why_silent(library, int(index)), str(index))
-            for index in facts.silent
-        ]
+        self._sensors = {gpu.uuid: _Query(partial(self._sense, gpu.uuid), {}) for gpu in facts.gpus}
+        self._silent = [_Query(partial(nvml.why_silent, library, at)) for at in facts.silent]
         self.one_is_back = False  # whether a GPU of facts.silent answers now
 
     def sample(self) -> dict[str, Any]:
@@ -184,10 +181,9 @@ class Probe:
 class _Query:
     """Queries one GPU in its own thread, which may hang forever."""
 
-    def __init__(self, ask: Callable[[str], Any], gpu: str, last: Any = "") -> None:
+    def __init__(self, ask: Callable[[], Any], last: Any = "") -> None:
         """last: what counts as the answer before the first one."""
-        self._ask, self._gpu = ask, gpu
-        self.last = last  # the last answer
+        self._ask, self.last = ask, last
         self._requested, self._answered = threading.Event(), threading.Event()
         self._answered.set()
         self._hangs = False
@@ -213,7 +209,7 @@ class _Query:
         while True:
             self._requested.wait()
             self._requested.clear()
-            self.last = self._ask(self._gpu)
+            self.last = self._ask()
             self._answered.set()
 
 
@@ -238,5 +234,4 @@ def _numa_node(driver_root: str, bus_id: str) -> int:
 
 
 def _print(sample: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(sample) + "\n")
-    sys.stdout.flush()
+    print(json.dumps(sample), flush=True)

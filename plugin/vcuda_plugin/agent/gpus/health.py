@@ -83,8 +83,7 @@ class Health:
         found = {}
         for uuid, state in self._states.items():
             lasts = state.xid in self._lasting
-            counts = lasts or now < state.xid_until
-            xid = state.xid if counts else 0
+            xid = state.xid if lasts or now < state.xid_until else 0
             if state.reason or xid:
                 until = None if lasts or not xid else state.xid_until
                 found[uuid] = GpuFault(state.reason, xid, until)

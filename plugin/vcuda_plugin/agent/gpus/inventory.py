@@ -100,10 +100,9 @@ async def follow(
     known: dict[str, Any] | None = None
     cannot, pause, why = "", _PAUSE_SECONDS, ""
     sampled = time.monotonic()
+    arguments = (settings.driver_root, settings.state_dir + "/host.json")
     while True:
-        cache = settings.state_dir + "/host.json"
-        probe = child.running(MODULE, settings.driver_root, cache)
-        async with probe as (_, lines):
+        async with child.running(MODULE, *arguments) as (_, lines):
             trouble, limit = "", START_SECONDS
             while not trouble:
                 began = time.monotonic()

@@ -42,7 +42,9 @@ def row(entry: Mapping[str, Any], colour: str, processes: Sequence[ProcessUse]) 
 
 def _name(entry: Mapping[str, Any], colour: str, processes: Sequence[ProcessUse]) -> str:
     name = escape(entry["name"])
-    shown = f'<i class="{colour}"></i>{name}{_image(entry)}'
+    shown = f'<i class="{colour}"></i>{name}'
+    if entry["image"]:
+        shown += f'<br><span class="of">{escape(entry["image"])}</span>'
     if not processes or entry["usage"] != views.READ:
         return shown
     is_off = views.is_off(entry)
@@ -62,11 +64,6 @@ def _process(process: ProcessUse, is_off: bool) -> str:
     memory = table.size(0 if is_off else process.memory_bytes)
     core = "" if process.core_percent is None else f", {process.core_percent:.0f} % of the GPU"
     return f"pid {process.pid_inside}: {memory}{core}"
-
-
-def _image(entry: Mapping[str, Any]) -> str:
-    image = entry["image"]
-    return f'<br><span class="of">{escape(image)}</span>' if image else ""
 
 
 def _cell(used: str, of: str, figure: float, whole: float, colour: str) -> str:

@@ -161,10 +161,9 @@ class EventCounts:
     def _save(self) -> None:
         content = {**self._counts.__dict__, "file": self._file, "at": self._at}
         del content["last_starts"]
-        try:
+        # If it fails, counting continues from an older position after a restart.
+        with contextlib.suppress(OSError):
             files.replace(self._saved_path, jsontree.dumps(content).encode(), 0o644)
-        except OSError:
-            pass  # after a restart, counting continues from an older position
 
 
 def _inode(path: str) -> int:

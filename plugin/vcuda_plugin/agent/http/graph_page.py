@@ -35,7 +35,7 @@ def _drawing(view: View, gpus: Sequence[_Entry]) -> str:
     for title, group in _by_numa_node(gpus):
         for at in range(0, len(group), _ABREAST):
             row = group[at : at + _ABREAST]
-            tenants = [[e for e in view.tenants if e["gpu_uuid"] == gpu["uuid"]] for gpu in row]
+            tenants = [view.tenants_of(gpu["uuid"]) for gpu in row]
             most = max(len(of_gpu) for of_gpu in tenants)
             wide = len(row) * (_COLUMN + _GAP) - _GAP + 2 * _MARGIN
             high = _HEAD + _GPU_HEIGHT + most * _STEP + _MARGIN

@@ -1,4 +1,4 @@
-"""The last hour of each GPU and container: how much of it was used, in steps of ten seconds.
+"""The last hour of each GPU and container: its use in steps of ten seconds, and its events.
 
 It is in the memory of the HTTP process alone and begins anew with it: what must outlive that
 belongs in Prometheus. Its own samples leave the averages of other readers as they are.
@@ -7,23 +7,72 @@ belongs in Prometheus. Its own samples leave the averages of other readers as th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
 
-from .marks import Marks
+from vcuda_oci.ledger import events
+from vcuda_oci.ledger.event_reader import Reader
+
 from .node_state import Node, View
 
 STEP_SECONDS = 10
 STEPS = 360
 # Of GPUs and of containers; further ones take the place of those that ended first, or have none.
 MOST_SERIES = 512
+# Events of all GPUs, and how long they are shown; older ones make room.
+MOST_MARKS, MARK_SECONDS = 200, 3600
 COMPUTE, MEMORY, WAITED = "compute_percent", "memory_bytes", "waited_percent"
 
 _log = logging.getLogger(__name__)
 _Points = deque[Any]  # of float or None; Python 3.9 cannot evaluate a union
+
+
+class Mark(NamedTuple):
+    """gpu: its UUID. time: in seconds since 1970. kind: as events.record has it. name: the
+    container's, or ""."""
+
+    gpu: str
+    time: float
+    kind: str
+    name: str
+
+
+class Marks:
+    """Follows the events of one state folder."""
+
+    def __init__(self, state_dir: str) -> None:
+        self._reader = Reader(f"{state_dir}/{events.NAME}")
+        self._before: dict[str, list[Mapping[str, Any]]] = {}
+        self._marks: deque[Mark] = deque(maxlen=MOST_MARKS)
+
+    def follow(self, view: View) -> None:
+        """Add the events since the last call. An event that names no GPU concerns those of its
+        container, which may have ended since the view before."""
+        if view.gpus is None:
+            return
+        now: dict[str, list[Mapping[str, Any]]] = {}
+        for entry in view.tenants:
+            now.setdefault(entry["id"], []).append(entry)
+        shares, self._before = {**self._before, **now}, now
+        known = {gpu["uuid"] for gpu in view.gpus}
+        with contextlib.suppress(OSError):
+            for event in self._reader.new():
+                entries = shares.get(event["allocation"], [])
+                name = entries[0]["name"] if entries else str(event.get("pod", ""))
+                uuids = {entry["gpu_uuid"] for entry in entries}
+                uuids |= {each for each in known if each in event["text"]}
+                if event["kind"] != events.DECIDED:
+                    self._marks += [
+                        Mark(uuid, event["time"], event["kind"], name) for uuid in sorted(uuids)
+                    ]
+
+    def since(self, now: float) -> list[Mark]:
+        """The marks of the hour before `now`, oldest first."""
+        return [mark for mark in self._marks if 0 <= now - mark.time <= MARK_SECONDS]
 
 
 class History:
@@ -54,10 +103,7 @@ class History:
                 _log.exception("no sample for the history")
 
     def add(self, view: View) -> None:
-        gpus = {
-            gpu["uuid"]: _sums([e for e in view.tenants if e["gpu_uuid"] == gpu["uuid"]])
-            for gpu in view.gpus or []
-        }
+        gpus = {gpu["uuid"]: _sums(view.tenants_of(gpu["uuid"])) for gpu in view.gpus or []}
         ids = dict.fromkeys(entry["id"] for entry in view.tenants)
         containers = {id: _sums([e for e in view.tenants if e["id"] == id]) for id in ids}
         _extend(self.gpus, gpus)
@@ -74,21 +120,15 @@ class History:
 
 def _sums(entries: list[dict[str, Any]]) -> dict[str, float | None]:
     """The figures of some shares together; a figure that one of them lacks is unknown."""
-    waited = [entry["waited_percent"] for entry in entries]
+    core, memory, waited = (
+        [entry[key] for entry in entries]
+        for key in ("core_used_percent", "memory_used_bytes", "waited_percent")
+    )
     return {
-        COMPUTE: _sum(entry["core_used_percent"] for entry in entries),
-        MEMORY: _sum(entry["memory_used_bytes"] for entry in entries),
+        COMPUTE: None if None in core else round(sum(core, 0.0), 1),
+        MEMORY: None if None in memory else round(sum(memory, 0.0), 1),
         WAITED: None if None in waited else max(waited, default=0.0),
     }
-
-
-def _sum(figures: Iterable[float | None]) -> float | None:
-    total = 0.0
-    for figure in figures:
-        if figure is None:
-            return None
-        total += figure
-    return round(total, 1)
 
 
 def _extend(

@@ -23,7 +23,6 @@ _LONGEST_PAUSE_SECONDS = 300
 # Send nothing more to a process that leaves so many bytes unread.
 _MOST_UNREAD = 4 << 20
 
-_NOTHING_MISSING = NO_GPU + b"\n"
 _WAITS = NO_GPU + b"not registered yet beside the running agent\n"
 
 _log = logging.getLogger(__name__)
@@ -53,7 +52,7 @@ class HttpChild:
     def __init__(self, settings: Config, node: str, waits: bool = False) -> None:
         self._settings, self._node, self._waits = settings, node, waits
         self._gpus = b""
-        self._missing = b""
+        self._missing = NO_GPU + b"\n"
         self._names = b""
         self._stdin: asyncio.WriteTransport | None = None
 
@@ -96,8 +95,7 @@ class HttpChild:
         arguments = (settings.listen, self._node, settings.state_dir, exemplars)
         while True:
             _create_folder(settings.state_dir)
-            server = child.running(MODULE, *arguments)
-            async with server as (process, output):
+            async with child.running(MODULE, *arguments) as (process, output):
                 self._stdin = process.stdin
                 if await output.readline():
                     pause = _PAUSE_SECONDS
@@ -114,13 +112,11 @@ class HttpChild:
         """Send an empty line every _BEAT_SECONDS until the process ends."""
         while process.returncode is None:
             self._send(b"\n")
-            try:
+            with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(process.wait(), _BEAT_SECONDS)
-            except asyncio.TimeoutError:
-                pass
 
     def _send_missing(self) -> None:
-        self._send(_WAITS if self._waits else self._missing or _NOTHING_MISSING)
+        self._send(_WAITS if self._waits else self._missing)
 
     def _send(self, line: bytes) -> None:
         stdin = self._stdin

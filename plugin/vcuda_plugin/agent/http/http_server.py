@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
         try:
             event = self._http.next_event()
         except h11.RemoteProtocolError as error:
-            self._start(_plain(error.error_status_hint, "not a request that is understood"))
+            self._start(plain(error.error_status_hint, "not a request that is understood"))
             return
         if isinstance(event, h11.Request):
             self._without_body = event.method == b"HEAD"
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
                 what = await self._server.answer(what)
             except Exception:
                 _log.exception("http: no answer")
-                what = _plain(500, "an error of the agent: see its log")
+                what = plain(500, "an error of the agent: see its log")
         if len(what.body) <= SMALL_BYTES:
             await self._send(what)
         else:
@@ -224,12 +224,13 @@ class Connection(asyncio.Protocol):
 
 def _of(event: h11.Request) -> Request | Response:
     if event.method not in (b"GET", b"HEAD"):
-        return _plain(405, "GET and HEAD only", ("Allow", "GET, HEAD"))
+        return plain(405, "GET and HEAD only", ("Allow", "GET, HEAD"))
     path = event.target.partition(b"?")[0].decode("latin-1")
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
     return Request(path, headers)
 
 
-def _plain(status: int, text: str, *headers: tuple[str, str]) -> Response:
+def plain(status: int, text: str, *headers: tuple[str, str]) -> Response:
+    """A response of one line of text."""
     kind = ("Content-Type", "text/plain; charset=utf-8")
     return Response(status, f"{text}\n".encode(), (kind, *headers))

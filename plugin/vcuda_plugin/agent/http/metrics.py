@@ -58,12 +58,7 @@ def _of_gpu(name: str, help: str, value: _Value | None = None) -> Metric:
 
 def _of_sensor(name: str, help: str) -> Metric:
     key = name.removesuffix("_total")
-
-    def value(entry: Mapping[str, Any]) -> float | None:
-        figure: float | None = entry["sensors"][key]
-        return figure
-
-    return _of_gpu(name, help, value)
+    return _of_gpu(name, help, lambda entry: entry["sensors"][key])
 
 
 def _of_mps(key: str, help: str) -> Metric:

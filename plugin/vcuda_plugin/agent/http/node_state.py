@@ -44,6 +44,10 @@ class View(NamedTuple):
     distances: list[list[int]] | None = None
     processes: Mapping[tuple[str, str], Sequence[ProcessUse]] = MappingProxyType({})
 
+    def tenants_of(self, uuid: str) -> list[dict[str, Any]]:
+        """The tenants of one GPU."""
+        return [entry for entry in self.tenants if entry["gpu_uuid"] == uuid]
+
     def as_json(self) -> dict[str, Any]:
         return {
             "node": self.node,

@@ -13,13 +13,12 @@ from ...web import page_frame
 from . import exposition, graph_page, usage_page
 from .event_counts import EventCounts
 from .history import History
-from .http_server import Request, Response
+from .http_server import Request, Response, plain
 from .node_state import Node, View
 from .workload_demands import WorkloadDemands
 
 # The agent's event loop sends a heartbeat more often than this while it runs.
 SILENCE_SECONDS = 30.0
-_TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
 _PAGE = page_frame.headers()
 _JSON = (("Content-Type", "application/json"), ("Vary", "Accept"))
 # Host headers accepted on a loopback address. Refusing all others prevents DNS rebinding: a foreign
@@ -62,9 +61,9 @@ class Routes:
     async def answer(self, request: Request) -> Response:
         route = self._paths.get(request.path)
         if self._only_here and _host(request) not in _LOOPBACK_NAMES:
-            response = _text(403, "this address is asked by the name of localhost only")
+            response = plain(403, "this address is asked by the name of localhost only")
         elif route is None:
-            response = _text(404, f"no such page; there is {', '.join(self._paths)}")
+            response = plain(404, f"no such page; there is {', '.join(self._paths)}")
         else:
             response = await route(request)
         return response._replace(headers=(*response.headers, *page_frame.ALWAYS))
@@ -73,19 +72,13 @@ class Routes:
         return Response(307, b"", (("Location", "usage"),))
 
     async def _metrics(self, request: Request) -> Response:
+        kind, render = exposition.CONTENT_TYPE, self._pages.text
         if self._exemplars and _OPEN_METRICS in request.headers.get("accept", ""):
-            body = await self._of_view(
-                "open",
-                lambda v: exposition.open_metrics_page(
-                    v, self._counts.read(), self.demands.recommended()
-                ),
-            )
-            return Response(200, body, (("Content-Type", exposition.OPEN_METRICS_TYPE),))
+            kind, render = exposition.OPEN_METRICS_TYPE, exposition.open_metrics_page
         body = await self._of_view(
-            "metrics",
-            lambda v: self._pages.text(v, self._counts.read(), self.demands.recommended()),
+            kind, lambda v: render(v, self._counts.read(), self.demands.recommended())
         )
-        return Response(200, body, (("Content-Type", exposition.CONTENT_TYPE),))
+        return Response(200, body, (("Content-Type", kind),))
 
     async def _usage(self, request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):
@@ -116,12 +109,12 @@ class Routes:
     async def _healthz(self, _: Request) -> Response:
         silent = time.monotonic() - self.heard
         if silent > SILENCE_SECONDS:
-            return _text(503, f"the agent's loop has not turned for {silent:.0f} s")
-        return _text(200, "ok")
+            return plain(503, f"the agent's loop has not turned for {silent:.0f} s")
+        return plain(200, "ok")
 
     async def _readyz(self, request: Request) -> Response:
         if self.no_gpu:
-            return _text(503, f"no GPU is offered: {self.no_gpu}")
+            return plain(503, f"no GPU is offered: {self.no_gpu}")
         return await self._healthz(request)
 
     async def _version(self, _: Request) -> Response:
@@ -133,10 +126,6 @@ def _host(request: Request) -> str:
     """The Host header without its port."""
     name, _, port = request.headers.get("host", "").rpartition(":")
     return name if name and port.isdigit() else request.headers.get("host", "")
-
-
-def _text(status: int, text: str) -> Response:
-    return Response(status, f"{text}\n".encode(), _TEXT)
 
 
 def _dumped(tree: Any) -> bytes:

@@ -11,7 +11,7 @@ from vcuda_hook.text import table
 from ...web import page_frame
 from ...web.page_frame import COLOURS, escape
 from . import container_cells, history
-from .marks import Mark
+from .history import Mark
 from .node_state import View
 
 _Entries = Sequence[Mapping[str, Any]]
@@ -29,11 +29,11 @@ def render(view: View, past: _History | None = None, marks: Sequence[Mark] = ())
     for gpu in view.gpus or []:
         its = [(view.taken - mark.time, mark) for mark in marks if mark.gpu == gpu["uuid"]]
         drawn = _past(gpu, past.get(gpu["uuid"], {}), its)
-        parts.append(_gpu(gpu, _tenants_of(view, gpu["uuid"]), drawn, view.processes))
+        parts.append(_gpu(gpu, view.tenants_of(gpu["uuid"]), drawn, view.processes))
     known = {gpu["uuid"] for gpu in view.gpus or []}
     others = dict.fromkeys(entry["gpu_uuid"] for entry in view.tenants)
     parts += [
-        _elsewhere(uuid, _tenants_of(view, uuid), view.processes)
+        _elsewhere(uuid, view.tenants_of(uuid), view.processes)
         for uuid in others
         if uuid not in known
     ]
@@ -71,10 +71,6 @@ def colours(entries: _Entries) -> list[str]:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _tenants_of(view: View, uuid: str) -> _Entries:
-    return [entry for entry in view.tenants if entry["gpu_uuid"] == uuid]
 
 
 def _gpu(

@@ -70,7 +70,9 @@ class WorkloadDemands:
                 continue
             key = entry["id"], entry["gpu_uuid"]
             refusals[key] = entry["refusals"]
-            its = self._workload(entry)
+            pod = entry["pod"]
+            owner = self._owner(str(pod.get("uid", ""))) if pod else ""
+            its = workload.of(pod, owner, entry["name"], entry["image"] or "")
             running.add(its)
             if its not in self.demands:
                 demands.make_room(self.demands)
@@ -78,11 +80,6 @@ class WorkloadDemands:
             self.demands[its].add(_sample(entry, self._refusals.get(key)), view.taken)
         running &= self.demands.keys()
         self._refusals, self._running, self._advised = refusals, frozenset(running), None
-
-    def _workload(self, entry: Mapping[str, Any]) -> Workload:
-        pod = entry["pod"]
-        owner = self._owner(str(pod.get("uid", ""))) if pod else ""
-        return workload.of(pod, owner, entry["name"], entry["image"] or "")
 
     def _owner(self, uid: str) -> str:
         """The owner in the pod's decision file; "": it has none, or there is no such file yet."""

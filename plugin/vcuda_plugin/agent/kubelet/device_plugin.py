@@ -21,7 +21,7 @@ from vcuda_oci.system.settings_file import Config
 
 from . import device_plugin_api as api
 from . import resources
-from .grpc_calls import unary
+from .messages import unary
 from .resources import Device
 
 _log = logging.getLogger(__name__)

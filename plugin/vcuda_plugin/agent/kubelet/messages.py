@@ -1,4 +1,4 @@
-"""Message classes of the kubelet's interfaces, built at import from lists of fields.
+"""The kubelet's gRPC interfaces: handlers of calls, and messages built from lists of fields.
 
 Generated code needs a protobuf library at least as new as its compiler; classes built at import run
 with the distribution's library.
@@ -6,9 +6,10 @@ with the distribution's library.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import grpc  # type: ignore[import-untyped]
 from google.protobuf import descriptor_pb2, message_factory  # type: ignore[import-untyped]
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
@@ -57,3 +58,12 @@ def _add_field(package: str, message: Any, number: int, text: str) -> None:
         field.type = _SCALARS[kind]
     else:
         field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{package}.{kind}"
+
+
+def unary(call: Callable[[Any, Any], Any], request: Any) -> Any:
+    """The handler of a call with one request and one answer. request: the request's class."""
+    return grpc.unary_unary_rpc_method_handler(
+        call,
+        request_deserializer=request.FromString,
+        response_serializer=lambda answer: answer.SerializeToString(),
+    )

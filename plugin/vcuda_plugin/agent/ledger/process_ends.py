@@ -42,8 +42,7 @@ class ProcessEnds:
                 os.close(pidfd)
                 continue
             self._followed[process] = pidfd
-            loop = asyncio.get_running_loop()
-            loop.add_reader(pidfd, self._end, process, wanted[process])
+            asyncio.get_running_loop().add_reader(pidfd, self._end, process, wanted[process])
 
     def take(self) -> set[str]:
         """Return the names of the processes that have ended since the last call."""

@@ -20,13 +20,12 @@ from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
 from ...kube import agent_lease
-from ...kube.api import ApiError, KubeApi, message_of
+from ...kube.api import MERGE_PATCH, ApiError, KubeApi, message_of
 from ...kube.retry import Retry
 
 WRITTEN = "written"
 # A node that was deleted and joined again has lost its annotations.
 _AGAIN_SECONDS = 300.0
-_MERGE_PATCH = "application/merge-patch+json"
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +74,7 @@ class _Writer:
         path = f"/api/v1/nodes/{self._node}"
         try:
             api = KubeApi(self._kubeconfig, names.AGENT_PROGRAM)
-            status, answer = api.call("PATCH", path, {"metadata": metadata}, kind=_MERGE_PATCH)
+            status, answer = api.call("PATCH", path, {"metadata": metadata}, kind=MERGE_PATCH)
             if status >= 400:
                 raise ApiError(status, f"{status} {message_of(answer)}")
             self._uid = str(answer["metadata"].get("uid", ""))

@@ -1,6 +1,10 @@
 """Derive from a pod's object the decision that its containers need before they are created: pure.
 
 The pod's author writes the annotations; invalid ones are ignored.
+
+The objects above a pod are not asked for: the agent may read pods only. A Deployment is known by
+its ReplicaSet's name, which ends with the pod's hash, and a CronJob by its Job's, which ends with
+the time in minutes. Source: Kubernetes, controllers deployment/sync.go and cronjob/utils.go.
 """
 
 from __future__ import annotations
@@ -16,7 +20,6 @@ from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 
 from ...kube import pod_amounts, pod_terms
-from . import pod_owner
 
 # The kubelet's mirror of a static pod. The UID that the engine gets is in an annotation: an MD5, so
 # not a UID of the API. Source: kubelet pkg/kubelet/{types,config}, "config.mirror", applyDefaults.
@@ -28,6 +31,10 @@ _PREDICATE_NODE = "tencent.com/predicate-node"
 # Longer than any valid value; a truncated value is invalid, too.
 _LONGEST_WORD = 100
 _ENDED = ("Succeeded", "Failed")
+_HASH = "pod-template-hash"
+_BY_TIME = re.compile(r"(.+)-[0-9]{8,10}")
+_MOST_OWNERS = 100
+_LONGEST_KIND, _LONGEST = 63, 253
 
 
 @dataclass(frozen=True)
@@ -50,15 +57,15 @@ def of_pod(
 
     gpu_resource: the resource with amounts in the pod's object; or "".
     """
-    metadata, spec = _tree(pod.get("metadata")), _tree(pod.get("spec"))
+    metadata, spec = mapping(pod.get("metadata")), mapping(pod.get("spec"))
     containers = [
         container for container in _containers(spec) if container.asked.keys() & set(resources)
     ]
     asking = tuple(container.name for container in containers)
-    ended = _tree(pod.get("status")).get("phase") in _ENDED
+    ended = mapping(pod.get("status")).get("phase") in _ENDED
     if not asking or ended or spec.get("nodeName") != node:
         return None
-    annotations = _tree(metadata.get("annotations"))
+    annotations = mapping(metadata.get("annotations"))
     name = f"{metadata.get('namespace')}/{metadata.get('name')}"
     uid = str(annotations.get(_MIRROR, metadata.get("uid")))
     if not (_STATIC_UID if _MIRROR in annotations else _API_UID).fullmatch(uid):
@@ -66,11 +73,29 @@ def of_pod(
     words = _words(annotations)
     init = [container.name for container in containers if container.ends_first]
     amounts, complaint = _amounts(containers, gpu_resource)
-    owner = pod_owner.of(metadata)
     shares, ignored = _decided(annotations, node)
     mine = {container: held for container, held in shares.items() if container in asking}
-    decided = Decision(mine, words, init, amounts, owner)
+    decided = Decision(mine, words, init, amounts, owner_of(metadata))
     return PodDecision(uid, name, asking, decided, ignored or complaint)
+
+
+def owner_of(metadata: Mapping[str, Any]) -> str:
+    """ "Kind/name" of the pod's controller, such as "Deployment/train"; "": it has none."""
+    for owner in listed(metadata, "ownerReferences")[:_MOST_OWNERS]:
+        if owner.get("controller") is True:
+            kind, name = owner.get("kind"), owner.get("name")
+            if isinstance(kind, str) and isinstance(name, str) and kind != "Node":
+                return _above(kind, name, metadata)
+    return ""
+
+
+def _above(kind: str, name: str, metadata: Mapping[str, Any]) -> str:
+    its_hash = mapping(metadata.get("labels")).get(_HASH)
+    if kind == "ReplicaSet" and isinstance(its_hash, str) and name.endswith(f"-{its_hash}"):
+        kind, name = "Deployment", name[: -len(its_hash) - 1]
+    elif kind == "Job" and (by_time := _BY_TIME.fullmatch(name)):
+        kind, name = "CronJob", by_time[1]
+    return f"{kind[:_LONGEST_KIND]}/{name[:_LONGEST]}"
 
 
 def _decided(annotations: Mapping[str, Any], node: str) -> tuple[Mapping[str, Any], str]:
@@ -97,11 +122,9 @@ class _Container(NamedTuple):
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[_Container]:
     for kind in ("initContainers", "containers"):
-        listed = spec.get(kind)
-        for container in listed if isinstance(listed, list) else ():
-            tree = _tree(container)
-            ends_first = kind == "initContainers" and tree.get("restartPolicy") != "Always"
-            yield _Container(str(tree.get("name")), pod_amounts.asked(tree), ends_first)
+        for each in listed(spec, kind):
+            ends_first = kind == "initContainers" and each.get("restartPolicy") != "Always"
+            yield _Container(str(each.get("name")), pod_amounts.asked(each), ends_first)
 
 
 def _amounts(containers: Sequence[_Container], gpu_resource: str) -> tuple[dict[str, Amounts], str]:
@@ -126,5 +149,12 @@ def _words(annotations: Mapping[str, Any]) -> dict[str, str]:
     return words
 
 
-def _tree(value: Any) -> Mapping[str, Any]:
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return a part of an object of the API; {} where it has another type."""
     return value if isinstance(value, dict) else {}
+
+
+def listed(tree: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """Return a list of parts, likewise."""
+    found = tree.get(key)
+    return list(map(mapping, found)) if isinstance(found, list) else []

@@ -33,11 +33,9 @@ _PAGE = 100
 _MOST_REPORTED = 100  # the containers of one pod
 _NO_DECISION = "decision"
 
+prepare = kube_client.load  # called before the fork
+
 _log = logging.getLogger(__name__)
-
-
-def prepare() -> None:
-    kube_client.load()
 
 
 def main(
@@ -53,7 +51,7 @@ def main(
 
     Prints "known" after each complete list.
     """
-    prepare()  # import now: two threads would do it at once
+    kube_client.load()  # now: two threads would do it at once
     try:
         asked = (json.loads(resources), gpu_resource)
         watch = PodWatch(DecisionFolder(state_dir), state_dir, node, *asked)
@@ -136,9 +134,8 @@ class PodWatch(ListWatch):
             self._folder.put(found.uid, _as_bound(kept, found.decision))
         else:
             complaint = "mirrors a static pod that another pod mirrors"
-        if (
-            complaint and api_uid not in self._complained
-        ):  # report it once, even if the annotation is rewritten
+        # Report it once, even if the annotation is rewritten.
+        if complaint and api_uid not in self._complained:
             where = f"pod {found.name} ({found.uid})"
             hint = "it decides nothing here: delete the pod, and it is scheduled anew"
             text = str(VcudaError(complaint, where, hint))

@@ -87,8 +87,7 @@ class Cluster:
                 self._state_dir, self.node_name, self._kubeconfig,
                 self._resources, self._gpu_resource, self._namespace,
             )  # fmt: skip
-            watch = child.running(MODULE, *arguments)
-            async with watch as (self._process, reports):
+            async with child.running(MODULE, *arguments) as (self._process, reports):
                 self._write()
                 while line := await reports.readline():
                     event = self._written if line.strip() == _WRITTEN else self._known

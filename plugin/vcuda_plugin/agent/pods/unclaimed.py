@@ -19,7 +19,7 @@ from vcuda_oci.container.identity import pod_key
 from vcuda_oci.ledger import events
 from vcuda_oci.system import files
 
-from .pod_decision import PodDecision
+from .pod_decision import PodDecision, listed, mapping
 
 STATUSES = ("containerStatuses", "initContainerStatuses")
 WHAT = "a container runs without the share of a GPU that it asks for"
@@ -28,15 +28,11 @@ HINT = "give the pod the RuntimeClass with the handler vcuda-container-runtime, 
 
 def containers(pod: Mapping[str, Any], found: PodDecision, state_dir: str) -> Iterator[str]:
     """Yield the names of such containers. Never raises: a malformed status yields nothing."""
-    metadata, status = pod.get("metadata"), pod.get("status")
-    if not isinstance(status, dict) or not isinstance(metadata, dict):
-        return
-    if metadata.get("deletionTimestamp"):
+    if mapping(pod.get("metadata")).get("deletionTimestamp"):
         return  # its record may be removed before its status changes
     for kind in STATUSES:
-        listed = status.get(kind)
-        for each in listed if isinstance(listed, list) else ():
-            name = each.get("name") if isinstance(each, dict) else None
+        for each in listed(mapping(pod.get("status")), kind):
+            name = each.get("name")
             if isinstance(name, str) and name in found.containers and _runs_since_boot(each):
                 record = f"{state_dir}/allocations/{pod_key(found.uid, name)}.json"
                 if not os.path.exists(record) and not _had_share(each, state_dir):
@@ -57,11 +53,9 @@ def _had_share(status: Mapping[str, Any], state_dir: str) -> bool:
 
 def _runs_since_boot(status: Mapping[str, Any]) -> bool:
     """Return whether the status shows a running container that started after this host's boot."""
-    state = status.get("state")
-    running = state.get("running") if isinstance(state, dict) else None
-    started_at = running.get("startedAt") if isinstance(running, dict) else None
+    running = mapping(mapping(status.get("state")).get("running"))
     try:
-        started = time.strptime(str(started_at), "%Y-%m-%dT%H:%M:%SZ")
+        started = time.strptime(str(running.get("startedAt")), "%Y-%m-%dT%H:%M:%SZ")
     except ValueError:
         return False
     boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -48,7 +48,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def confine(rights: Rights) -> None:
     """Drop every right of this process that `rights` does not name. Raises OSError."""
     kept = sum(1 << _BITS[name] for name in rights.capabilities)
-    permitted = _permitted()
+    permitted = int(kernel_tables.status()["CapPrm"], 16)
     if permitted >> _BITS["SETPCAP"] & 1:
         for bit in range(64):
             # prctl fails at the first capability that the kernel does not know.
@@ -92,10 +92,6 @@ def _allow(ruleset: int, path: str, allowed: int) -> None:
         _check(_libc.syscall(_LANDLOCK_ADD_RULE, ruleset, _LANDLOCK_RULE_PATH_BENEATH, rule, 0))
     finally:
         os.close(folder)
-
-
-def _permitted() -> int:
-    return int(kernel_tables.status()["CapPrm"], 16)
 
 
 def _keep_capabilities(kept: int) -> None:

@@ -32,10 +32,11 @@ class Rights(NamedTuple):
 _NO_MODULES = (*system_calls.NEVER, *system_calls.MODULES)
 # The agent and the page keeper open pages of ended containers by file handle.
 AGENT = Rights(frozenset((*_PAGES, *_REPAIR, "SYS_PTRACE")), _NO_MODULES)
+# The claim socket claims shares, and so does the DRA driver, which also answers the kubelet.
+_CLAIMS = Rights(frozenset((*_PAGES, *_REPAIR, *_DRIVER, "SYS_PTRACE")), system_calls.NEVER)
 OF = {
-    "vcuda_plugin.agent.process.claim_socket": Rights(
-        frozenset((*_PAGES, *_REPAIR, *_DRIVER, "SYS_PTRACE")), system_calls.NEVER
-    ),
+    "vcuda_plugin.agent.process.claim_socket": _CLAIMS,
+    "vcuda_plugin.agent.dra.dra_process": _CLAIMS,
     "vcuda_plugin.agent.gpus.gpu_probe": Rights(
         frozenset(_DRIVER), (*system_calls.NEVER, *system_calls.HANDLES)
     ),
@@ -52,10 +53,6 @@ OF = {
         (*_NO_MODULES, *system_calls.HANDLES, *system_calls.UNUSED_BY_SERVERS),
         HTTP_UID,
         only_threads=True,
-    ),
-    # It claims shares as the claim socket does, and answers the kubelet.
-    "vcuda_plugin.agent.dra.dra_process": Rights(
-        frozenset((*_PAGES, *_REPAIR, *_DRIVER, "SYS_PTRACE")), system_calls.NEVER
     ),
     # Another user may own the kubeconfig and the files that it names.
     "vcuda_plugin.agent.pods.pod_watch": Rights(frozenset(("DAC_READ_SEARCH",))),

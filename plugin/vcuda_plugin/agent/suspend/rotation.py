@@ -105,7 +105,8 @@ def _step_for(
 def _may_leave(one: Resident, now: float, fixed: float) -> float:
     if one.idle >= min(max(one.swap or IDLE_SECONDS, LEAST_IDLE_SECONDS), IDLE_SECONDS):
         return now
-    return max(now, one.since + quantum(_bytes(one), one.swap, fixed))
+    held = sum(need.memory for need in one.needs.values())
+    return max(now, one.since + quantum(held, one.swap, fixed))
 
 
 def _lacking(
@@ -138,7 +139,3 @@ def _without_the_needless(
         if not _lacking(capacity, stay, first):
             needed = others
     return needed
-
-
-def _bytes(resident: Resident) -> int:
-    return sum(need.memory for need in resident.needs.values())

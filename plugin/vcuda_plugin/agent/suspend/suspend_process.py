@@ -39,7 +39,6 @@ def main(driver_root: str, state_dir: str, overcommit: str, quantum: str, most_k
     threading.Thread(target=_repair, args=(records, facts), daemon=True).start()
     while any(concerns(one) for one in records.read()):
         time.sleep(suspender.poll(time.monotonic()))
-    suspender.close()
 
 
 def _repair(records: Records, facts: host.Host) -> None:

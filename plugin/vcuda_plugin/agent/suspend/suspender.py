@@ -55,7 +55,7 @@ def concerns(allocation: Allocation) -> bool:
 class Suspender:
     """Decides anew with each `poll`. log: called with lines for the agent's log.
 
-    most_kept: as control.suspend has it.
+    quantum: seconds, `fixed` of rotation.next_step. most_kept: as control.suspend has it.
     """
 
     def __init__(
@@ -67,7 +67,6 @@ class Suspender:
         quantum: float = 0.0,
         most_kept: int = 0,
     ) -> None:
-        """quantum: seconds, as rotation.quantum takes it."""
         self._quantum = quantum
         self._records, self._facts, self._overcommit, self._log = records, facts, overcommit, log
         self._most_kept = most_kept
@@ -87,8 +86,7 @@ class Suspender:
         self._busy = {id: thread for id, thread in self._busy.items() if thread.is_alive()}
         mine = {one.id: one for one in self._records.read() if concerns(one)}
         self._usage.follow(mine.values())
-        for id in self._there_since.keys() - mine.keys():
-            del self._there_since[id]
+        self._there_since = {id: at for id, at in self._there_since.items() if id in mine}
         for known in (self._took, self._left_alone):
             for key in [key for key in known if key[0] not in mine]:
                 del known[key]
@@ -108,9 +106,6 @@ class Suspender:
             self._check_work(mine, off, now)
         self._give_way(waiting, now)
         return QUICK_SECONDS if off or self._busy else SLOW_SECONDS
-
-    def close(self) -> None:
-        self._usage.close()
 
     def _answer_calls(self, mine: Mapping[str, Allocation], off: set[str], now: float) -> None:
         """Resume those of which a call waits."""

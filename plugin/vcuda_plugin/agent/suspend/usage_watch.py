@@ -71,9 +71,6 @@ class UsageWatch:
         ]
         return Seen(tuple(work), usage.calls_inside)
 
-    def close(self) -> None:
-        self.follow([])
-
 
 def _instance(allocation: Allocation) -> tuple[str, int]:
     return allocation.container_id, allocation.claimant[1]
