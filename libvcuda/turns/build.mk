@@ -7,7 +7,7 @@ TURNS_SOURCES := $(wildcard libvcuda/turns/*/*.c)
 TURNS_FILES := $(TURNS_SOURCES) $(wildcard libvcuda/turns/*/*.h) libvcuda/vcuda_abi.h libvcuda/turns/build.mk
 TURNS_CFLAGS = $(CFLAGS_COMMON) -Wmissing-prototypes -Ilibvcuda -Ilibvcuda/turns
 
-$(TURNS): $(TURNS_FILES) oci/launcher/fortify.h
+$(TURNS): $(TURNS_FILES) oci/launcher/musl/fortify.h
 	@mkdir -p $(@D)
 	@echo "link      $@"
 	@$(MUSL_CC) $(TURNS_CFLAGS) $(MUSL_CFLAGS) $(MUSL_LINKING) -o $@ $(TURNS_SOURCES) $(MUSL_LIBRARY)/crtn.o

@@ -45,6 +45,7 @@ TREES = [
         ],
         {"memory/blocks memory/bindings": "a multicast object is a block, and ends its bindings"},
     ),
+    Tree("oci/launcher", ["runtime hooks", "handover", "settings", "musl"], {}),
     Tree("libvcuda/turns", ["keeper", "tenant"], {}),
     Tree(
         "libvcuda/softgpu",

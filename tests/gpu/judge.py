@@ -7,11 +7,11 @@ import sys
 
 from bench.result import Figure
 from gpu.machine import Machine, answer
-from softgpu.cuda_misuses import TABLE
+from softgpu.calls.cuda_misuses import TABLE
 from support.files import ROOT
 
 AT_ONCE = 16
-MISUSES = os.path.join(ROOT, "tests", "softgpu", "cuda_misuses.py")
+MISUSES = os.path.join(ROOT, "tests", "softgpu", "calls", "cuda_misuses.py")
 
 
 def differences(machine: Machine) -> dict[str, str]:

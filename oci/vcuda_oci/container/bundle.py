@@ -16,7 +16,7 @@ TURN_SECONDS = 30.0
 
 CREATING = ("create", "run", "restore")
 # Options that take the next word as their value. Source: runc 1.1 and crun 1.8 --help.
-# oci/launcher/arguments.c has the same lists; a test compares them.
+# oci/launcher/handover/arguments.c has the same lists; a test compares them.
 GLOBAL_VALUES = ("log", "log-format", "log-level", "root", "criu", "rootless", "cgroup-manager")
 CREATE_VALUES = (
     "bundle",

@@ -2,7 +2,7 @@
 
 The runtime makes an empty file in the root for each mount destination that the image lacks. A note
 in the container's folder lists our mounts' destinations. When the container has ended,
-oci/launcher/mount_points.c removes those files.
+oci/launcher/hooks/mount_points.c removes those files.
 """
 
 from __future__ import annotations

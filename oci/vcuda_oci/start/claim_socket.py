@@ -41,7 +41,7 @@ from . import after_delete, apply_share, cdi_edits, cdi_stopped, left_over, main
 NAME = names.CLAIM_SOCKET
 MOST_BYTES = 65536
 _MOST_REPLY_BYTES = 4096 - 2  # PATH_MAX, with two NULs at the end
-_MOST_WORDS = 7  # oci/launcher/hook.c, edit_by_socket
+_MOST_WORDS = 7  # oci/launcher/hooks/hook.c, edit_by_socket
 WORKERS = 4
 DONE, REFUSED, CLOSED = b"+", b"-", b"?"
 _BACKLOG = 128

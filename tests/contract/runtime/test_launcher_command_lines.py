@@ -59,7 +59,7 @@ def test_an_option_without_a_name_is_not_the_containers_id(word: str) -> None:
 
 
 def test_both_halves_know_the_same_options() -> None:
-    with open(ROOT + "/oci/launcher/arguments.c") as file:
+    with open(ROOT + "/oci/launcher/handover/arguments.c") as file:
         source = file.read()
     lists = {
         name: tuple(re.findall(r'"([^"]+)"', body))

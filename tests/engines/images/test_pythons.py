@@ -35,7 +35,7 @@ def link_programs(product: Product, python: str) -> list[str]:
         "HOOK": programs[1],
         "LAUNCHER_PYTHON": python,
     }
-    words = ["-s", "-C", REPOSITORY, "-W", "oci/launcher/exec.c"]
+    words = ["-s", "-C", REPOSITORY, "-W", "oci/launcher/handover/exec.c"]
     words += [f"{name}={value}" for name, value in values.items()]
     subprocess.run(["make", *words, *programs], check=True)
     return programs

@@ -3,16 +3,16 @@
 /* The hook defines a `die` and a `main` of its own.  */
 #define main procfs_main
 #define die procfs_die
-#include "../../../oci/launcher/procfs_hook.c"
+#include "hooks/procfs_hook.c"
 #undef die
 #undef main
 
-#include "../../../oci/launcher/arguments.h"
-#include "../../../oci/launcher/claim_socket.h"
-#include "../../../oci/launcher/config_json.h"
-#include "../../../oci/launcher/error.h"
-#include "../../../oci/launcher/missing_container.h"
-#include "../../../oci/launcher/settings.h"
+#include "handover/arguments.h"
+#include "handover/claim_socket.h"
+#include "handover/error.h"
+#include "runtime/config_json.h"
+#include "runtime/missing_container.h"
+#include "settings/settings.h"
 
 #include "launcher_parsers.h"
 

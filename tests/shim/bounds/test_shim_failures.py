@@ -20,8 +20,8 @@ import json, os, sys
 sys.path.insert(0, {os.path.join(ROOT, "tests")!r})
 import pynvml
 from cuda.bindings import driver as cuda
-from softgpu import cuda_values as v
-from softgpu.cuda_values import KIB, MIB, fields, ok
+from softgpu.calls import cuda_values as v
+from softgpu.calls.cuda_values import KIB, MIB, fields, ok
 
 def used():
     free, total = ok(cuda.cuMemGetInfo())

@@ -12,7 +12,7 @@ from shim.conftest import DriverRoot
 from support.gpu import guest
 from support.softgpu.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
 
-FOLDER = REPOSITORY / "tests" / "softgpu"
+FOLDER = REPOSITORY / "tests" / "softgpu" / "calls"
 
 # Calls where the shim checks before the driver: the context, then the free memory of the share.
 ITS_OWN = {

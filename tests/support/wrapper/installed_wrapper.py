@@ -82,15 +82,15 @@ class Installed:
 
     def _compile(self, compiler: list[str], places: dict[str, str]) -> None:
         """Compile both programs. A file that names no place is compiled once for all prefixes."""
-        headers, objects = sorted(glob.glob(f"{SOURCES}/*.h")), {}
+        headers, objects = sorted(glob.glob(f"{SOURCES}/*/*.h")), {}
         with tempfile.TemporaryDirectory() as folder:
-            for source in sorted(glob.glob(f"{SOURCES}/*.c")):
+            for source in sorted(glob.glob(f"{SOURCES}/*/*.c")):
                 with open(source) as file:
                     own = [name for name in places if name in file.read()]
                 flags = [f'-D{name}="{places[name]}"' for name in places if own]
                 name = os.path.basename(source)
                 objects[name] = f"{folder}/{name}.o"
-                words = [*compiler, *WARNINGS, *flags, "-c", source]
+                words = [*compiler, *WARNINGS, "-I" + SOURCES, *flags, "-c", source]
                 if own:
                     subprocess.run([*words, "-o", objects[name]], check=True)
                 else:

@@ -82,5 +82,5 @@ def test_each_command_that_compiles_with_musl_has_these_checks() -> None:
     compiles = [line for line in asked.stdout.splitlines() if line.startswith("musl-gcc ")]
     for program in programs:
         assert any(f"-o build/{program} " in line for line in compiles), program
-    checks = ("-fstack-protector-strong", "-include oci/launcher/fortify.h", "-fPIE")
+    checks = ("-fstack-protector-strong", "-include oci/launcher/musl/fortify.h", "-fPIE")
     assert [line for line in compiles if not all(check in line for check in checks)] == []

@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "claim_socket.h"
+#include "handover/claim_socket.h"
 
 #define SOCKET_NAME "door.sock"
 /* After this time Python makes the claim. A late answer does no harm: a second claim changes

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import pytest
 
 from shim.conftest import DriverRoot
-from softgpu.cuda_expected import BEFORE_INIT, CONTEXTUAL, NOT_SUCCESS, expected
-from softgpu.cuda_header import FUNCTIONS, implemented
+from softgpu.calls.cuda_expected import BEFORE_INIT, CONTEXTUAL, NOT_SUCCESS, expected
+from softgpu.calls.cuda_header import FUNCTIONS, implemented
 from support.gpu import guest
 from support.softgpu.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
 
-WALK = REPOSITORY / "tests" / "softgpu" / "cuda_walk.py"
+WALK = REPOSITORY / "tests" / "softgpu" / "calls" / "cuda_walk.py"
 Answers = dict[str, dict[str, str]]
 
 

@@ -13,7 +13,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "trusted.h"
+#include "settings/trusted.h"
 
 #define MOST_LINKS 16
 #define LINK_TRIES 10 /* a ConfigMap can be updated between two steps of one walk */

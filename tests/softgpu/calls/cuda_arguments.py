@@ -9,8 +9,8 @@ from typing import Any
 
 from cuda.bindings import driver as cuda
 
-from softgpu import cuda_values as v
-from softgpu.cuda_values import KIB, MIB, address, list_of, ok, room
+from softgpu.calls import cuda_values as v
+from softgpu.calls.cuda_values import KIB, MIB, address, list_of, ok, room
 
 POSIX = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 NAME = address(b"kernel\0")

@@ -6,10 +6,10 @@ from typing import Any
 
 from cuda.bindings import driver as cuda
 
-from softgpu import cuda_mistakes as m
-from softgpu import cuda_values as v
-from softgpu.cuda_mistakes import Misuse
-from softgpu.cuda_values import KIB, fields, ok
+from softgpu.calls import cuda_mistakes as m
+from softgpu.calls import cuda_values as v
+from softgpu.calls.cuda_mistakes import Misuse
+from softgpu.calls.cuda_values import KIB, fields, ok
 
 LEGACY = 1  # CU_STREAM_LEGACY
 ARRAY = cuda.CUmemcpy3DOperandType.CU_MEMCPY_OPERAND_TYPE_ARRAY

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cuda.bindings import driver as cuda
 
-from softgpu import cuda_mistakes as m
-from softgpu import cuda_values as v
-from softgpu.cuda_mistakes import Misuse
-from softgpu.cuda_values import ok
+from softgpu.calls import cuda_mistakes as m
+from softgpu.calls import cuda_values as v
+from softgpu.calls.cuda_mistakes import Misuse
+from softgpu.calls.cuda_values import ok
 
 TABLE = {
     "memory of a destroyed context is freed": Misuse(

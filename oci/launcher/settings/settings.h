@@ -4,8 +4,8 @@
 
 #include <limits.h>
 
-#include "small_file.h"
-#include "trusted.h"
+#include "settings/small_file.h"
+#include "settings/trusted.h"
 
 #define DEFAULT_STATE_DIR "/run/vcuda"
 

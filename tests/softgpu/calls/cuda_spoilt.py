@@ -7,8 +7,8 @@ from typing import Any
 
 from cuda.bindings import driver as cuda
 
-from softgpu import cuda_values as v
-from softgpu.cuda_values import ok
+from softgpu.calls import cuda_values as v
+from softgpu.calls.cuda_values import ok
 
 Spoil = Callable[[Any], Any]
 

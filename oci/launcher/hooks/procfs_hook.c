@@ -21,7 +21,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "streams.h"
+#include "hooks/streams.h"
 
 #define PROC_MAGIC 0x9fa0
 #define STATE_BYTES (1 << 20)

@@ -13,13 +13,13 @@ from functools import partial
 
 from cuda.bindings import driver as cuda
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.abspath(__file__ + "/../../.."))
 
-from softgpu import cuda_copies, cuda_order, cuda_sparse, cuda_walk
-from softgpu import cuda_mistakes as m
-from softgpu import cuda_values as v
-from softgpu.cuda_mistakes import Misuse
-from softgpu.cuda_values import KIB, MIB, ok
+from softgpu.calls import cuda_copies, cuda_order, cuda_sparse, cuda_walk
+from softgpu.calls import cuda_mistakes as m
+from softgpu.calls import cuda_values as v
+from softgpu.calls.cuda_mistakes import Misuse
+from softgpu.calls.cuda_values import KIB, MIB, ok
 
 HUGE = (1 << 64) - 1
 

@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "arguments.h"
-#include "error.h"
+#include "handover/arguments.h"
+#include "handover/error.h"
 
 #define PROGRAM "vcuda-container-runtime"
 

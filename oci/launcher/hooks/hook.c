@@ -15,12 +15,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "claim_socket.h"
-#include "exec.h"
-#include "mount_points.h"
-#include "settings.h"
-#include "streams.h"
-#include "trusted.h"
+#include "handover/claim_socket.h"
+#include "handover/exec.h"
+#include "hooks/mount_points.h"
+#include "hooks/streams.h"
+#include "settings/settings.h"
+#include "settings/trusted.h"
 
 #ifndef SYS_pidfd_open
 #  define SYS_pidfd_open 434

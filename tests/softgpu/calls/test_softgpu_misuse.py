@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from softgpu.cuda_header import FUNCTIONS
-from softgpu.cuda_misuses import TABLE
+from softgpu.calls.cuda_header import FUNCTIONS
+from softgpu.calls.cuda_misuses import TABLE
 from support.softgpu.softgpu_host import REPOSITORY, SWITCHED, SoftGpu
 
-MISUSES = REPOSITORY / "tests" / "softgpu" / "cuda_misuses.py"
+MISUSES = REPOSITORY / "tests" / "softgpu" / "calls" / "cuda_misuses.py"
 
 # Errors that any call may answer with, by the text of cuda.h's enum; lists leave them out.
 BY_THE_ENUM = {

@@ -4,10 +4,11 @@
    no GPU: the launcher passes all of these calls on to runc or crun by one exec.
 
    Two calls need Python. A create, run or restore may have a request in config.json: the launcher
-   searches the raw text for it (config_json.c), and Python decides (oci/vcuda_oci/start/main.py).
-   At the delete of a container that has an allocation record, the launcher waits for the runtime,
-   and then Python releases the share (oci/vcuda_oci/start/after_delete.py). For both the launcher
-   asks the claim socket first, and starts Python only where it does not answer.
+   searches the raw text for it (runtime/config_json.c), and Python decides
+   (oci/vcuda_oci/start/main.py). At the delete of a container that has an allocation record, the
+   launcher waits for the runtime, and then Python releases the share
+   (oci/vcuda_oci/start/after_delete.py). For both the launcher asks the claim socket first, and
+   starts Python only where it does not answer.
 
    The paths are compiled in, so that no environment variable decides what runs as root:
    VCUDA_CONFIG, VCUDA_PYTHON, VCUDA_PYTHON_PATH.  */
@@ -23,13 +24,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "arguments.h"
-#include "claim_socket.h"
-#include "config_json.h"
-#include "error.h"
-#include "exec.h"
-#include "missing_container.h"
-#include "settings.h"
+#include "handover/arguments.h"
+#include "handover/claim_socket.h"
+#include "handover/error.h"
+#include "handover/exec.h"
+#include "runtime/config_json.h"
+#include "runtime/missing_container.h"
+#include "settings/settings.h"
 
 #define START(module)                                                                              \
   "import sys; sys.path.insert(0, '" VCUDA_PYTHON_PATH "'); import vcuda_oci.packed; "             \

@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import pynvml
 from cuda.bindings import driver as cuda
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.abspath(__file__ + "/../../.."))
 
-from softgpu import cuda_arguments, cuda_spoilt
-from softgpu.cuda_values import ok
+from softgpu.calls import cuda_arguments, cuda_spoilt
+from softgpu.calls.cuda_values import ok
 
 ANSWER_SECONDS = 20.0
 

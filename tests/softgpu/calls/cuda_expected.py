@@ -7,7 +7,7 @@ INVALID_VALUE is that of any parameter, INVALID_DEVICE that of an ordinal, INVAL
 
 from __future__ import annotations
 
-from softgpu.cuda_header import Function
+from softgpu.calls.cuda_header import Function
 
 HANDLES = {
     "CUfunction", "CUkernel", "CUmodule", "CUlibrary", "CUarray", "CUmipmappedArray",

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "arguments.h"
+#include "handover/arguments.h"
 
 /* Options that take the next word as their value. Source: runc 1.1 and crun 1.8 --help.
    oci/vcuda_oci/container/bundle.py has the same lists; a test compares them.  */

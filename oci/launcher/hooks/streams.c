@@ -12,7 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "streams.h"
+#include "hooks/streams.h"
 
 #define PIPE_MAGIC 0x50495045 /* PIPEFS_MAGIC of linux/magic.h: a pipe that has no name */
 

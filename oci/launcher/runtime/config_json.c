@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "config_json.h"
-#include "small_file.h"
+#include "runtime/config_json.h"
+#include "settings/small_file.h"
 
 /* Reads the regular file at `path`; empty if it cannot be opened.  */
 static struct file_text

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from cuda.bindings import driver as cuda
 
-from softgpu import cuda_values as v
-from softgpu.cuda_values import KIB, MIB, fields, ok
+from softgpu.calls import cuda_values as v
+from softgpu.calls.cuda_values import KIB, MIB, fields, ok
 
 STRICT = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 

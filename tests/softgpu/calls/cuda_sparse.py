@@ -6,10 +6,10 @@ from typing import Any
 
 from cuda.bindings import driver as cuda
 
-from softgpu import cuda_mistakes
-from softgpu import cuda_values as v
-from softgpu.cuda_mistakes import Misuse, array
-from softgpu.cuda_values import MIB, fields, ok
+from softgpu.calls import cuda_mistakes
+from softgpu.calls import cuda_values as v
+from softgpu.calls.cuda_mistakes import Misuse, array
+from softgpu.calls.cuda_values import MIB, fields, ok
 
 DEFERRED = 0x80  # CUDA_ARRAY3D_DEFERRED_MAPPING
 MIP_TAIL = cuda.CUarraySparseSubresourceType.CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL

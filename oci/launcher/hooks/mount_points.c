@@ -29,7 +29,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "mount_points.h"
+#include "hooks/mount_points.h"
 
 #define OVERLAY_MAGIC 0x794c7630 /* OVERLAYFS_SUPER_MAGIC of linux/magic.h */
 /* From linux/openat2.h, which musl lacks: struct open_how, RESOLVE_NO_XDEV,

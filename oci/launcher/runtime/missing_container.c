@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "arguments.h"
-#include "missing_container.h"
+#include "handover/arguments.h"
+#include "runtime/missing_container.h"
 
 /* The characters that both runtimes allow in a container's id.  */
 #define ID "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+.-"

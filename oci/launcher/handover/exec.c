@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "error.h"
-#include "exec.h"
-#include "settings.h"
+#include "handover/error.h"
+#include "handover/exec.h"
+#include "settings/settings.h"
 
 /* Where to look for a runtime after PATH. CRI-O's packages have a folder of their own. */
 #define DEFAULT_PATH                                                                               \

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "small_file.h"
+#include "settings/small_file.h"
 
 /* The full path of the low-level runtime that config.toml names.  */
 const char *low_level_runtime (const struct file_text *config);

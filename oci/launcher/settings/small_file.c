@@ -1,7 +1,7 @@
 /* Reads a small file with one system call, because it is part of every start of a container.  */
 
 #define _GNU_SOURCE
-#include "small_file.h"
+#include "settings/small_file.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

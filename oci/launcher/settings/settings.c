@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "settings.h"
+#include "settings/settings.h"
 
 #define MOST_BYTES (64 << 20)
 
