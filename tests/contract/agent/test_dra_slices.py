@@ -23,6 +23,7 @@ def test_the_gpus_are_in_a_slice_and_not_at_the_device_plugin(dra: DraNode) -> N
         info = dra.kubelet.register()
         assert (info.type, info.name) == ("DRAPlugin", "gpu.vcuda.io")
         assert list(info.supported_versions) == ["v1.DRAPlugin"]
+        assert os.stat(os.path.dirname(info.endpoint)).st_mode & 0o777 == 0o750
         (each,) = dra.slices().values()
         assert each["metadata"]["ownerReferences"][0]["uid"] == "node-uid"
         capacity = [device["capacity"]["memory"]["value"] for device in dra.devices()]

@@ -101,10 +101,11 @@ def served(path: str, *services: Any) -> Iterator[None]:
     folder, name = os.path.split(path)
     server = grpc.server(futures.ThreadPoolExecutor(_THREADS))
     server.add_generic_rpc_handlers(services)
-    before = os.umask(0o177)
     beside = f"{folder}/.{name}.new"
-    try:
+    with contextlib.suppress(OSError):
         os.makedirs(folder, 0o750, exist_ok=True)
+    before = os.umask(0o177)
+    try:
         files.remove(beside)
         bound = server.add_insecure_port(f"unix:{beside}")
     except (OSError, RuntimeError):
