@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
@@ -64,6 +65,7 @@ LONG = (
 )
 
 _MANY = 1000  # tests
+MACHINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/build/machine.lock"
 
 # What programs change for their process, which here is that of all tests: a later write to a closed
 # socket would end them all.
@@ -86,10 +88,10 @@ Record.__setattr__ = _set_in_init_only  # type: ignore[method-assign, assignment
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """For `-m alone`, import the few files that have such a test: all of them take 10 s."""
-    if config.option.markexpr != "alone" or not collection_path.name.startswith("test_"):
+    """For `-m timed`, import the few files that have such a test: all of them take 10 s."""
+    if config.option.markexpr != "timed" or not collection_path.name.startswith("test_"):
         return None
-    return b"mark.alone" not in collection_path.read_bytes() or None
+    return b"mark.timed" not in collection_path.read_bytes() or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -114,6 +116,23 @@ def _signals_are_left_as_they_were() -> Iterator[None]:
     for number, handler in before:
         if handler is not None and signal.getsignal(number) != handler:
             signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def _timed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of the tests that measure time, two run at once, but none beside one that takes all of it."""
+    if request.node.get_closest_marker("timed") is None:
+        yield
+        return
+    with open(MACHINE, "w") as machine:
+        takes_all = "whole_machine" in request.fixturenames
+        fcntl.flock(machine, fcntl.LOCK_EX if takes_all else fcntl.LOCK_SH)
+        yield
+
+
+@pytest.fixture
+def whole_machine() -> None:
+    """For a `timed` test: no other runs meanwhile."""
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def test_pynvml_sees_the_device_and_an_idle_one_is_empty(gpu: SoftGpu) -> None:
     }
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_pynvml_sees_memory_and_load_by_process(gpu: SoftGpu) -> None:
     busy = gpu.start_workload(
         "busy", "--seconds", "60", "--kernel-us", "1000", "--async", "64", "--allocate", "2GiB"

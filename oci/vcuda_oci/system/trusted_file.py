@@ -1,4 +1,6 @@
-"""Check that no other user could have changed a settings file, as oci/launcher/settings/trusted.c does.
+"""Check that no other user could have changed a settings file, as the launcher does.
+
+oci/launcher/settings/trusted.c applies the same rules.
 
 The file and its folder must belong to root or to this process's user, and no other user may have
 write permission. Group write permission is accepted for root's group and for this process's group,

@@ -1,4 +1,4 @@
-"""The low-level runtime, runc or crun, found as the launcher does (oci/launcher/handover/exec.c)."""
+"""The low-level runtime, runc or crun, found as the launcher does in `handover/exec.c`."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def pod_spec(found: list[Object], name: str) -> Object:
     return spec
 
 
-class _Exact(yaml.SafeLoader):
+class _Exact(yaml.CSafeLoader):
     """Refuses what Helm and the API server would each take half of."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

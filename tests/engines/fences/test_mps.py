@@ -183,7 +183,7 @@ def test_hostile_word_on_control_ends_no_more_than_its_gpu(
     assert again.rc == 0, again.stderr
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_several_processes_of_a_container_share_its_percentage(
     served: Engine, machine: Product
 ) -> None:

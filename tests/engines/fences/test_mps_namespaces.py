@@ -69,7 +69,7 @@ def spaces(machine: Product, engine: Engine) -> list[str]:
     return sorted(mps_control.spaces(folder, tree))
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_unequal_containers_have_their_parts_and_a_namespace_each(
     served: Engine, machine: Product
 ) -> None:

@@ -16,7 +16,8 @@ PODS = 100
 WORKERS = 32
 
 
-@pytest.mark.alone  # it takes the whole machine by itself
+@pytest.mark.timed
+@pytest.mark.usefixtures("whole_machine")
 @pytest.mark.timeout(1200)
 def test_each_of_many_pods_sees_its_own_share_and_none_is_lost_or_doubled(
     files: Files, scratch: str

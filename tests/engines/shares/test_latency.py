@@ -19,7 +19,7 @@ TURN_KEEPER = os.path.join(ROOT, "build", "lib", "vcuda-turn-keeper")
 SECONDS = 3
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 @pytest.mark.parametrize(("latency", "waits"), [("low", False), ("normal", True)])
 def test_a_neighbours_long_kernel_holds_up_normal_latency_only(
     start_engine: Callable[[str], Engine],

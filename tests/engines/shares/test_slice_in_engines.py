@@ -34,7 +34,7 @@ def sharing(engine: Engine, product: Product) -> Iterator[Engine]:
         assert product.allocations(engine) == []
 
 
-# In real time, so alone and one after the other: one engine of each kind. Every engine's container
+# In real time, so `timed`: one engine of each kind. Every engine's container
 # has the same libraries, limits page and usage page, which the other tests here read.
 @pytest.fixture(params=["docker", "crun-v2", "containerd-cri-v2", "podman"])
 def measured(
@@ -209,7 +209,7 @@ def test_a_slip_in_a_request_is_refused_with_the_nearest(sharing: Engine, contai
         assert said in result.stderr
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_two_busy_containers_get_the_shares_they_asked_for(
     measured: Engine, product: Product, container: str, scratch: str
 ) -> None:

@@ -15,7 +15,7 @@ from support.agent.node_agent import Agent
 
 __all__ = ["agent_prefix"]
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.timed
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from support.gpu.guest import GIB, PYTHON, WORKLOAD, share
 from support.softgpu.softgpu_host import PRELUDE
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.timed
 
 # Kernel length in microseconds, and how many are queued ahead (0: wait for each).
 SHAPES = {

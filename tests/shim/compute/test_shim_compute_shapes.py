@@ -147,7 +147,7 @@ def test_a_kernel_under_way_in_a_destroyed_context_is_paid(host, new_guest, clie
     assert guest.read_usage().gpus[0].busy_ns == pytest.approx(301_000_000, rel=0.05)
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_a_killed_process_takes_at_most_one_portion_along(host, new_guest, client):
     guest = new_guest(share(host.uuids[0], GIB, 10))
     for _ in range(10):

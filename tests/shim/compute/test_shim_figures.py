@@ -13,7 +13,7 @@ from support.agent.agent_http import Served
 from support.gpu.guest import GIB, MIB, WORKLOAD
 from vcuda_plugin.kube.node_gpus import NodeGpus
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.timed
 
 
 @pytest.fixture

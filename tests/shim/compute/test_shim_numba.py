@@ -9,7 +9,7 @@ import pytest
 
 from support.gpu.guest import GIB, MIB, share
 
-pytestmark = pytest.mark.alone  # a wait for other work on the processor is not throttling
+pytestmark = pytest.mark.timed  # a wait for other work on the processor is not throttling
 
 PROGRAM = """
 import _numba_cuda_redirector  # packaging/prepare takes it off every start

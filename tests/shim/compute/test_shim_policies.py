@@ -251,7 +251,7 @@ def pair(node: PolicyNode) -> Iterator[tuple[Guest, Guest]]:
     process.communicate(timeout=30)
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_elastic_neighbour_returns_borrowed_time_to_a_waking_container(
     node: PolicyNode, pair: tuple[Guest, Guest]
 ) -> None:
@@ -267,7 +267,7 @@ def test_elastic_neighbour_returns_borrowed_time_to_a_waking_container(
         until(lambda: busy_share(busy, 0.5) > 0.97, seconds=5)
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_when_the_arbiter_is_killed_what_is_reserved_holds_again(
     node: PolicyNode, pair: tuple[Guest, Guest]
 ) -> None:

@@ -67,7 +67,7 @@ print(json.dumps([[[p.pid, p.usedGpuMemory] for p in call(handle)] for call in c
     assert own.python(code) == [[], []]
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_utilisation_is_of_the_share_and_falls_to_zero_when_idle(host, new_guest):
     """On two GPUs with one container each."""
     code = NVML + "print(json.dumps(nv.nvmlDeviceGetUtilizationRates(handle).gpu))"

@@ -80,7 +80,7 @@ def at_work(host: DriverRoot, guest: Guest, minors: str) -> list[subprocess.Pope
     return [hold, start(guest, minors, WORKLOAD, *busy)]
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 @pytest.mark.parametrize("minors", ["1", "0 1"], ids=["the second GPU alone", "both, swapped"])
 def test_every_tool_shows_the_slices_their_use_and_the_containers_own_processes(
     host, new_guest, minors

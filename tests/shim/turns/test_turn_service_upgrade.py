@@ -26,7 +26,7 @@ from support.waiting import until
 
 __all__ = ["agent_prefix", "new_node"]
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.timed
 
 BESIDE_S = 2.0  # before the upgrade and after it
 LOAD_S = 60.0  # at most: it is interrupted after the second measurement

@@ -63,7 +63,7 @@ def turns_pass(guests: list[Guest]) -> bool:
     return words(guests) > before + 4
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_two_containers_work_what_they_were_promised(node: PolicyNode, tmp_path: Path) -> None:
     go = tmp_path / "go"
     guests = [node.container(core=core) for core in ("30", "70")]

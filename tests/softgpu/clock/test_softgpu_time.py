@@ -163,7 +163,7 @@ say(done=done)
     assert sorted(done) == [first, second]
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_events_measure_own_time_while_another_process_takes_turns(gpu: SoftGpu) -> None:
     rival = gpu.start_workload("busy", "--seconds", "60", "--kernel-us", "900", "--async", "8")
     printed = gpu.client("""
@@ -188,7 +188,7 @@ say(own=own, clocks=clocks)
     assert statistics.median(printed["clocks"]) > 6.5
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_a_process_killed_while_it_has_the_device_stops_no_other(any_gpu: SoftGpu) -> None:
     hog = any_gpu.start_client("""
 start()

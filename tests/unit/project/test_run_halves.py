@@ -13,13 +13,13 @@ from support.files import ROOT
 SCRIPT = ROOT + "/tests/run-halves"
 PLAYED = """#!/bin/sh
 echo "$*" >>"$CALLS"
-case "$*" in *"-m alone"*) exit "$ALONE";; *) exit "$BESIDE";; esac
+case "$*" in *"-m timed"*) exit "$TIMED";; *) exit "$BESIDE";; esac
 """
 OK, FAILED, INTERRUPTED, NO_TESTS = 0, 1, 2, 5
 
 
 @pytest.mark.parametrize(
-    ("beside", "alone", "answer"),
+    ("beside", "timed", "answer"),
     [
         (OK, OK, OK),
         (FAILED, OK, FAILED),
@@ -33,7 +33,7 @@ OK, FAILED, INTERRUPTED, NO_TESTS = 0, 1, 2, 5
     ],
 )
 def test_both_halves_run_and_either_failure_counts(
-    tmp_path: Path, beside: int, alone: int, answer: int
+    tmp_path: Path, beside: int, timed: int, answer: int
 ) -> None:
     pytest_stand_in = tmp_path / "pytest"
     pytest_stand_in.write_text(PLAYED)
@@ -43,7 +43,7 @@ def test_both_halves_run_and_either_failure_counts(
         "PYTEST": str(pytest_stand_in),
         "CALLS": str(tmp_path / "calls"),
         "BESIDE": str(beside),
-        "ALONE": str(alone),
+        "TIMED": str(timed),
         "TEST_TMP": "disk",
     }
     done = subprocess.run(
@@ -54,5 +54,5 @@ def test_both_halves_run_and_either_failure_counts(
     )
     first, second = (tmp_path / "calls").read_text().splitlines()
     assert done.returncode == answer
-    assert "-m not alone tests/unit -k ledger" in first
-    assert second == "-m alone tests/unit -k ledger"
+    assert "-n 3 --dist loadfile --no-loadscope-reorder -m not timed tests/unit -k ledger" in first
+    assert second == "-n 2 --dist loadfile --no-loadscope-reorder -m timed tests/unit -k ledger"
