@@ -13,7 +13,7 @@ SOFTGPU_LIBFLAGS = -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,--no-undefined -ldl -l
 
 # By room; each library and program is made of whole rooms.
 softgpu_room = $(patsubst $(SOFTGPU)/%.c,%,$(sort $(foreach room,$(1),$(wildcard $(SOFTGPU)/$(room)/*.c))))
-softgpu_cuda := $(call softgpu_room,driver graph memory stream array copy checkpoint module context launch)
+softgpu_cuda := $(call softgpu_room,driver graph memory virtual stream array copy checkpoint module context launch)
 
 softgpu_objects = $(patsubst %,$(SOFTGPU_OUT)/obj/%.o,$(1))
 

@@ -54,6 +54,7 @@ TREES = [
             "checkpoint context module copy nvml",
             "array",
             "stream",
+            "virtual",
             "memory",
             "graph",
             "driver smi workload clock mps",

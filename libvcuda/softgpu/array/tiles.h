@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "memory/vmm.h"
+#include "virtual/vmm.h"
 
 #define TILE_BYTES ((size_t) 64 << 10)
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "memory/multicast.h"
+#include "virtual/multicast.h"
 
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t device_added = PTHREAD_COND_INITIALIZER;

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 #include "memory/store.h"
-#include "memory/vmm.h"
+#include "virtual/vmm.h"
 
 struct range
 {

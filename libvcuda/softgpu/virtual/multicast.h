@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "memory/vmm.h"
+#include "virtual/vmm.h"
 
 /* Memory of a device that is bound at an offset.  */
 struct binding

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "memory/multicast.h"
+#include "virtual/multicast.h"
 
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 

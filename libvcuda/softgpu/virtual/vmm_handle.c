@@ -10,7 +10,7 @@
 
 #include "memory/parts.h"
 #include "memory/store.h"
-#include "memory/vmm.h"
+#include "virtual/vmm.h"
 
 /* Recursive: the end of a multicast object unuses what was bound to it.  */
 static pthread_mutex_t guard = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
