@@ -48,6 +48,26 @@ def test_pynvml_sees_the_device_and_an_idle_one_is_empty(gpu: SoftGpu) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("driver", "cuda"),
+    [("525.60", 12000), ("550.54.15", 12040), ("565", 12070), ("600.1", 13010), ("615.10", 13040)],
+)
+def test_driver_has_the_cuda_of_its_branch_also_before_cuinit(
+    tmp_path: Path, driver: str, cuda: int
+) -> None:
+    gpu = SoftGpu(tmp_path, "--driver-version", driver)
+    asked = gpu.client(
+        "import pynvml\n"
+        "from cuda.bindings import driver\n"
+        "before = driver.cuDriverGetVersion()[1]\n"
+        "driver.cuInit(0)\n"
+        "pynvml.nvmlInit()\n"
+        "say(answers=[before, driver.cuDriverGetVersion()[1],\n"
+        "             pynvml.nvmlSystemGetCudaDriverVersion()])"
+    )
+    assert asked == {"answers": [cuda] * 3}
+
+
 @pytest.mark.timed
 def test_pynvml_sees_memory_and_load_by_process(gpu: SoftGpu) -> None:
     busy = gpu.start_workload(

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -41,6 +42,26 @@ entries_of (unsigned gpus)
   return all < SOFTGPU_MAX_ENTRIES ? all : SOFTGPU_MAX_ENTRIES;
 }
 
+/* The newest CUDA of a driver's branch, as cuDriverGetVersion answers it. Source: the release notes
+   of CUDA, "CUDA Driver"; of a branch between two the older one's.  */
+static int32_t
+cuda_of (const char *driver)
+{
+  static const struct
+  {
+    int branch;
+    int32_t cuda;
+  } newest[] = {
+    { 615, 13040 }, { 590, 13010 }, { 580, 13000 }, { 575, 12090 }, { 570, 12080 }, { 565, 12070 },
+    { 560, 12060 }, { 555, 12050 }, { 550, 12040 }, { 545, 12030 }, { 535, 12020 }, { 530, 12010 },
+  };
+  int branch = atoi (driver);
+  for (size_t i = 0; i < sizeof newest / sizeof newest[0]; i++)
+    if (branch >= newest[i].branch)
+      return newest[i].cuda;
+  return 12000;
+}
+
 struct softgpu_state *
 make_state (const struct request *request)
 {
@@ -71,7 +92,7 @@ make_state (const struct request *request)
       gpu->pci_bus = g + 1;
     }
   snprintf (state->driver_version, sizeof state->driver_version, "%s", request->driver_version);
-  state->cuda_version = 13000;
+  state->cuda_version = cuda_of (request->driver_version);
   state->clock = request->clock;
   state->no_preemption = request->no_preemption;
   state->slice_ns = request->slice_ns;

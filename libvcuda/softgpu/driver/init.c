@@ -1,5 +1,9 @@
 /* cuInit, versions, and what a fork does to the driver.  */
 
+#include <fcntl.h>
+#include <stddef.h>
+#include <unistd.h>
+
 #include "driver/driver.h"
 #include "driver/mps_client.h"
 
@@ -76,11 +80,29 @@ cuInit (unsigned int flags)
   return rc;
 }
 
+/* Of the state file that cuInit would attach to; 0: there is none.  */
+static int32_t
+version_in_file (void)
+{
+  struct softgpu_paths paths;
+  int fd = softgpu_find (&paths) ? open (paths.state, O_RDONLY | O_CLOEXEC) : -1;
+  int32_t version = 0;
+  if (fd >= 0)
+    {
+      off_t at = offsetof (struct softgpu_state, cuda_version);
+      if (pread (fd, &version, sizeof version, at) != sizeof version)
+        version = 0;
+      close (fd);
+    }
+  return version;
+}
+
 CUresult
 cuDriverGetVersion (int *version)
 {
   REQUIRE (version, CUDA_ERROR_INVALID_VALUE);
   /* May be asked before cuInit, and where there is no GPU.  */
-  *version = driver.ready ? driver.tie.state->cuda_version : 13000;
+  int32_t found = driver.ready ? driver.tie.state->cuda_version : version_in_file ();
+  *version = found > 0 ? found : 13000;
   return CUDA_SUCCESS;
 }
