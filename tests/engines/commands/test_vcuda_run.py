@@ -13,124 +13,19 @@ import struct
 import subprocess
 import tempfile
 import termios
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from support.bundle import rootfs, spec
-from support.engines.base import Engine, Files, Result
-from support.engines.low_level import LowLevel
-from support.files import ROOT, write
-from support.host import cgroups
-from support.product import Product
+from support.engines.base import Files
+from support.engines.vcuda_command import PREFIX, SLEEPS, Command
+from support.files import ROOT
 from support.waiting import until
 from vcuda_hook.text import table
 
 GIB = 1 << 30
-SLEEPS = ["--", "sh", "-c", "trap 'exit 5' TERM; while :; do sleep 0.05; done"]
-
-
-# A cgroup is /vcuda-ID.PID.START: a later run of the tests removes what a killed one left.
-PREFIX = f"it-{os.getpid()}-of-"
-
-
-def _all_gone(left: Callable[[], list[str]]) -> None:
-    try:
-        until(lambda: left() == [], "the test's containers to be gone")
-    except TimeoutError as error:
-        raise TimeoutError(f"{error}: {left()}") from None
-
-
-class Command:
-    """The installed `vcuda` on one private host, with settings and records of this test."""
-
-    def __init__(self, product: Product, engine: LowLevel, folder: str) -> None:
-        self.engine, self.host = engine, engine.host
-        self._running: list[tuple[subprocess.Popen[str], int]] = []
-        self.state = folder + "/state"
-        self.program = product.prefix + "/bin/vcuda"
-        self.config = folder + "/config.toml"
-        with open(self.config, "w") as file:
-            file.write(
-                f'runtime = "{engine.plain_runtime()}"\nstate-dir = "{self.state}"\n'
-                f'driver-root = "{product.driver_root}"\n'
-            )
-
-    def __call__(self, *words: str) -> Result:
-        return self.host.run(self.words(words), env=self.engine.environment())
-
-    def json(self, *words: str) -> Any:
-        result = self(*words, "--json")
-        assert result.rc == 0, result.stderr
-        return json.loads(result.stdout)
-
-    def run(self, *words: str, name: str = "any") -> Result:
-        return self("run", "--name", PREFIX + name, *words)
-
-    def start(self, name: str, *words: str) -> tuple[subprocess.Popen[str], int]:
-        """`vcuda run` in the background, and its pid in the private host, once it runs."""
-        line = shlex.join(self.words(["run", "--name", PREFIX + name, *words]))
-        process = subprocess.Popen(
-            self.host.inside(["sh", "-c", f"echo $$; exec {line}"]),
-            env=self.host.environment(self.engine.environment()),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert process.stdout is not None
-        pid = int(process.stdout.readline())
-        self._running.append((process, pid))
-        until(lambda: self._runs(PREFIX + name), f"{name} to run")
-        return process, pid
-
-    def send(self, signal: str, pid: int) -> None:
-        self.host.check(["busybox", "kill", f"-{signal}", str(pid)])
-
-    def leftovers(self) -> list[str]:
-        """Leftovers of containers: records, pages, the runtime's state, cgroups."""
-        found = []
-        runtime = os.path.basename(self.engine.plain_runtime())
-        for name in ("allocations", "containers", "run", runtime):
-            folder = f"{self.state}/{name}"
-            found += os.listdir(folder) if os.path.isdir(folder) else []
-        return found + sorted(cgroups.named("vcuda-" + PREFIX))
-
-    def close(self) -> None:
-        for process, pid in self._running:
-            if process.poll() is None:  # its test has failed
-                self.send("KILL", pid)
-                process.wait(30)
-        try:
-            _all_gone(self.leftovers)
-        finally:  # else every later test fails too
-            for group in cgroups.named("vcuda-" + PREFIX):
-                cgroups.remove("/" + group)
-
-    def _runs(self, name: str) -> bool:
-        return any(e["id"] == name and e["status"] == "running" for e in self.json("ps"))
-
-    def words(self, words: Sequence[str]) -> list[str]:
-        return [self.program, "--config", self.config, *words]
-
-
-# Each runtime, and each version of cgroups that this host has.
-@pytest.fixture(params=["runc-v1" if cgroups.is_v1() else "runc-v2", "crun-v2"])
-def vcuda(
-    request: pytest.FixtureRequest,
-    start_engine: Callable[[str], Engine],
-    product: Product,
-    session_folder: str,
-) -> Iterator[Command]:
-    engine = start_engine(request.param)
-    assert isinstance(engine, LowLevel)
-    folder = tempfile.mkdtemp(dir=session_folder)
-    command = Command(product, engine, folder)
-    yield command
-    command.close()
-    mounts = engine.host.check(["cat", "/proc/mounts"])
-    assert folder not in mounts
 
 
 def test_a_command_gets_its_slice_and_nothing_else(vcuda: Command, files: Files) -> None:
@@ -197,96 +92,6 @@ def test_ps_and_inspect_show_it_and_release_does_not_remove_it(vcuda: Command) -
     vcuda.send("TERM", pid)
     assert process.wait(30) == 5
     assert vcuda.json("ps") == []
-
-
-def test_killed_it_takes_its_container_along_and_releases(vcuda: Command) -> None:
-    process, pid = vcuda.start("killed", "--core", "30", *SLEEPS)
-    vcuda.send("KILL", pid)
-    process.wait(30)
-    _all_gone(vcuda.leftovers)
-
-
-def test_killed_at_any_moment_it_leaves_nothing(vcuda: Command) -> None:
-    for hundredths in range(2, 32, 2):
-        run = ["run", "--name", f"{PREFIX}{hundredths}", "--core", "30", *SLEEPS]
-        killer = ["timeout", "--foreground", "-s", "KILL", f"0.{hundredths:02}"]
-        vcuda.host.run([*killer, *vcuda.words(run)], env=vcuda.engine.environment())
-    _all_gone(vcuda.leftovers)
-
-
-LEAVES_ITS_CGROUPS = """#!/bin/sh
-found=$(ls -d /sys/fs/cgroup/vcuda-{name}* /sys/fs/cgroup/*/vcuda-{name}* 2>/dev/null)
-"{runtime}" "$@"
-result=$?
-case " $* " in *" delete "*) mkdir -p $found; touch "$0.deleted" ;; esac
-exit $result
-"""
-
-
-def test_cgroups_that_the_runtime_could_not_remove_are_removed(vcuda: Command) -> None:
-    """crun warns of a cgroup that stays busy for too long, and releases the container."""
-    runtime = os.path.dirname(vcuda.config) + "/" + os.path.basename(vcuda.engine.plain_runtime())
-    with open(runtime, "w") as file:
-        real = shutil.which(vcuda.engine.plain_runtime())
-        file.write(LEAVES_ITS_CGROUPS.format(name=PREFIX + "busy", runtime=real))
-    os.chmod(runtime, 0o755)
-    process, pid = vcuda.start("busy", "--runtime", runtime, "--core", "30", *SLEEPS)
-    vcuda.send("KILL", pid)
-    process.wait(30)
-    until(lambda: os.path.exists(runtime + ".deleted"), "the runtime to delete the container")
-    _all_gone(vcuda.leftovers)
-
-
-def test_a_cgroup_parent_holds_the_container_and_nothing_else_is_left(vcuda: Command) -> None:
-    job = vcuda.host.cgroup_parent + "-job"
-    parent = job + "/step"
-    refused = vcuda.run("--core", "30", "--cgroup-parent", parent, "--", "true")
-    assert refused.stderr == (
-        f"vcuda: {parent}: no such cgroup; make it, or name another --cgroup-parent\n"
-    )
-    mounts = vcuda.host.check(["awk", "$3 ~ /^cgroup2?$/ { print $2 }", "/proc/mounts"]).split()
-    # Slurm makes a job's cgroup in some hierarchies only.
-    (made, *_) = [point for point in mounts if point.endswith("/pids")] or mounts
-
-    def found() -> list[str]:
-        listed = ["find", *(point + job for point in mounts), "-type", "d"]
-        return sorted(vcuda.host.run(listed).stdout.split())
-
-    vcuda.host.check(["mkdir", "-p", made + parent])
-    try:
-        words = ["--cgroup-parent", parent, "--core", "30", *SLEEPS]
-        process, pid = vcuda.start("below", *words)
-        (own,) = [each for each in found() if each.startswith(f"{made}{parent}/vcuda-{PREFIX}")]
-        assert vcuda.host.check(["cat", own + "/cgroup.procs"])
-        vcuda.send("KILL", pid)
-        process.wait(30)
-        until(lambda: found() == [made + job, made + parent], "only the parent to be left")
-        _all_gone(vcuda.leftovers)
-    finally:
-        vcuda.host.run(["rmdir", made + parent, made + job])
-
-
-FORGETS_THE_CONTAINER = """#!/bin/sh
-if [ -e "$0.forget" ]; then
-  echo "container does not exist" >&2
-  exit 1
-fi
-exec "{runtime}" "$@"
-"""
-
-
-def test_processes_that_the_runtime_does_not_know_are_ended(vcuda: Command) -> None:
-    """A runtime that was killed before it wrote its state does not know the container."""
-    name = os.path.basename(vcuda.engine.plain_runtime())
-    runtime = f"{os.path.dirname(vcuda.config)}/{name}"
-    with open(runtime, "w") as file:
-        file.write(FORGETS_THE_CONTAINER.format(runtime=shutil.which(name)))
-    os.chmod(runtime, 0o755)
-    process, pid = vcuda.start("unknown", "--runtime", runtime, "--core", "30", *SLEEPS)
-    write(runtime + ".forget", "")
-    vcuda.send("KILL", pid)
-    process.wait(30)
-    _all_gone(vcuda.leftovers)
 
 
 def test_what_does_not_fit_is_refused_with_what_would(vcuda: Command) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from contract.agent.test_device_plugin import CORE, MEMORY, offered
-from engines.commands.test_vcuda_run import Command
 from engines.hooks.test_cdi import Host as CdiHost
 from support.agent.node_agent import AgentNode
 from support.engines.base import Engine, Files
 from support.engines.low_level import LowLevel
 from support.engines.podman import Podman
+from support.engines.vcuda_command import Command
 from support.ledger.samples import GIB
 from support.product import Product
 from support.waiting import until
