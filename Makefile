@@ -96,13 +96,13 @@ cluster: prepare build ## our chart on a real Kubernetes; KUBEBUILDER_ASSETS=DIR
 # They print figures, and write them to build/cluster-….json. The first needs no engine.
 .PHONY: cluster-rate cluster-starts cluster-soak
 cluster-rate: prepare build ## pods a second that a real kube-scheduler places; NODES='1 100 1000' ROUNDS=3
-	@$(VENV)/bin/python -m tests.cluster.rate $(if $(NODES),--nodes $(NODES)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(ARGS)
+	@$(VENV)/bin/python -m tests.cluster.measure.rate $(if $(NODES),--nodes $(NODES)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(ARGS)
 
 cluster-starts: prepare build ## a real cluster's pod with a share, from creation to Running, over one without; PAIRS=40
-	@$(VENV)/bin/python -m tests.cluster.starts $(if $(PAIRS),--pairs $(PAIRS))
+	@$(VENV)/bin/python -m tests.cluster.measure.starts $(if $(PAIRS),--pairs $(PAIRS))
 
 cluster-soak: prepare build ## 1,000 pods by DRA amid kills of agent, kubelet and containerd; PODS=…
-	@$(VENV)/bin/python -m tests.cluster.soak $(if $(PODS),--pods $(PODS))
+	@$(VENV)/bin/python -m tests.cluster.measure.soak $(if $(PODS),--pods $(PODS))
 
 .PHONY: soak-pods
 soak-pods: prepare build ## 10,000 pods live and die through CRI, and the agent stays as large as it was; PODS=…

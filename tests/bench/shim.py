@@ -210,9 +210,9 @@ def compiled(folder: str) -> str:
 def mock_driver(root: str) -> str:
     libraries = os.path.join(root, LIBRARIES)
     os.makedirs(libraries)
-    sources = [os.path.join(CLIENTS, name) for name in MOCK_SOURCES]
     command = ["gcc", "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
-    command += ["-isystem", _headers(), *sources, "-o", libraries + "/libcuda.so.1"]
+    command += ["-I", CLIENTS, "-isystem", _headers(), *MOCK_SOURCES]
+    command += ["-o", libraries + "/libcuda.so.1"]
     subprocess.run(command, check=True)
     return root
 

@@ -7,22 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster import binaries, engine
-from cluster.node import Node
+from cluster.kubernetes import binaries, engine
+from cluster.kubernetes.node import Node
 from engines.conftest import files, host_is_left_as_it_was, session_folder
 from support.engines.base import Files
 from support.needed import skip_or_fail
 from support.product import missing
 
-OF_CLAIMS = (
-    "test_claims.py",
-    "test_claims_shown.py",
-    "test_fences.py",
-    "test_gangs.py",
-    "test_old_manifests.py",
-    "test_second_gpu.py",
-    "test_without_gates.py",
-)
 # A folder with the Prometheus operator's own definitions, such as
 # example/prometheus-operator-crd of its repository.
 DEFINITIONS = "PROMETHEUS_CRDS"
@@ -36,13 +27,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     engine it is no failure in CI."""
     here = os.path.dirname(os.path.abspath(__file__))
     for item in items:
-        if os.path.dirname(item.path) != here:
+        if not item.path.is_relative_to(here):
             continue
         if not binaries.given():
             item.add_marker(pytest.mark.skip(reason=binaries.NOT_GIVEN))
         elif item.path.name == "test_monitoring.py" and DEFINITIONS not in os.environ:
             item.add_marker(pytest.mark.skip(reason=NO_DEFINITIONS))
-        elif item.path.name in OF_CLAIMS and not engine.injects_cdi():
+        elif item.path.parent.name == "claims" and not engine.injects_cdi():
             item.add_marker(pytest.mark.skip(reason=engine.NOT_GIVEN))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.node import Node
+from cluster.kubernetes.node import Node
 from support.product import MEMORY_UNIT
 
 REMEDY = "needs runtimeClassName: vcuda; without it, it would run without a GPU"

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from cluster import deployments
-from cluster.chart import NAMESPACE
-from cluster.control_plane import NODE
-from cluster.node import CORE, EXTENDER, Node
+from cluster.kubernetes import deployments
+from cluster.kubernetes.chart import NAMESPACE
+from cluster.kubernetes.control_plane import NODE
+from cluster.kubernetes.node import CORE, EXTENDER, Node
 from support.agent.claim_server import name_of
 from vcuda_plugin.extender.follow import agents
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
-from cluster.node import Node
+from cluster.kubernetes.node import Node
 from support.product import MEMORY_UNIT
 from support.waiting import until
 

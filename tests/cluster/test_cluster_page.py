@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from cluster.control_plane import NODE, Service
-from cluster.node import EXTENDER, Node
+from cluster.kubernetes.control_plane import NODE, Service
+from cluster.kubernetes.node import EXTENDER, Node
 from support.files import ROOT
 
 TEAM = "team"

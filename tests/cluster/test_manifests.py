@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.node import Node
+from cluster.kubernetes.node import Node
 from support.files import ROOT
 
 

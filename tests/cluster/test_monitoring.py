@@ -9,8 +9,8 @@ import glob
 import os
 from typing import Any
 
-from cluster.chart import NAMESPACE
-from cluster.node import Node
+from cluster.kubernetes.chart import NAMESPACE
+from cluster.kubernetes.node import Node
 from contract.chart import rendering
 
 KINDS = ("ServiceMonitor", "PrometheusRule")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from cluster.node import CORE, Node
+from cluster.kubernetes.node import CORE, Node
 from support.product import MEMORY_UNIT
 
 # The kubelet's line, at -v=2, for each resource that a plugin registers.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.node import Node
+from cluster.kubernetes.node import Node
 from support.product import MEMORY_UNIT
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from cluster import deployments
-from cluster.node import CORE, Node
-from cluster.reboot import HostAgent, reboot
+from cluster.kubernetes import deployments
+from cluster.kubernetes.node import CORE, Node
+from cluster.kubernetes.reboot import HostAgent, reboot
 from support.product import MEMORY_UNIT
 
 REBOOTS = 3

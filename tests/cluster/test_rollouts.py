@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.node import CORE, Node
+from cluster.kubernetes.node import CORE, Node
 from support.product import MEMORY_UNIT
 
 # The kubelet's line, at -v=2, when a resource's devices become unhealthy: it rejects pods from then

@@ -7,7 +7,7 @@ import re
 
 import yaml
 
-from cluster.node import Node
+from cluster.kubernetes.node import Node
 from support.engines.base import IMAGE
 from support.files import ROOT
 from support.product import MEMORY_UNIT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from cluster.node import Node
+from cluster.kubernetes.node import Node
 
 # A cell each eight seconds; between two of them it is idle.
 WORK = "vcuda-workload notebook --bytes 64MiB --seconds 1000 --every-ms 8000"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from cluster.node import Node
+from cluster.kubernetes.node import Node
 
 
 def test_why_of_a_waiting_pod_says_the_schedulers_reason(node: Node) -> None:

@@ -17,7 +17,7 @@ from support.softgpu.softgpu_clock import clock_options
 from vcuda_oci.pages.layout import LimitsGpu
 
 CLIENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")
-HEADERS = sorted(glob.glob(f"{CLIENTS}/*.h"))
+HEADERS = sorted(glob.glob(f"{CLIENTS}/*/*.h"))
 LIBRARIES = os.path.join("usr", "lib", "x86_64-linux-gnu")
 
 
@@ -111,7 +111,7 @@ def new_guest(
 
 
 class Clients:
-    """Compiles clients/NAME.c against the shim, as a program linked with -lcuda is."""
+    """Compiles clients/*/NAME.c against the shim, as a program linked with -lcuda is."""
 
     def __init__(
         self, folder: str, flags: Sequence[str] = (), cc: str = "gcc", shim: str = guest.SHIM
@@ -126,8 +126,8 @@ class Clients:
         if not os.path.exists(program):
             command = [self.cc, "-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-pthread"]
             command += self.flags
-            source = os.path.join(CLIENTS, name + ".c")
-            command += ["-isystem", self.headers, source]
+            [source] = glob.glob(f"{CLIENTS}/*/{name}.c")
+            command += ["-I", CLIENTS, "-isystem", self.headers, source]
             # loads opens the libraries itself.
             linked = [] if name == "loads" else [self.shim]
             compiled.make(program, [*command, *linked, "-ldl"], [source, *HEADERS, *linked])
@@ -139,7 +139,7 @@ def client(built: None, tmp_path_factory: pytest.TempPathFactory) -> Clients:
     return Clients(str(tmp_path_factory.mktemp("clients")))
 
 
-MOCK_SOURCES = ("mock_cuda.c", "mock_launch.c", "mock_memory.c")
+MOCK_SOURCES = [f"{CLIENTS}/mock/mock_{part}.c" for part in ("cuda", "launch", "memory")]
 MOCK_UUID = "GPU-" + "-".join(["01010101", "0101", "0101", "0101", "010101010101"])
 
 
@@ -158,9 +158,9 @@ def new_mock_guest(
         libraries = tmp_path / "root" / LIBRARIES
         libraries.mkdir(parents=True)
         command = [cc, "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
-        command += ["-isystem", client.headers]
-        sources = [os.path.join(CLIENTS, name) for name in MOCK_SOURCES]
-        compiled.make(str(libraries / "libcuda.so.1"), [*command, *sources], [*sources, *HEADERS])
+        command += ["-I", CLIENTS, "-isystem", client.headers]
+        driver, made_of = str(libraries / "libcuda.so.1"), [*MOCK_SOURCES, *HEADERS]
+        compiled.make(driver, [*command, *MOCK_SOURCES], made_of)
         gpu = guest.share(MOCK_UUID, memory_bytes)
         folder, root = str(tmp_path / "guest"), str(tmp_path / "root")
         return guest.Guest(folder, root, [gpu], shim, calls_ask=calls_ask)

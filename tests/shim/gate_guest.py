@@ -39,8 +39,8 @@ def make_driver(folder: pathlib.Path, headers_folder: str, cc: str = "gcc") -> s
     libraries = folder / "root" / LIBRARIES
     libraries.mkdir(parents=True)
     command = [cc, "-O1", "-shared", "-fPIC", "-fexceptions", "-Wl,-soname,libcuda.so.1"]
-    command += [f"-I{ROOT}/libvcuda", f'-DGATE_NAMES="{names}"']
-    source = os.path.join(CLIENTS, "mock_gate.c")
+    command += [f"-I{ROOT}/libvcuda", f"-I{CLIENTS}", f'-DGATE_NAMES="{names}"']
+    source = os.path.join(CLIENTS, "mock", "mock_gate.c")
     subprocess.run([*command, source, "-o", str(libraries / "libcuda.so.1"), "-ldl"], check=True)
     return str(folder / "root")
 

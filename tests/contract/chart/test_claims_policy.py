@@ -1,6 +1,7 @@
 """The admission policies that make claims of resources: what they agree on with the program.
 
-Their expressions need Kubernetes' functions: tests/cluster/test_old_manifests.py evaluates them.
+Their expressions need Kubernetes' functions:
+tests/cluster/claims/test_old_manifests.py evaluates them.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ ROWS = {
         ),
         "`the node agent": (_AWAY, "test_node_is_away_while_none_of_its_agents_pods_is_ready"),
         "`cannot allocate": (
-            "tests/cluster/test_claims_shown.py",
+            "tests/cluster/claims/test_claims_shown.py",
             "test_why_of_a_pod_with_a_claim_names_what_is_asked_and_free",
         ),
         "nothing": (_WHY, "test_pod_that_no_scheduler_has_seen_is_told_its_schedulers_name"),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from shim.conftest import CLIENTS, Clients
+from shim.conftest import Clients
 from shim.cubin import cubin, sections
 from support.files import ROOT
 from support.gpu.guest import BUILD, GIB, MIB, SHIM, Guest, share
@@ -22,13 +22,14 @@ from support.makefile import make
 from vcuda_oci.pages import layout
 
 FAILED = 99
+FOLDER = os.path.dirname(os.path.abspath(__file__))
 # Leaks are valgrind's part: LSan stops its process's threads, which a guest may not be allowed.
 OPTIONS = {
     "ASAN_OPTIONS": f"exitcode={FAILED}:detect_leaks=0:detect_stack_use_after_return=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
     # Where only the program is instrumented, TSan would see what the shim's calls into libc do and
     # not the atomics that order them.
-    "TSAN_OPTIONS": f"exitcode={FAILED}:suppressions={CLIENTS}/tsan.supp:print_suppressions=0"
+    "TSAN_OPTIONS": f"exitcode={FAILED}:suppressions={FOLDER}/tsan.supp:print_suppressions=0"
     ":ignore_noninstrumented_modules=1",
 }
 FLAGS = {"address": ["-fsanitize=address,undefined"], "thread": ["-fsanitize=thread"]}
@@ -151,7 +152,7 @@ def test_valgrind_sees_nothing_wrong_in_a_program_on_the_shim(container, client,
         f"--leak-check={leaks}",
         "--show-leak-kinds=definite",
         "--errors-for-leak-kinds=definite",
-        "--suppressions=" + os.path.join(CLIENTS, "valgrind.supp"),
+        "--suppressions=" + os.path.join(FOLDER, "valgrind.supp"),
     ]
     passes(container(SHIM), [*valgrind, client(name), *written(arguments)], expected)
 

@@ -40,8 +40,8 @@ def host_options():
 
 
 def forms():
-    """The calls that clients/copy_forms.h names."""
-    with open(os.path.join(CLIENTS, "copy_forms.h"), encoding="utf-8") as file:
+    """The calls that clients/compute/copy_forms.h names."""
+    with open(os.path.join(CLIENTS, "compute", "copy_forms.h"), encoding="utf-8") as file:
         text = file.read()
     names = re.findall(r"^  [CA] \((cuMemcpy\w*),", text, re.MULTILINE)
     sets = re.findall(r"^  S \((cuMemset\w+?)##bits##(\w+),", text, re.MULTILINE)

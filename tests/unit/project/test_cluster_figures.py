@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cluster import rate, soak
+from cluster.measure import rate, soak
 from support.product import MIB
 
 UUID, DEVICE = "GPU-5F1C", "gpu-5f1c"
