@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from contract.agent.test_agent_http import asked, listening
+from contract.agent.http.test_agent_http import asked, listening
 from contract.agent.test_device_plugin import CORE, offered
 from support.agent.node_agent import Agent, AgentNode
 from support.api_server.cluster_api import KubeApi

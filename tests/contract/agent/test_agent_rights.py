@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.agent.test_agent_http import asked, listening
+from contract.agent.http.test_agent_http import asked, listening
 from support.agent.node_agent import Agent, AgentNode, children_of
 from support.api_server.cluster_api import KubeApi
 from support.files import ROOT

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from contract.runtime.test_page_keeper import page_can_be_leased
+from contract.runtime.claim_socket.test_page_keeper import page_can_be_leased
 from support.agent.node_agent import Agent
 from support.ledger.samples import shares_of
 from support.softgpu.softgpu_host import BUILT, SoftGpu

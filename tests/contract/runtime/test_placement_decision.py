@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from contract.runtime.test_start_path import FORBIDDEN, SHOW, run
+from contract.runtime.start_path.test_start_path import FORBIDDEN, SHOW, run
 from support.files import write
 from support.gpu.driver_root import DriverRoot
 from support.ledger.faults import killed_at

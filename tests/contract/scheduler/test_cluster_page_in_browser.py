@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.agent.test_page_in_browser import CONTRAST, WIDTH, serving
+from contract.agent.http.test_page_in_browser import CONTRAST, WIDTH, serving
 from support.host import browser
 from support.scheduler import clusters
 from support.scheduler.clusters import container, gpus_of, node, pod

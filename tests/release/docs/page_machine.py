@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator, Sequence
 from contract.chart.fake_cluster import FakeCluster
 from release.docs.commands import REPOSITORY
 from release.docs.registry import Registry
-from release.packages import built, node, podman_host
-from release.packages.machine import DEBIAN, Machine, machine, tree_of
+from release.packages import built
+from release.packages.hosts import node, podman_host
+from release.packages.hosts.machine import DEBIAN, Machine, machine, tree_of
 from support.bundle import image, rootfs
 from support.host.private_host import Result
 from support.needed import skip_or_fail

@@ -78,7 +78,7 @@ PAGES = {
     "docs/cluster-page.md": Page(),
     "docs/doctor.md": Page(HOST, PACKAGES),
     "docs/fences.md": Page(HOST),
-    "docs/install.md": Page(elsewhere="tests/release/packages/test_install_page.py"),
+    "docs/install.md": Page(elsewhere="tests/release/packages/install/test_install_page.py"),
     "docs/kubernetes.md": Page((*HOST, "images", "cluster")),
     "docs/migrate-from-gpu-manager.md": Page((*BARE, "cluster"), PACKAGES),
     "docs/migrate-from-hami.md": Page((*BARE, "cluster"), PACKAGES),
@@ -304,7 +304,7 @@ NOT_HERE = {
     "git tag -v v1.2.3": SIGNED,
     "gpg --armor --detach-sign build/release/SHA256SUMS": SIGNED,
     "rpm -U --replacepkgs build/packages/vcuda-runtime-*.x86_64.rpm": "this is Debian;"
-    " tests/release/packages/test_install_page.py does so",
+    " tests/release/packages/install/test_install_page.py does so",
     "vcuda demo --softgpu-dir build/softgpu --json-out build/demo.json": BY_CI + " as make demo",
     "docker run --rm --device vcuda.io/gpu=train IMAGE nvidia-smi": NO_CDI,
     """docker run --rm --gpus 'driver=cdi,"device=vcuda.io/gpu=train"' IMAGE nvidia-smi""": NO_CDI,

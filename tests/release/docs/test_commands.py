@@ -20,7 +20,7 @@ from release.docs.commands import (
     shows,
 )
 from release.docs.table import NOT_HERE, PAGES, RUN, WORDS, How, Page
-from release.packages import machine
+from release.packages.hosts import machine
 from support.host import own_run
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from release.packages.machine import REPOSITORY
+from release.packages.hosts.machine import REPOSITORY
 
 _FOLDERS = ("oci", "runtime_hook", "plugin", "libvcuda")
 _ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)

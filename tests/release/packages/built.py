@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 
-from release.packages.machine import REPOSITORY
+from release.packages.hosts.machine import REPOSITORY
 from support.needed import skip_or_fail
 
 THIS, NEXT = "0.1.0", "0.1.1"

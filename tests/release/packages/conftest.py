@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from release.packages import machine
-from release.packages.machine import Machine
-from release.packages.ways import DPKG, RPM, Way
+from release.packages.hosts import machine
+from release.packages.hosts.machine import Machine
+from release.packages.hosts.ways import DPKG, RPM, Way
 from support.host import own_run
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from release.packages import built, machine, podman_host
-from release.packages.machine import REPOSITORY, Machine
+from release.packages import built
+from release.packages.hosts import machine, podman_host
+from release.packages.hosts.machine import REPOSITORY, Machine
 
 AGENT, EXTENDER = "vcuda-node-agent", "vcuda-scheduler-extender"
 NOBODY = "65532:65532"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from release.packages import built
-from release.packages.machine import REPOSITORY
+from release.packages.hosts.machine import REPOSITORY
 from support.needed import skip_or_fail
 from support.product import install
 

@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 
-from release.packages import built, node
-from release.packages.machine import Machine
+from release.packages import built
+from release.packages.hosts import node
+from release.packages.hosts.machine import Machine
 from release.packages.test_contents import tree
 from release.packages.test_services import UNITS, main_pid
 from support.needed import skip_or_fail

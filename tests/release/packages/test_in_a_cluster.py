@@ -6,8 +6,9 @@ import contextlib
 import http.client
 import json
 
-from release.packages import built, node
-from release.packages.machine import Machine
+from release.packages import built
+from release.packages.hosts import node
+from release.packages.hosts.machine import Machine
 from support.api_server.cluster_api import KubeApi
 from support.api_server.fake_api_server import FakeApiServer
 from support.scheduler import clusters

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
-from release.packages import built, node
-from release.packages.machine import Machine
-from release.packages.ways import Way
+from release.packages import built
+from release.packages.hosts import node
+from release.packages.hosts.machine import Machine
+from release.packages.hosts.ways import Way
 
 UNIT = "vcuda-softgpu.service"
 

@@ -3,7 +3,7 @@
 kmock 0.8 lacks what is tested here. Seen with the official client: its lists have the
 resourceVersion "..." and neither pages nor selectors; its watches begin with every object, whatever
 version the client asks for, and lack 410, bookmarks and timeoutSeconds; it has neither PUT nor
-pods/binding. tests/contract/agent/test_pod_watch_kmock.py uses what it has.
+pods/binding. tests/contract/agent/pods/test_pod_watch_kmock.py uses what it has.
 
 A test sets `before` to make a call fail, or to kill the caller, at a certain point. It sets
 `applied` to make an answer later than the watch's event of the same call, as a real one may be.

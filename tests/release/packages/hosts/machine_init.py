@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 4)[0])
 from support.host import first_process
 from support.host.first_process import libc, mount
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from release.docs.commands import of_page
-from release.packages import built, machine, node
-from release.packages.machine import Machine
-from release.packages.ways import DPKG, PARTS, RPM, Way
+from release.packages import built
+from release.packages.hosts import machine, node
+from release.packages.hosts.machine import Machine
+from release.packages.hosts.ways import DPKG, PARTS, RPM, Way
 from support import compiled
 from support.host.private_host import Result
 from support.waiting import until

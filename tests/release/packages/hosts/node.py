@@ -7,7 +7,7 @@ import os
 import shutil
 from typing import Any
 
-from release.packages.machine import REPOSITORY, Machine
+from release.packages.hosts.machine import REPOSITORY, Machine
 from support.bundle import rootfs, spec
 from support.host.private_host import Result
 

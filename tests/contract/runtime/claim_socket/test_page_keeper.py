@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from contract.runtime.test_claim_socket import children
+from contract.runtime.claim_socket.test_claim_socket import children
 from support.files import write
 from support.gpu.driver_root import VERSION, DriverRoot
 from support.waiting import until

@@ -8,7 +8,7 @@ import re
 import subprocess
 from collections.abc import Sequence
 
-from release.packages.machine import DEBIAN, Machine
+from release.packages.hosts.machine import DEBIAN, Machine
 
 # What this machine has not: bridges, limits in cgroups. It resolves no names, at once. zstd takes
 # less of the processor than gzip, by which a push compresses else.

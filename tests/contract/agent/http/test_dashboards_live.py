@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from contract.agent.test_agent_http import asked, listening, prometheus
+from contract.agent.http.test_agent_http import asked, listening, prometheus
 from contract.agent.test_device_plugin import uuids
 from contract.scheduler.test_scheduler_quota import LABELS, QUOTA, asking, config_map
 from support.agent.node_agent import AgentNode

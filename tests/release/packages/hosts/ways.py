@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from release.packages import built, node
-from release.packages.machine import Machine
+from release.packages import built
+from release.packages.hosts import node
+from release.packages.hosts.machine import Machine
 from support.host.private_host import Result
 
 PARTS = [f"vcuda-{part}" for part in built.PARTS]

@@ -11,7 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from release.packages.machine import DEBIAN, REPOSITORY
+from release.packages.hosts.machine import DEBIAN, REPOSITORY
 from support.host.private_host import PATH, Result
 from support.needed import skip_or_fail
 

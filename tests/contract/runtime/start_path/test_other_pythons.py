@@ -25,17 +25,17 @@ NOT_AGAIN = (
     "tests/unit/project/test_guest_access.py",
     "tests/unit/placement/test_placement_mig_places.py",
     "tests/contract/host/ledger/test_claim_races.py",
-    "tests/contract/runtime/test_start_path.py",
+    "tests/contract/runtime/start_path/test_start_path.py",
     "tests/contract/host/cli/test_names_in_answers.py",
-    "tests/contract/runtime/test_claim_socket.py",
-    "tests/contract/runtime/test_claim_socket_poststop.py",
+    "tests/contract/runtime/claim_socket/test_claim_socket.py",
+    "tests/contract/runtime/claim_socket/test_claim_socket_poststop.py",
 )
 # Tests of those files for which a claim server runs on the other Python: each kind of answer, and
 # each step of its start. test_claim_socket_cdi.py has the third kind.
 AGAIN = (
-    "tests/contract/runtime/test_claim_socket.py::"
+    "tests/contract/runtime/claim_socket/test_claim_socket.py::"
     "test_the_next_server_opens_the_socket_of_one_killed_while_opening_it",
-    "tests/contract/runtime/test_claim_socket_poststop.py::"
+    "tests/contract/runtime/claim_socket/test_claim_socket_poststop.py::"
     "test_the_claim_server_releases_the_share_and_twice_is_once",
 )
 # Of kills at each step with two drivers, those with the one that has fewer steps stay: what repairs
@@ -57,7 +57,7 @@ def files() -> list[str]:
     words = [sys.executable, "-I", "-S", "-c", LOADED]
     loaded = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     modules = [name.rpartition(".")[2] for name in loaded.split() if name.startswith("vcuda_oci.")]
-    folders = ("unit/*", "contract/runtime", "contract/host/*")
+    folders = ("unit/*", "contract/runtime", "contract/runtime/*", "contract/host/*")
     forms = [
         f"tests/{folder}/test_{module}{end}.py"
         for folder in folders

@@ -6,9 +6,10 @@ import json
 import re
 import shlex
 
-from release.packages import built, node
-from release.packages.machine import Machine
-from release.packages.ways import Way
+from release.packages import built
+from release.packages.hosts import node
+from release.packages.hosts.machine import Machine
+from release.packages.hosts.ways import Way
 
 DOCKER = "/etc/docker/daemon.json"
 PODMAN = "/etc/containers/containers.conf.d/99-vcuda.conf"

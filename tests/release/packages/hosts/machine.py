@@ -17,7 +17,7 @@ from support.host.private_host import PATH, Result
 from support.needed import skip_or_fail
 from support.waiting import until
 
-REPOSITORY = os.path.abspath(__file__).rsplit("/", 4)[0]
+REPOSITORY = os.path.abspath(__file__).rsplit("/", 5)[0]
 INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "machine_init.py")
 DEBIAN = REPOSITORY + "/build/debian"
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from contract.runtime.test_claim_socket import installed, node, python_starts, shared_once
+from contract.runtime.claim_socket.test_claim_socket import (
+    installed,
+    node,
+    python_starts,
+    shared_once,
+)
 from support.files import ROOT
 from support.wrapper.wrapper_node import Node, asking
 

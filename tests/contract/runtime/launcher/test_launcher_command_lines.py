@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contract.runtime.test_launcher import ASKING_LINES, PLAIN_LINES
+from contract.runtime.launcher.test_launcher import ASKING_LINES, PLAIN_LINES
 from support.files import ROOT, write
 from support.wrapper.launcher import ASKS, Launcher
 from vcuda_oci.container import bundle

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from release.packages import built, node
-from release.packages.machine import Machine
+from release.packages import built
+from release.packages.hosts import node
+from release.packages.hosts.machine import Machine
 
 SHIM = "/usr/lib/vcuda/libvcuda.so.1"
 

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from contract.runtime.test_claim_socket_poststop import (  # noqa: F401
+from contract.runtime.claim_socket.test_claim_socket_poststop import (  # noqa: F401
     ended,
     test_a_state_that_no_packet_holds_is_read_by_python,
     test_an_invalid_state_is_one_line_and_no_failure,
@@ -22,7 +22,7 @@ from contract.runtime.test_claim_socket_poststop import (  # noqa: F401
 )
 
 # The fixtures and the tests of amd64's, for the programs below.
-from contract.runtime.test_delete import (  # noqa: F401
+from contract.runtime.launcher.test_delete import (  # noqa: F401
     node,
     test_a_container_of_the_same_name_in_another_place_keeps_its_share,
     test_a_delete_of_a_container_without_a_share_becomes_the_runtime,
@@ -31,7 +31,7 @@ from contract.runtime.test_delete import (  # noqa: F401
     test_after_a_failed_delete_the_runtimes_state_decides,
     test_delete_releases_the_share_through_the_claim_socket,
 )
-from contract.runtime.test_launcher import (  # noqa: F401
+from contract.runtime.launcher.test_launcher import (  # noqa: F401
     test_a_config_that_is_no_file_is_left_to_the_runtime,
     test_a_config_that_was_not_read_whole_goes_to_python,
     test_a_creation_with_a_config_that_may_ask_goes_to_python,
@@ -41,7 +41,7 @@ from contract.runtime.test_launcher import (  # noqa: F401
     test_every_other_call_reaches_the_runtime_unchanged,
     test_without_settings_runc_is_the_runtime,
 )
-from contract.runtime.test_launcher_errors import (  # noqa: F401
+from contract.runtime.launcher.test_launcher_errors import (  # noqa: F401
     test_a_runtime_that_is_not_there_is_one_line,
     test_an_error_of_the_launcher_is_the_logs_last_line,
 )

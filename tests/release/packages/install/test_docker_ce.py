@@ -15,7 +15,7 @@ import pytest
 
 from release.docs.commands import of_page, pages
 from release.packages import built
-from release.packages.apt_host import AptHost, installs, removes
+from release.packages.hosts.apt_host import AptHost, installs, removes
 
 PREPARE = f"{built.REPOSITORY}/packaging/prepare"
 TARGETS = ("build", "check", "packages", "demo", "fuzz", "bench", "test")

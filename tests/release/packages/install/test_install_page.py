@@ -7,8 +7,9 @@ import re
 
 from release.docs.commands import blocks
 from release.docs.commands import commands as of_block
-from release.packages import built, node
-from release.packages.machine import REPOSITORY, Machine
+from release.packages import built
+from release.packages.hosts import node
+from release.packages.hosts.machine import REPOSITORY, Machine
 
 PAGE = "docs/install.md"
 # What has made the packages that these tests install.

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from release.packages import built, node
-from release.packages.machine import Machine
-from release.packages.ways import Way
+from release.packages import built
+from release.packages.hosts import node
+from release.packages.hosts.machine import Machine
+from release.packages.hosts.ways import Way
 from support.host.arm64 import EMULATOR, emulate
 from support.needed import skip_or_fail
 

@@ -10,8 +10,9 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from release.packages import built, machine, node, red_hat
-from release.packages.machine import Machine
+from release.packages import built
+from release.packages.hosts import machine, node, red_hat
+from release.packages.hosts.machine import Machine
 
 SHIM = "/usr/lib/vcuda/libvcuda.so.1"
 WRAPPER = "/usr/bin/vcuda-container-runtime"

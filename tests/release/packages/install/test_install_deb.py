@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from release.packages import built, node
-from release.packages.machine import Machine
+from release.packages import built
+from release.packages.hosts import node
+from release.packages.hosts.machine import Machine
 
 DOCKER, PODMAN = "/etc/docker/daemon.json", "/etc/containers/containers.conf.d/99-vcuda.conf"
 WRAPPER = "/usr/bin/vcuda-container-runtime"
