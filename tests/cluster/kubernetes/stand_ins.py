@@ -7,6 +7,7 @@ in them are hidden, because the images have none.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from typing import Any
@@ -39,7 +40,10 @@ def main() -> None:
     for document in documents:
         if document["kind"] in ("DaemonSet", "Deployment"):
             add_mounts(document["spec"]["template"]["spec"], path, folders)
-    yaml.safe_dump_all(documents, sys.stdout)
+    # As JSON: helm would read "3312699760835e16", a digest that PyYAML writes without quotes, as a
+    # number.
+    for document in documents:
+        print("---", json.dumps(document), sep="\n")
 
 
 if __name__ == "__main__":
