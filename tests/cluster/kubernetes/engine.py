@@ -78,31 +78,13 @@ runtime_type = "io.containerd.runc.v2"
 
 # CRI-O's defaults, but for paths and for what the tests' machine lacks: systemd's cgroups, overlays
 # in a scratch folder, and crun, the default runtime, which refuses hybrid cgroups.
-CRIO_CONFIG = """[crio]
-root = "{folder}/root"
-runroot = "{runroot}"
-storage_driver = "vfs"
-log_dir = "{folder}/crio-logs"
-
-[crio.api]
-listen = "{socket}"
-
-[crio.image]
-pause_image = "{image}"
-pause_command = ""
-signature_policy = "/etc/containers/policy.json"
+CRIO_CONFIG = f"""{crio.PLACES}pause_command = ""
 
 [crio.network]
 plugin_dirs = ["/usr/lib/cni"]
-
-[crio.runtime]
-cgroup_manager = "cgroupfs"
-conmon_cgroup = "pod"
-default_runtime = "runc"
-pinns_path = "{programs}/pinns"
-
+{crio.RUNTIME}
 [crio.runtime.runtimes.runc]
-runtime_path = "{runc}"
+runtime_path = "{{runc}}"
 """
 
 

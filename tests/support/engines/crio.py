@@ -12,7 +12,8 @@ from support.host.private_host import PATH
 from support.needed import given_or_skip
 
 VARIABLE = "CRIO"
-CONFIG = """[crio]
+# What the engine of a cluster's node has too: its folders, and the image of a sandbox.
+PLACES = """[crio]
 root = "{folder}/root"
 runroot = "{runroot}"
 storage_driver = "vfs"
@@ -24,19 +25,22 @@ listen = "{socket}"
 [crio.image]
 pause_image = "{image}"
 signature_policy = "/etc/containers/policy.json"
-
+"""
+# … and its runtime, without handlers.
+RUNTIME = """
 [crio.runtime]
 cgroup_manager = "cgroupfs"
 conmon_cgroup = "pod"
 default_runtime = "runc"
 pinns_path = "{programs}/pinns"
-hooks_dir = ["{folder}/hooks.d"]
+"""
+CONFIG = f"""{PLACES}{RUNTIME}hooks_dir = ["{{folder}}/hooks.d"]
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 default_capabilities = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "MKNOD", "SETGID", "SETUID"]
 
 [crio.runtime.runtimes.runc]
-runtime_path = "{runc}"
-runtime_root = "{folder}/runc"
+runtime_path = "{{runc}}"
+runtime_root = "{{folder}}/runc"
 
 [crio.nri]
 enable_nri = false
