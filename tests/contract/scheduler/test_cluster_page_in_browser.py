@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.agent.http.test_page_in_browser import CONTRAST, WIDTH, serving
-from support.host import browser
+from contract.agent.http.test_page_in_browser import serving
+from support.host import browser, on_phone
 from support.scheduler import clusters
 from support.scheduler.clusters import container, gpus_of, node, pod
 from vcuda_oci.model.allocation import GpuShare
@@ -56,12 +56,4 @@ def test_keyboard_alone_chooses_a_namespace_at_the_pages_own_path(
 
 def test_cluster_page_fits_a_phone_in_light_and_dark(page: bytes, tmp_path: Path) -> None:
     with serving([page]) as (address, _), browser.browsing(tmp_path) as tab:
-        phone = {"width": 360, "height": 740, "deviceScaleFactor": 3, "mobile": True}
-        tab.send("Emulation.setDeviceMetricsOverride", **phone)
-        for scheme in ("light", "dark"):
-            features = [{"name": "prefers-color-scheme", "value": scheme}]
-            tab.send("Emulation.setEmulatedMedia", features=features)
-            tab.open(address)
-            assert tab.evaluate(WIDTH) == [360, 360]
-            is_light, contrast = tab.evaluate(CONTRAST)
-            assert (is_light, contrast >= 7) == (scheme == "light", True)
+        on_phone.check(tab, address)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from support.host import browser
+from support.host import browser, on_phone
 from support.ledger.samples import GIB, gpus
 from support.ledger.tenants import Tenants
 from support.waiting import until
@@ -102,39 +102,13 @@ def busy_node(tenants: Tenants) -> View:
     return asyncio.run(node.view())
 
 
-WIDTH = "[document.documentElement.scrollWidth, innerWidth]"
-CONTRAST = """
-(() => {
-  const light = (colour) => {
-    const [r, g, b] = colour.match(/[0-9.]+/g).slice(0, 3).map((each) => {
-      const part = each / 255;
-      return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
-    });
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const style = getComputedStyle(document.querySelector(".card"));
-  const [ink, card] = [light(style.color), light(style.backgroundColor)];
-  return [card > 0.5, (Math.max(ink, card) + 0.05) / (Math.min(ink, card) + 0.05)];
-})()
-"""
-
-
 @pytest.mark.parametrize("render", [usage_page.render, graph_page.render])
 def test_the_page_fits_a_phone_and_is_readable_in_dark_mode(
     tenants: Tenants, tmp_path: Path, render: Any
 ) -> None:
     page = render(busy_node(tenants))
     with serving([page]) as (address, _), browser.browsing(tmp_path) as tab:
-        phone = {"width": 360, "height": 740, "deviceScaleFactor": 3, "mobile": True}
-        tab.send("Emulation.setDeviceMetricsOverride", **phone)
-        for scheme in ("light", "dark"):
-            features = [{"name": "prefers-color-scheme", "value": scheme}]
-            tab.send("Emulation.setEmulatedMedia", features=features)
-            tab.open(address)
-            assert tab.evaluate(WIDTH) == [360, 360]
-            is_light, contrast = tab.evaluate(CONTRAST)
-            # Source: WCAG 2.1, 1.4.6, what reads well for all.
-            assert (is_light, contrast >= 7) == (scheme == "light", True)
+        on_phone.check(tab, address)
 
 
 def test_agents_page_is_named_for_screen_readers_and_printed_without_links(
