@@ -205,11 +205,12 @@ def test_tools_killed_at_random_moments_break_no_limit_and_lose_no_process(
         guest.start(PYTHON, "-c", TAKES, stdin=subprocess.PIPE),
         whole.start(PYTHON, "-c", WATCHES, stdin=subprocess.PIPE),
     ]
-    chosen, killed, intact = random.Random(18), 0, 0
+    chosen, killed, rounds, intact = random.Random(18), 0, 0, 0
     try:
         for other in others:
             assert other.stdout and other.stdout.readline(), other.communicate()
-        for _ in range(12):
+        while rounds < 12 or killed < 12:  # some end before they are killed
+            rounds += 1
             for steps in (["lock", "checkpoint"], ["restore", "unlock"]):
                 tool = guest.start(WORKLOAD, "checkpoint", holder.pid, *steps)
                 time.sleep(chosen.uniform(0, 0.08))
@@ -231,7 +232,7 @@ def test_tools_killed_at_random_moments_break_no_limit_and_lose_no_process(
         for process in (holder.process, *others):
             process.kill()
             process.communicate()
-    assert (intact, killed > 5, got > 0) == (12, True, True)
+    assert (intact, got > 0) == (rounds, True)
     assert most == 600
 
 
