@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
         if settings.by_dra and not pod_watch_child.is_there(settings, arguments.kubeconfig):
             hint = 'name a kubeconfig with --kubeconfig, or set gpu-offer = "plugin"'
             raise VcudaError("DRA needs the Kubernetes API", settings.path, hint)
-        with child.forked(*_modules(settings, arguments)):
+        with child.forked(settings, *_modules(settings, arguments)):
             confine.confine(rights.AGENT)
             arbiter = Arbiter(settings.state_dir, arguments.take_over)
             with arbiter, _recorded(settings.state_dir):
@@ -167,7 +167,7 @@ async def _run(
             for part in (
                 lambda: _arbitrate(arbiter),
                 *([] if arguments.no_door else [lambda: claim_socket_child.run(settings, opened)]),
-                lambda: bypass_child.follow(settings),
+                bypass_child.follow,
                 lambda: suspend_child.follow(settings),
                 api.run,
                 lambda: alive.beat(api, arbiter),

@@ -145,13 +145,15 @@ def test_the_page_and_the_program_name_the_same_rights() -> None:
 # What an attacker tries in the HTTP process. It prints what did not fail.
 ATTEMPTS = """
 import ctypes, os, socket, subprocess, sys
+from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.http import http_process
 from vcuda_plugin.agent.process import confine, rights
 
 state = sys.argv[1]
 libc = ctypes.CDLL(None, use_errno=True)
 confine.confine(rights.OF["vcuda_plugin.agent.http.http_process"])
-if not confine.only_files(*http_process.needed_files("127.0.0.1:0", "n", state)):
+settings = settings_file.parse(f'state-dir = "{state}"', "/c")
+if not confine.only_files(*http_process.needed_files(settings, "n")):
     print("no Landlock")
 
 def attempt(what, call):

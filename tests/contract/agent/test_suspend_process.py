@@ -21,8 +21,9 @@ __all__ = ["node"]
 
 PROGRAM = """
 import sys
+from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.suspend.suspend_process import main
-main(*sys.argv[1:])
+main(settings_file.parse(sys.argv[1], "config.toml"))
 """
 
 
@@ -45,9 +46,9 @@ def test_container_that_was_left_locked_is_at_work_again_and_the_process_ends(no
     box = node.box("box", 2)
     leave_locked(node, "box")
     places = (str(REPOSITORY / name) for name in ("oci", "runtime_hook", "plugin"))
-    words = [str(node.gpu.root), node.ledger.state_dir, "1", "0", "0"]
+    text = f'driver-root = "{node.gpu.root}"\nstate-dir = "{node.ledger.state_dir}"'
     program = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words],
+        [sys.executable, "-c", PROGRAM, text],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
         stdout=subprocess.PIPE,
         text=True,

@@ -31,6 +31,7 @@ from vcuda_oci.model.suspension import (
     Suspension,
 )
 from vcuda_oci.pages import layout
+from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.ledger.records import Records
 from vcuda_plugin.agent.suspend.suspender import QUICK_SECONDS, SLOW_SECONDS, Suspender
 
@@ -54,8 +55,10 @@ class Node(Tenants):
         self.lines: list[str] = []
         self.suspender = self.restarted()
 
-    def restarted(self, quantum: float = 0) -> Suspender:
-        return Suspender(Records(self.state_dir), host(16), 2.0, self.lines.append, quantum)
+    def restarted(self, *more: str) -> Suspender:
+        """With these settings too."""
+        settings = settings_file.parse("\n".join(('memory-overcommit = "2"', *more)), "config.toml")
+        return Suspender(Records(self.state_dir), host(16), settings, self.lines.append)
 
     def poll(self, seconds: float = 0.0) -> float:
         """Look after so many seconds, until what that began has ended."""
@@ -293,7 +296,7 @@ def test_last_kernels_of_a_container_give_it_no_longer_quantum(node: Node) -> No
 
 
 def test_fixed_quantum_of_the_settings_goes_before_the_measured_one(node: Node) -> None:
-    node.suspender = node.restarted(quantum=20)
+    node.suspender = node.restarted('rotation-quantum = "20s"')
     assert 18 <= seconds_until_it_gives_way(node) <= 22
 
 
@@ -319,7 +322,7 @@ def test_false_work_keeps_the_gpu_no_longer_than_a_quantum(node: Node) -> None:
 def test_what_keeps_its_promise_is_back_within_the_stated_time(
     node: Node, by: str, quantum: int
 ) -> None:
-    node.suspender = node.restarted(quantum)
+    node.suspender = node.restarted(f'rotation-quantum = "{quantum}s"' if quantum else "")
     node.add_record("sleeps", shares=[GpuShare("GPU-0", 12 * GIB, 40)], idle_suspend=60)
     node.add_record("borrows", shares=ROTATES)
     node.off("sleeps", by)

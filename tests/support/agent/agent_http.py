@@ -14,7 +14,9 @@ from support.files import ROOT
 from vcuda_plugin.kube.node_gpus import NodeGpus
 
 _START = "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); " + (
-    "from vcuda_plugin.agent.http.http_process import main; main(*sys.argv[1:])"
+    "from vcuda_oci.system import settings_file\n"
+    "from vcuda_plugin.agent.http.http_process import main\n"
+    "main(settings_file.parse(sys.argv[1], 'config.toml'), 'node-1')"
 )
 
 
@@ -22,9 +24,10 @@ class Served:
     """A running HTTP process that accepts connections and knows no GPU yet."""
 
     def __init__(self, state_dir: str, *more: str) -> None:
+        """more: further lines of the settings."""
         self.port = free_port()
         self.process = subprocess.Popen(
-            [*command(self.port, state_dir), *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            command(self.port, state_dir, *more), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert self.process.stdout and self.process.stdout.readline() == b"open\n"
 
@@ -63,10 +66,11 @@ class Served:
         return self.process.returncode
 
 
-def command(port: int, state_dir: str) -> list[str]:
+def command(port: int, state_dir: str, *more: str) -> list[str]:
     sources = ":".join(f"{ROOT}/{part}" for part in ("oci", "runtime_hook", "plugin"))
     start = [sys.executable, "-IBc", _START, sources]
-    return [*start, f"127.0.0.1:{port}", "node-1", state_dir]
+    lines = (f'listen = "127.0.0.1:{port}"', f'state-dir = "{state_dir}"', *more)
+    return [*start, "\n".join(lines)]
 
 
 def free_port() -> int:

@@ -6,6 +6,10 @@ import html.parser
 
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
+from vcuda_oci.system import settings_file
+
+# Served on each address, by each name.
+ON_ALL = settings_file.parse('listen = "0.0.0.0:5678"', "config.toml")
 POD = {"uid": "u", "namespace": "ml", "name": "train-0", "container": "main", "sandbox_id": "s"}
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -6,8 +6,10 @@ import os
 import signal
 import sys
 
+from vcuda_oci.system.settings_file import Config
 
-def main(how: str) -> None:
+
+def main(_: Config, how: str) -> None:
     if how == "is killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "heeds nothing":

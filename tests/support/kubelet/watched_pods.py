@@ -17,8 +17,10 @@ from support.waiting import until
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 NODE = "node-1"
 _START = (
-    "from vcuda_plugin.agent.pods.pod_watch import main; import logging, sys; "
-    "logging.basicConfig(level='INFO', format='vcuda-node-agent: %(message)s'); main(*sys.argv[1:])"
+    "from vcuda_plugin.agent.pods.pod_watch import main; import logging, sys\n"
+    "from vcuda_oci.system import settings_file\n"
+    "logging.basicConfig(level='INFO', format='vcuda-node-agent: %(message)s')\n"
+    "main(settings_file.parse(sys.argv[1], 'config.toml'), *sys.argv[2:])"
 )
 
 
@@ -39,6 +41,7 @@ class WatchedPods:
 
     def __init__(self, folder: Path) -> None:
         self.api, self.state_dir = KubeApi(), str(folder / "state")
+        self._settings = f'state-dir = "{self.state_dir}"'
         self.api.start()
         self.kubeconfig = self.api.kubeconfig(str(folder / "kubeconfig"))
         self._log = str(folder / "log")
@@ -48,7 +51,7 @@ class WatchedPods:
         """Start the watcher; return once it has listed the pods. first: code to run before."""
         path = f"{ROOT}/oci:{ROOT}/runtime_hook:{ROOT}/plugin"
         with open(self._log, "ab") as log:
-            arguments = [self.state_dir, NODE, self.kubeconfig, json.dumps([CORE, MEMORY])]
+            arguments = [self._settings, NODE, self.kubeconfig]
             self.process = subprocess.Popen(
                 [sys.executable, "-c", first + _START, *arguments],
                 env={**os.environ, "PYTHONPATH": path},
@@ -66,7 +69,7 @@ class WatchedPods:
             f"mount -t tmpfs none /run && mkdir -p {account} && printf %s {token} >{account}/token"
             f' && cp {certificate} {account}/ca.crt && exec "$0" "$@"'
         )
-        arguments = [self.state_dir, NODE, "", json.dumps([CORE, MEMORY])]
+        arguments = [self._settings, NODE, ""]
         environment = {
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
             "KUBERNETES_SERVICE_PORT": str(self.api.port),

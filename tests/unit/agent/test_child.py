@@ -10,14 +10,16 @@ from collections.abc import Iterator
 import pytest
 
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.process import child
 
+SETTINGS = settings_file.parse("", "/c")
 MODULE = "support.agent.ending_child"
 
 
 @pytest.fixture
 def forked() -> Iterator[None]:
-    with child.forked(MODULE):
+    with child.forked(SETTINGS, MODULE):
         yield
 
 
@@ -49,7 +51,7 @@ def test_a_child_ends_as_a_program_of_its_own_would(
     complaint: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    with child.forked(MODULE):
+    with child.forked(SETTINGS, MODULE):
         assert ends(how) == (status, said)
     assert capfd.readouterr().err.endswith(complaint)
 
@@ -140,6 +142,6 @@ def test_child_reports_its_missing_package(
         async with child.running("unit.no_such_child") as (process, _):
             return await process.wait()
 
-    with child.forked("unit.no_such_child"):
+    with child.forked(SETTINGS, "unit.no_such_child"):
         assert asyncio.run(end()) == 1
     assert "No module named 'unit.no_such_child'" in capfd.readouterr().err

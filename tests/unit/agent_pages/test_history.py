@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.agent.agent_pages import ParsedPage
+from support.agent.agent_pages import ON_ALL, ParsedPage
 from support.ledger.samples import GIB, gpus
 from support.ledger.tenants import Tenants
 from vcuda_oci.ledger import events
@@ -116,7 +116,7 @@ def test_samples_of_the_node_are_served_and_drawn(tenants: Tenants, monkeypatch:
     events.record(tenants.state_dir, "p", events.RELEASED, "gone", "30 % of GPU-9")
     node = Node("n", tenants.state_dir)
     node.known = NodeGpus(gpus(16))
-    routes = Routes(node, EventCounts(tenants.state_dir), only_here=False)
+    routes = Routes(node, EventCounts(tenants.state_dir), ON_ALL)
 
     async def served() -> tuple[Any, bytes]:
         sampling = asyncio.ensure_future(routes.history.run())

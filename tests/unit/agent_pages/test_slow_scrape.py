@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.agent.agent_pages import ON_ALL
 from support.ledger.tenants import Tenants
 from vcuda_hook.live import usage
 from vcuda_plugin.agent.http.event_counts import EventCounts
@@ -30,7 +31,9 @@ def test_health_is_answered_while_a_page_takes_its_time_to_be_read(
 
     monkeypatch.setattr(usage, "take_sample", slowly)
     routes = Routes(
-        Node("node-1", tenants.state_dir), EventCounts(tenants.state_dir), only_here=False
+        Node("node-1", tenants.state_dir),
+        EventCounts(tenants.state_dir),
+        ON_ALL,
     )
 
     async def ask() -> tuple[int, bool, int]:

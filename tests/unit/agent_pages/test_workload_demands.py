@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.agent.agent_pages import POD, samples
+from support.agent.agent_pages import ON_ALL, POD, samples
 from support.files import write
 from support.ledger.samples import GIB, gpus
 from support.ledger.tenants import Tenants
@@ -180,7 +180,7 @@ def test_the_history_samples_and_the_page_shows_what_is_recommended(
     tenants.uses(pod(tenants, "u", "train-5c9f-0"), held=2 * GIB, busy_ns=1, refusals=0)
     node = Node("n", tenants.state_dir)
     node.known = NodeGpus(gpus(16))
-    routes = Routes(node, EventCounts(tenants.state_dir), only_here=False)
+    routes = Routes(node, EventCounts(tenants.state_dir), ON_ALL)
 
     async def page() -> bytes:
         sampling = asyncio.ensure_future(routes.history.run())

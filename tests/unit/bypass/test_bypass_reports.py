@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.bypass import bypass_child
 from vcuda_plugin.agent.gpus import inventory
 from vcuda_plugin.agent.process import child
@@ -50,12 +49,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, 0.05)
 
 
-def followed(watches: Watches, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def followed(watches: Watches, monkeypatch: pytest.MonkeyPatch) -> None:
     """Follow the processes until the last one has written all its lines."""
     monkeypatch.setattr(child, "running", watches.running)
 
     async def follow() -> None:
-        task = asyncio.ensure_future(bypass_child.follow(settings_file.parse(text, "/c")))
+        task = asyncio.ensure_future(bypass_child.follow())
         while len(watches.started) <= len(watches.said) and not task.done():
             await asyncio.sleep(0.005)
         task.cancel()
@@ -73,23 +72,11 @@ def test_findings_are_reported_after_each_start_of_the_watch(
         [look("c"), '["half'],
         [look(), None],
     )
-    followed(watches, 'state-dir = "/s"', monkeypatch)
+    followed(watches, monkeypatch)
     assert [entry.getMessage() for entry in caplog.records] == [
         "a",
         "b",
         "c",
         "the watch from outside: no poll for 0 s; restarting it",
     ]
-    assert watches.started[0] == (
-        "vcuda_plugin.agent.bypass.outside_watch",
-        "/",
-        "/s",
-        "report",
-        "auto",
-    )
-
-
-def test_the_watch_gets_the_settings(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    watches = Watches([look()])
-    followed(watches, 'bypass = "stop"\ndriver-limits = "off"', monkeypatch)
-    assert watches.started[0][-2:] == ("stop", "off")
+    assert watches.started[0] == ("vcuda_plugin.agent.bypass.outside_watch",)

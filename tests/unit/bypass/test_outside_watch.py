@@ -18,6 +18,7 @@ from vcuda_oci.ledger import events, liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.pages import limits, page_reader
+from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.bypass import outside_watch
 from vcuda_plugin.agent.bypass.detection import REPORT_AFTER_POLLS
 from vcuda_plugin.agent.bypass.held_containers import Held, HeldContainers
@@ -55,7 +56,13 @@ class FakeNode:
         self.owners: dict[int, str] = {}
         monkeypatch.setattr(outside_watch, "ProcessProbe", Probe)
         monkeypatch.setattr(HeldContainers, "of", self.of)
-        self.watch = OutsideWatch(host(16, 16), "", self.ledger.state_dir)
+        self.restart()
+
+    def restart(self, bypass: str = "report", driver_limits: str = "off") -> None:
+        """Watch with these settings."""
+        text = f'bypass = "{bypass}"\ndriver-limits = "{driver_limits}"'
+        settings = settings_file.parse(f'{text}\nstate-dir = "{self.ledger.state_dir}"', "/c")
+        self.watch = OutsideWatch(host(16, 16), "", settings)
         self.probe: Any = self.watch._probe
         self.containers = self.watch._containers
 
@@ -95,7 +102,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 def test_a_process_of_the_host_is_reported_once_and_never_stopped(
     node: FakeNode, sleeper: Any
 ) -> None:
-    node.watch.stops = True
+    node.restart(bypass="stop")
     node.set_processes((sleeper.pid, "GPU-0", 15 * GIB), (os.getpid(), "GPU-1", GIB))
     line = f"GPU-0 is shared, and processes without a share use it: {sleeper.pid}"
     assert node.findings(4 * REPORT_AFTER_POLLS) == [line]
@@ -114,7 +121,7 @@ def test_server_of_containers_under_mps_is_not_reported(node: FakeNode, sleeper:
 def test_a_container_on_a_gpu_that_it_was_not_given_is_reported_and_stopped(
     node: FakeNode, sleeper: Any
 ) -> None:
-    node.watch.stops = True
+    node.restart(bypass="stop")
     node.owners[sleeper.pid] = "box"
     node.set_processes((sleeper.pid, "GPU-1", GIB))
     assert node.findings(REPORT_AFTER_POLLS - 1) == []
@@ -160,7 +167,7 @@ def test_work_beside_turns_is_reported_and_written_to_the_limits_page(
 def test_the_driver_gets_a_containers_limit_if_the_container_has_a_cgroup(
     node: FakeNode, sleeper: Any, tmp_path: Any
 ) -> None:
-    node.watch.sets_limits = True
+    node.restart(driver_limits="auto")
     node.owners[sleeper.pid] = "box"
     node.findings(2)
     assert node.probe.limits == []
@@ -183,7 +190,7 @@ def test_watch_goes_on_where_the_drivers_figures_cannot_be_written(
     node: FakeNode, sleeper: Any, tmp_path: Any
 ) -> None:
     (tmp_path / "driver_limits.json").mkdir()  # as ENOSPC: the file cannot be replaced
-    node.watch.sets_limits = True
+    node.restart(driver_limits="auto")
     node.owners[sleeper.pid] = "box"
     node.findings(1)
     (held,) = node.containers.follow().values()
@@ -200,7 +207,7 @@ def test_forged_slots_of_a_slice_end_no_process_and_blame_no_slice(
     monkeypatch.setattr(outside_watch, "ProcessProbe", Probe)
     node.add_slice("team")
     forge(f"{node.ledger.containers}/cdi@team/usage", sleeper.pid)
-    node.watch.stops = True
+    node.restart(bypass="stop")
     node.set_processes((sleeper.pid, "GPU-1", 15 * GIB))
     node.findings(2 * REPORT_AFTER_POLLS)
     assert sleeper.poll() is None
@@ -212,7 +219,7 @@ def test_a_slices_own_process_that_takes_more_is_reported_and_runs_on(node: Fake
     node.add_slice("team")
     with mapping(f"{node.ledger.containers}/cdi@team/usage") as user:
         node.owners[user.pid] = "cdi@team"
-        node.watch.stops = True
+        node.restart(bypass="stop")
         node.set_processes((user.pid, "GPU-1", 15 * GIB))
         reported = node.findings(2 * REPORT_AFTER_POLLS)
         assert user.poll() is None

@@ -6,8 +6,6 @@ import asyncio
 import json
 import logging
 
-from vcuda_oci.system.settings_file import AUTO, OFF, REPORT, STOP, Config
-
 from ..gpus import inventory
 from ..process import child
 
@@ -19,16 +17,10 @@ _PAUSE_SECONDS = 1
 _log = logging.getLogger(__name__)
 
 
-async def follow(settings: Config) -> None:
+async def follow() -> None:
     """Run the watch's process and log its lines until cancelled."""
-    arguments = (
-        settings.driver_root,
-        settings.state_dir,
-        STOP if settings.stop_bypass else REPORT,
-        AUTO if settings.driver_limits else OFF,
-    )
     while True:
-        async with child.running(MODULE, *arguments) as (_, output):
+        async with child.running(MODULE) as (_, output):
             limit = inventory.START_SECONDS
             try:
                 # A process that is killed may leave half a line.

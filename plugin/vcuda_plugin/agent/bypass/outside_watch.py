@@ -21,7 +21,7 @@ from vcuda_oci.ledger import events
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import kernel_tables
-from vcuda_oci.system.settings_file import AUTO, STOP
+from vcuda_oci.system.settings_file import Config
 
 from . import container_stop, detection, guest_slots, turn_audit
 from .driver_limits import DriverLimits, hard_bytes
@@ -39,13 +39,12 @@ LONGEST_SECONDS = 10.0
 _OUTSIDERS_SECONDS = 60.0
 
 
-def main(driver_root: str, state_dir: str, policy: str, driver_limits: str) -> None:
-    """Poll until the agent has ended or the driver has changed. policy, driver_limits: settings."""
+def main(settings: Config) -> None:
+    """Poll until the agent has ended or the driver has changed."""
     try:
-        cache = state_dir + "/host.json"
-        facts = host.load(driver_root, cache)
-        watch = OutsideWatch(facts, facts.library, state_dir)
-        watch.stops, watch.sets_limits = policy == STOP, driver_limits == AUTO
+        cache = settings.state_dir + "/host.json"
+        facts = host.load(settings.driver_root, cache)
+        watch = OutsideWatch(facts, facts.library, settings)
         began = time.process_time()
         while facts.has_these_gpus(cache):
             print(json.dumps(watch.poll()), flush=True)
@@ -64,19 +63,15 @@ def main(driver_root: str, state_dir: str, policy: str, driver_limits: str) -> N
 
 
 class OutsideWatch:
-    """stops: kill containers that exceed a share. sets_limits: set limits in the driver too."""
-
-    stops = sets_limits = False
-
-    def __init__(self, facts: host.Host, library: str, state_dir: str) -> None:
+    def __init__(self, facts: host.Host, library: str, settings: Config) -> None:
         self._gpu_bytes = {gpu.uuid: gpu.memory_bytes for gpu in facts.gpus if not gpu.divided}
         # The driver limits cgroups on whole GPUs only.
         self._limited = {gpu.uuid for gpu in facts.gpus if not gpu.divided and gpu.mig is None}
-        self._state_dir = state_dir
+        self._settings, self._state_dir = settings, settings.state_dir
         self._probe = ProcessProbe(library, list(self._gpu_bytes))
-        self._containers = HeldContainers(state_dir)
+        self._containers = HeldContainers(self._state_dir)
         self._watch = detection.Watch()
-        self._audit = TurnAudit(state_dir)
+        self._audit = TurnAudit(self._state_dir)
         self._limits = DriverLimits(self._probe.set_limit, self._probe.count)
         self._has_figures = False  # of the driver
         # By GPU UUID: when processes outside containers were last reported, and their pids.
@@ -94,7 +89,7 @@ class OutsideWatch:
         seen, outsiders = self._sort(processes, holders)
         lines = self._report_outsiders(outsiders, holders)
         driver: Figures = {}
-        if self.sets_limits:
+        if self._settings.driver_limits:
             more, driver = self._set_limits(all_held, holders, seen)
             lines += more
         percents = {(one.pid, one.uuid): one.busy_percent for one in processes}
@@ -108,7 +103,7 @@ class OutsideWatch:
         hidden = self._find_hidden_work(all_held, used, totals)
         for finding in self._watch.update(time.monotonic(), holders, seen, parts, hidden, driver):
             held = all_held[finding.key]
-            stops = self.stops and _may_stop(held, finding)
+            stops = self._settings.stop_bypass and _may_stop(held, finding)
             if finding.is_new:
                 self._record(held, finding, stops)
             killed = container_stop.stop(held, finding.pids, self._containers.of) if stops else 0

@@ -34,7 +34,7 @@ class DraChild:
         cdi_folder: str,
         node_root: str,
     ) -> None:
-        self._arguments = (settings.path, node, kubeconfig, kubelet, cdi_folder, node_root)
+        self._arguments = (node, kubeconfig, kubelet, cdi_folder, node_root)
         self._process: child.Child | None = None
         self._seen = b""
         self._kubelet, self._registered = kubelet, asyncio.Event()

@@ -18,7 +18,7 @@ from typing import Any
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
-from vcuda_oci.system import settings_file
+from vcuda_oci.system.settings_file import Config
 
 from ...kube import kube_client
 from ...kube.api import ApiError, KubeApi, Object
@@ -41,16 +41,20 @@ _log = logging.getLogger(__name__)
 
 
 def main(
-    config: str, node: str, kubeconfig: str, kubelet: str, cdi_folder: str, node_root: str
+    settings: Config,
+    node: str,
+    kubeconfig: str,
+    kubelet: str,
+    cdi_folder: str,
+    node_root: str,
 ) -> None:
     """Run until SIGTERM. kubelet: its root folder, "/var/lib/kubelet". node_root: of `DraChild`."""
     signal.signal(signal.SIGTERM, _end)
     kube_client.load()  # now: two threads would do it at once
     api = connect(kubeconfig, names.AGENT_PROGRAM)
-    settings = settings_file.load(config)
     publisher, reports = Publisher(node), Reports(node)
     health = HealthStream(node, settings.mps_devices)
-    claims = PreparedClaims(config, cdi_folder, node, node_root)
+    claims = PreparedClaims(settings.path, cdi_folder, node, node_root)
     try:
         paths = sockets.free_pair(kubelet)
     except VcudaError as error:

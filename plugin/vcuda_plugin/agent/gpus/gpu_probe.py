@@ -39,6 +39,7 @@ from vcuda_oci.host.nvml import HANGS, Library
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.mig import Layout
 from vcuda_oci.system import files
+from vcuda_oci.system.settings_file import Config
 
 from . import own_instances, sensors
 
@@ -62,11 +63,13 @@ class _EventData(ctypes.Structure):
     ]
 
 
-def main(driver_root: str, cache: str) -> None:
+def main(settings: Config) -> None:
     """Print samples until the reader ends, or until NVML has to be opened again."""
+    state_dir = settings.state_dir
+    cache = state_dir + "/host.json"
     try:
-        facts = host.load(driver_root, cache)
-        library, state_dir = facts.library, os.path.dirname(cache)
+        facts = host.load(settings.driver_root, cache)
+        library = facts.library
         own, probe = own_instances.uuids(state_dir, facts), Probe(library, facts)
         left_over = _Query(partial(own_instances.end_left_over, state_dir, library))
         # An open NVML does not see a new driver or new GPUs, and a MIG device that takes the number

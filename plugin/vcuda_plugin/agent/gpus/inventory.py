@@ -100,9 +100,8 @@ async def follow(
     known: dict[str, Any] | None = None
     cannot, pause, why = "", _PAUSE_SECONDS, ""
     sampled = time.monotonic()
-    arguments = (settings.driver_root, settings.state_dir + "/host.json")
     while True:
-        async with child.running(MODULE, *arguments) as (_, lines):
+        async with child.running(MODULE) as (_, lines):
             trouble, limit = "", START_SECONDS
             while not trouble:
                 began = time.monotonic()

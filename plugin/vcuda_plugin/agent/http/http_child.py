@@ -8,7 +8,6 @@ import json
 import logging
 import os
 
-from vcuda_oci.system import settings_file
 from vcuda_oci.system.settings_file import Config
 
 from ...kube.node_gpus import NO_GPU, NodeGpus
@@ -90,12 +89,9 @@ class HttpChild:
     async def run(self) -> None:
         """Run the process forever; double the pause before each restart until one has served."""
         pause = _PAUSE_SECONDS
-        settings = self._settings
-        exemplars = settings_file.YES if settings.exemplars else settings_file.NO
-        arguments = (settings.listen, self._node, settings.state_dir, exemplars)
         while True:
-            _create_folder(settings.state_dir)
-            async with child.running(MODULE, *arguments) as (process, output):
+            _create_folder(self._settings.state_dir)
+            async with child.running(MODULE, self._node) as (process, output):
                 self._stdin = process.stdin
                 if await output.readline():
                     pause = _PAUSE_SECONDS

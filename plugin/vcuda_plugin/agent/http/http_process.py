@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.system import settings_file
+from vcuda_oci.system.settings_file import Config
 
 from ... import dependencies
 from ...kube import node_gpus
@@ -33,46 +33,42 @@ def prepare() -> None:
     from . import http_server, node_state, routes  # noqa: F401
 
 
-def needed_files(address: str, node: str, state_dir: str, *_: str) -> tuple[list[str], list[str]]:
+def needed_files(settings: Config, _: str) -> tuple[list[str], list[str]]:
     """Paths that the process may read (code, state folder) and write (its event counts)."""
     code = [path for path in (*sys.path, *_CODE) if os.path.isabs(path) and path != "/"]
-    return [*code, state_dir], [f"{state_dir}/{event_counts.FOLDER}"]
+    return [*code, settings.state_dir], [f"{settings.state_dir}/{event_counts.FOLDER}"]
 
 
-def main(address: str, node: str, state_dir: str, exemplars: str = settings_file.NO) -> None:
+def main(settings: Config, node: str) -> None:
     """Serve until SIGTERM, or until the agent ends and closes standard input.
 
     Each line on standard input holds the node's GPUs (node_gpus), containers' names (names_line),
     the GPUs' sensors, or is empty: a heartbeat of the agent's event loop. Writes "open" to standard
     output once the server listens.
-    exemplars: the value of the setting, "yes" or "no".
     """
     try:
-        asyncio.run(_serve(address, node, state_dir, exemplars == settings_file.YES))
+        asyncio.run(_serve(settings, node))
     except ModuleNotFoundError as missing:
         hint = dependencies.hint(_MODULES)
-        sys.exit(f"{names.AGENT_PROGRAM}: {address}: no module {missing.name}; {hint}")
+        sys.exit(f"{names.AGENT_PROGRAM}: {settings.listen}: no module {missing.name}; {hint}")
     except VcudaError as error:
         sys.exit(f"{names.AGENT_PROGRAM}: {error}")
 
 
-async def _serve(address: str, name: str, state_dir: str, exemplars: bool) -> None:
+async def _serve(settings: Config, name: str) -> None:
     # Late: these need packages that may be missing; main reports which.
     from .http_server import Server
     from .node_state import Node
     from .routes import Routes
 
-    host, port = listen_address.parse(address)
-    node = Node(name, state_dir)
-    only_here = listen_address.is_loopback(host)
-    routes = Routes(
-        node, event_counts.EventCounts(state_dir), only_here=only_here, exemplars=exemplars
-    )
+    host, port = listen_address.parse(settings.listen)
+    node = Node(name, settings.state_dir)
+    routes = Routes(node, event_counts.EventCounts(settings.state_dir), settings)
     try:
         server = await Server(routes.answer).listen(host, port)
     except OSError as error:
         reason = f"cannot listen: {os.strerror(error.errno or 0)}"
-        raise VcudaError(reason, address, "free the address, or set listen") from error
+        raise VcudaError(reason, settings.listen, "free the address, or set listen") from error
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     try:

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from vcuda_oci.model import names
+from vcuda_oci.system.settings_file import Config
 
 from ...web import page_frame
-from . import exposition, graph_page, usage_page
+from . import exposition, graph_page, listen_address, usage_page
 from .event_counts import EventCounts
 from .history import History
 from .http_server import Request, Response, plain
@@ -31,17 +32,16 @@ _OPEN_METRICS = "application/openmetrics-text"
 class Routes:
     """Answers requests by path.
 
-    heard: time of the agent's last heartbeat (time.monotonic). only_here: the server listens on a
-    loopback address. exemplars: whether OpenMetrics clients get exemplars.
+    heard: time of the agent's last heartbeat (time.monotonic).
     """
 
-    def __init__(
-        self, node: Node, counts: EventCounts, *, only_here: bool, exemplars: bool = False
-    ) -> None:
-        self._node, self._counts, self._only_here = node, counts, only_here
+    def __init__(self, node: Node, counts: EventCounts, settings: Config) -> None:
+        self._node, self._counts, self._settings = node, counts, settings
+        # The server listens on a loopback address.
+        self._only_here = listen_address.is_loopback(listen_address.parse(settings.listen)[0])
         self.demands = WorkloadDemands(node.state_dir)
         self.history = History(node, self.demands.add)
-        self._exemplars, self._pages = exemplars, exposition.Pages()
+        self._pages = exposition.Pages()
         self.heard = time.monotonic()
         self.no_gpu = ""  # why no GPU was found; "": one was
         # Time of the present view and the bodies rendered from it, shared by all its requests.
@@ -73,7 +73,7 @@ class Routes:
 
     async def _metrics(self, request: Request) -> Response:
         kind, render = exposition.CONTENT_TYPE, self._pages.text
-        if self._exemplars and _OPEN_METRICS in request.headers.get("accept", ""):
+        if self._settings.exemplars and _OPEN_METRICS in request.headers.get("accept", ""):
             kind, render = exposition.OPEN_METRICS_TYPE, exposition.open_metrics_page
         body = await self._of_view(
             kind, lambda v: render(v, self._counts.read(), self.demands.recommended())

@@ -9,11 +9,9 @@ of unknown pods wait. A runtime wrapper that misses a pod has it looked up (pod_
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 from vcuda_oci.container.identity import pod_key
@@ -21,10 +19,12 @@ from vcuda_oci.ledger import events
 from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError, with_id
+from vcuda_oci.system.settings_file import Config
 
 from ...kube import kube_client
 from ...kube.connect import connect
 from ...kube.list_watch import ListWatch
+from ..kubelet import resources
 from . import node_metadata, pod_events, pod_lookup, unclaimed
 from .decision_folder import DecisionFolder
 from .pod_decision import PodDecision, of_pod
@@ -38,23 +38,15 @@ prepare = kube_client.load  # called before the fork
 _log = logging.getLogger(__name__)
 
 
-def main(
-    state_dir: str,
-    node: str,
-    kubeconfig: str,
-    resources: str,
-    gpu_resource: str = "",
-    namespace: str = "",
-) -> None:
-    """Run until the agent ends. resources: a JSON list of names; gpu_resource: the one of GPUs, or
-    "". namespace: of the agent's Lease, or "".
+def main(settings: Config, node: str, kubeconfig: str, namespace: str = "") -> None:
+    """Run until the agent ends. namespace: of the agent's Lease, or "".
 
     Prints "known" after each complete list.
     """
+    state_dir = settings.state_dir
     kube_client.load()  # now: two threads would do it at once
     try:
-        asked = (json.loads(resources), gpu_resource)
-        watch = PodWatch(DecisionFolder(state_dir), state_dir, node, *asked)
+        watch = PodWatch(DecisionFolder(state_dir), settings, node)
         for task, arguments in (
             (node_metadata.run, (kubeconfig, node, sys.stdin.fileno(), namespace)),
             (pod_events.run, (kubeconfig, state_dir, node)),
@@ -67,19 +59,14 @@ def main(
 
 
 class PodWatch(ListWatch):
-    """Keeps `folder` up to date with the pods of `node` that request one of `resources`."""
+    """Keeps `folder` up to date with the pods of `node` that request a resource of the settings."""
 
-    def __init__(
-        self,
-        folder: DecisionFolder,
-        state_dir: str,
-        node: str,
-        resources: Sequence[str],
-        gpu_resource: str,
-    ) -> None:
-        self._folder, self._state_dir = folder, state_dir
-        self._node, self._resources = node, frozenset(resources)
-        self._gpu_resource = gpu_resource
+    def __init__(self, folder: DecisionFolder, settings: Config, node: str) -> None:
+        self._folder, self._state_dir, self._node = folder, settings.state_dir, node
+        # With DRA, claims say what a pod gets, also where it asks for a resource.
+        offered = {} if settings.by_dra else resources.offered(settings)
+        self._resources = frozenset(offered.values())
+        self._gpu_resource = offered.get(resources.GPU, "")
         query = {"fieldSelector": f"spec.nodeName={node}"}
         super().__init__(f"pods of node {node}", "/api/v1/pods", _PAGE, query)
         self._pods: list[dict[str, Any]] = []

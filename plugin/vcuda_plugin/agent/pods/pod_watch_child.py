@@ -22,7 +22,6 @@ from ... import dependencies
 from ...kube import agent_lease
 from ...kube.node_gpus import NodeGpus
 from ..gpus.inventory import Inventory
-from ..kubelet import resources
 from ..process import child
 from . import node_metadata
 
@@ -54,10 +53,6 @@ class Cluster:
         self._state_dir, self._overcommit = settings.state_dir, settings.memory_overcommit
         self._kubeconfig = kubeconfig
         self.node_name = node or os.environ.get("NODE_NAME") or socket.gethostname().lower()
-        # With DRA, claims say what a pod gets, also where it asks for a resource.
-        offered = {} if settings.by_dra else resources.offered(settings)
-        self._resources = json.dumps(sorted(offered.values()))
-        self._gpu_resource = "" if settings.by_dra else settings.gpu_resource
         # Of the Lease. The extender reads it, and places nothing where DRA offers the GPUs.
         self._namespace = "" if settings.by_dra else os.environ.get("POD_NAMESPACE", "")
         self._known = asyncio.Event()
@@ -83,10 +78,7 @@ class Cluster:
             await asyncio.Event().wait()
         os.makedirs(folder, 0o755, exist_ok=True)
         while True:
-            arguments = (
-                self._state_dir, self.node_name, self._kubeconfig,
-                self._resources, self._gpu_resource, self._namespace,
-            )  # fmt: skip
+            arguments = (self.node_name, self._kubeconfig, self._namespace)
             async with child.running(MODULE, *arguments) as (self._process, reports):
                 self._write()
                 while line := await reports.readline():

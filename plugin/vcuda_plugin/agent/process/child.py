@@ -21,6 +21,7 @@ from io import FileIO
 from typing import Any
 
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system.settings_file import Config
 
 from .fork_server import ForkServer
 
@@ -31,7 +32,7 @@ _servers: list[socket.socket] = []
 
 
 @contextlib.contextmanager
-def forked(*modules: str) -> Iterator[None]:
+def forked(settings: Config, *modules: str) -> Iterator[None]:
     """Start the fork server for children of these modules; end it with the block.
 
     Enter before any thread is started and before anything is opened that no child may inherit.
@@ -46,7 +47,7 @@ def forked(*modules: str) -> Iterator[None]:
     if pid == 0:
         try:
             ours.close()
-            ForkServer(its).serve()
+            ForkServer(its, settings).serve()
         except BaseException:
             traceback.print_exc()
         finally:
@@ -98,7 +99,7 @@ class Child:
 async def running(
     module: str, *arguments: str
 ) -> AsyncIterator[tuple[Child, asyncio.StreamReader]]:
-    """Run `main(*arguments)` of a module in a child; yield the child and its stdout.
+    """Run `main(settings, *arguments)` of a module in a child; yield the child and its stdout.
 
     The child is ended with the block. A child that the kernel holds in an ioctl cannot be ended and
     is waited for, since a second child would block in the same way.

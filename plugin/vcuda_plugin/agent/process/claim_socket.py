@@ -9,15 +9,18 @@ import sys
 
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.start import claim_socket
+from vcuda_oci.system.settings_file import Config
 
 from . import confine, rights
 
 
-def main(state_dir: str, settings: str) -> None:
+def main(settings: Config) -> None:
     """Print "open" and serve until another process takes over the socket or the agent has ended."""
     try:
         opened = claim_socket.ClaimServer(
-            state_dir, settings, lambda name: confine.confine(rights.KEEPERS[name])
+            settings.state_dir,
+            settings.path,
+            lambda name: confine.confine(rights.KEEPERS[name]),
         )
     except VcudaError as error:
         sys.exit(f"vcuda-node-agent: {error}")

@@ -21,10 +21,7 @@ async def run(settings: Config, opened: asyncio.Event) -> None:
     """Run the claim socket's process; run it again unless another process took the socket over."""
     path = f"{settings.state_dir}/{claim_socket.NAME}"
     while True:
-        async with child.running(MODULE, settings.state_dir, settings.path) as (
-            process,
-            output,
-        ):
+        async with child.running(MODULE) as (process, output):
             if await output.readline():
                 opened.set()
             status = await process.wait()

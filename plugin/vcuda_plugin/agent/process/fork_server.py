@@ -24,6 +24,7 @@ import traceback
 from typing import Any, NoReturn
 
 from vcuda_oci.guest import process as guest_process
+from vcuda_oci.system.settings_file import Config
 
 from . import confine, rights
 
@@ -37,10 +38,12 @@ _PR_SET_PDEATHSIG = 1
 
 
 class ForkServer:
-    """Starts, signals and reaps children. requests: the packet socket to the agent."""
+    """Starts, signals and reaps children. requests: the packet socket to the agent. settings: the
+    agent's, which each child gets as they were when the agent started.
+    """
 
-    def __init__(self, requests: socket.socket) -> None:
-        self._requests = requests
+    def __init__(self, requests: socket.socket, settings: Config) -> None:
+        self._requests, self._settings = requests, settings
         self._children: dict[int, tuple[int, int]] = {}  # name and status pipe, by pid
 
     def serve(self) -> None:
@@ -75,7 +78,8 @@ class ForkServer:
             if pid == 0:
                 others = [status, *(pipe for _, pipe in self._children.values())]
                 self._requests.close()
-                _become(request["module"], request["arguments"], (stdin, stdout), others, server)
+                arguments = (self._settings, *request["arguments"])
+                _become(request["module"], arguments, (stdin, stdout), others, server)
             self._children[pid] = request["name"], status
         os.close(stdin)
         os.close(stdout)
@@ -98,9 +102,13 @@ class ForkServer:
 
 
 def _become(
-    module: str, arguments: list[str], streams: tuple[int, int], others: list[int], server: int
+    module: str,
+    arguments: tuple[Any, ...],
+    streams: tuple[int, int],
+    others: list[int],
+    server: int,
 ) -> NoReturn:
-    """Run `main` of a module in the forked child, then exit as a separate program would.
+    """Run `main(*arguments)` of a module in the forked child, then exit as a program would.
 
     streams: the child's stdin and stdout. others: descriptors to close. server: the fork server's
     pid.
@@ -139,7 +147,7 @@ def _become(
         os._exit(status)
 
 
-def _confine(module: str, arguments: list[str]) -> None:
+def _confine(module: str, arguments: tuple[Any, ...]) -> None:
     confine.confine(rights.of(module))
     needed_files = getattr(importlib.import_module(module), "needed_files", None)
     if needed_files:

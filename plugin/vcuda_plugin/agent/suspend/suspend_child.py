@@ -21,11 +21,9 @@ _log = logging.getLogger(__name__)
 async def follow(settings: Config) -> None:
     """Run until cancelled."""
     records = Records(settings.state_dir)
-    figures = (settings.memory_overcommit, settings.rotation_quantum, settings.suspend_memory)
-    arguments = (settings.driver_root, settings.state_dir, *map(str, figures))
     while True:
         if any(concerns(one) for one in records.read()):
-            async with child.running(MODULE, *arguments) as (_, output):
+            async with child.running(MODULE) as (_, output):
                 # A process that is killed may leave half a line.
                 while (line := await output.readline()).endswith(b"\n"):
                     _log.warning("%s", json.loads(line))

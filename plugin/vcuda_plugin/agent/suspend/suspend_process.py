@@ -14,6 +14,7 @@ import time
 from vcuda_hook.suspend import repairs
 from vcuda_oci.host import host
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.system.settings_file import Config
 
 from ..ledger.records import Records
 from .suspender import Suspender, concerns, interrupted
@@ -24,18 +25,15 @@ _REPAIR_SECONDS = 5.0
 _DRIVER_SECONDS = 10.0
 
 
-def main(driver_root: str, state_dir: str, overcommit: str, quantum: str, most_kept: str) -> None:
-    """quantum: seconds, of a container that rotates; 0: by its measured copies. most_kept: as
-    Suspender has it.
-    """
-    records = Records(state_dir)
+def main(settings: Config) -> None:
+    records = Records(settings.state_dir)
     try:
-        facts = host.load(driver_root, state_dir + "/host.json")
+        facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
     except VcudaError as error:
         _say(str(error))
         time.sleep(_DRIVER_SECONDS)
         return
-    suspender = Suspender(records, facts, float(overcommit), _say, float(quantum), int(most_kept))
+    suspender = Suspender(records, facts, settings, _say)
     threading.Thread(target=_repair, args=(records, facts), daemon=True).start()
     while any(concerns(one) for one in records.read()):
         time.sleep(suspender.poll(time.monotonic()))

@@ -29,6 +29,7 @@ from vcuda_oci.model.suspension import (
     UNTIL_CALL,
     WAITING,
 )
+from vcuda_oci.system.settings_file import Config
 
 from ..ledger.records import Records
 from .idleness import Idleness, Sample
@@ -53,23 +54,12 @@ def concerns(allocation: Allocation) -> bool:
 
 
 class Suspender:
-    """Decides anew with each `poll`. log: called with lines for the agent's log.
-
-    quantum: seconds, `fixed` of rotation.next_step. most_kept: as control.suspend has it.
-    """
+    """Decides anew with each `poll`. log: called with lines for the agent's log."""
 
     def __init__(
-        self,
-        records: Records,
-        facts: Host,
-        overcommit: float,
-        log: Callable[[str], None],
-        quantum: float = 0.0,
-        most_kept: int = 0,
+        self, records: Records, facts: Host, settings: Config, log: Callable[[str], None]
     ) -> None:
-        self._quantum = quantum
-        self._records, self._facts, self._overcommit, self._log = records, facts, overcommit, log
-        self._most_kept = most_kept
+        self._records, self._facts, self._settings, self._log = records, facts, settings, log
         self._usage = UsageWatch(records.ledger)
         self._idleness = Idleness()
         self._busy: dict[str, threading.Thread] = {}
@@ -165,7 +155,7 @@ class Suspender:
             if one.resident and not self._leaves(one)
         ]
         capacity = {gpu.uuid: Need(100, gpu.memory_bytes) for gpu in self._facts.gpus}
-        step = next_step(now, capacity, residents, waiting, self._quantum)
+        step = next_step(now, capacity, residents, waiting, self._settings.rotation_quantum)
         if step and step.at <= now:
             for id in step.victims:
                 self._start(id, "suspend", functools.partial(self._suspend, id, BY_ROTATION), now)
@@ -226,7 +216,12 @@ class Suspender:
 
     def _suspend(self, id: str, by: str) -> Done:
         return control.suspend(
-            self._ledger(), self._facts, id, by, SUSPEND_SECONDS, most_kept=self._most_kept
+            self._ledger(),
+            self._facts,
+            id,
+            by,
+            SUSPEND_SECONDS,
+            most_kept=self._settings.suspend_memory,
         )
 
     def _resume(self, one: Allocation) -> Done:
@@ -238,7 +233,12 @@ class Suspender:
                 raise VcudaError("its container has ended", one.id, "see 'vcuda ps'")
 
         return control.resume(
-            ledger, self._facts, one.id, self._overcommit, _ROOM_SECONDS, waiting=is_there
+            ledger,
+            self._facts,
+            one.id,
+            self._settings.memory_overcommit,
+            _ROOM_SECONDS,
+            waiting=is_there,
         )
 
     def _ledger(self) -> Ledger:

@@ -76,7 +76,7 @@ def test_exemplars_need_the_setting_and_a_client_that_accepts_them(
     tmp_path: Any, setting: str
 ) -> None:
     events.record(str(tmp_path), "p", "claimed", "box", "", seconds=0.02)
-    process = Served(str(tmp_path), setting)
+    process = Served(str(tmp_path), f'exemplars = "{setting}"')
     for accept in ("text/plain", "*/*", OPEN_METRICS):
         is_open = accept == OPEN_METRICS and setting == "yes"
         _, headers, page = process.get("/metrics", Accept=accept)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from support.gpu.driver_root import DriverRoot
+from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.bypass import outside_watch
 from vcuda_plugin.agent.gpus import gpu_probe
 
@@ -48,9 +49,11 @@ def test_process_ends_when_a_mig_device_with_the_same_number_is_another(
     monkeypatch.setattr(gpu_probe, "Probe", Sampler)
     monkeypatch.setattr(outside_watch, "OutsideWatch", Sampler)
     monkeypatch.setattr(time, "sleep", lambda _: None)
+    text = f'driver-root = "{root.path}"\nstate-dir = "{state}"'
+    settings = settings_file.parse(text, "/c")
     mains: dict[str, Callable[[], None]] = {
-        "gpu_probe": lambda: gpu_probe.main(root.path, state + "/host.json"),
-        "outside_watch": lambda: outside_watch.main(root.path, state, "report", "off"),
+        "gpu_probe": lambda: gpu_probe.main(settings),
+        "outside_watch": lambda: outside_watch.main(settings),
     }
     mains[name]()
     assert Sampler.polls == 2
