@@ -9,7 +9,7 @@ import sys
 from vcuda_oci.system.settings_file import Config
 
 
-def main(_: Config, how: str) -> None:
+def main(settings: Config, how: str) -> None:
     if how == "is killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "heeds nothing":
@@ -18,6 +18,9 @@ def main(_: Config, how: str) -> None:
         print(os.getpid(), flush=True)
         while True:
             signal.pause()
+    if how == "knows its settings":
+        print(settings.placement)
+        return
     print(sys.stdin.readline().strip() if how == "echoes" else "here")
     if how == "exits":
         sys.exit(3)

@@ -13,7 +13,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.process import child
 
-SETTINGS = settings_file.parse("", "/c")
+SETTINGS = settings_file.parse('placement = "spread"', "/c")
 MODULE = "support.agent.ending_child"
 
 
@@ -38,6 +38,7 @@ def ends(how: str) -> tuple[int, bytes]:
     ("how", "status", "said", "complaint"),
     [
         ("returns", 0, b"here\n", ""),
+        ("knows its settings", 0, b"spread\n", ""),
         ("exits", 3, b"here\n", ""),
         ("complains", 1, b"here\n", "it: is odd\n"),
         ("fails", 1, b"here\n", "ValueError: odd\n"),

@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.files import ROOT, write
+from vcuda_oci.model.durations import parse_seconds
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import parse_bytes
 from vcuda_oci.system import files, settings_file
@@ -395,6 +396,9 @@ FILES = st.lists(LINES.map("".join) | COMMENT | TEXTS, max_size=4).flatmap(
 
 @example('gpu-split = "79"')
 @example('driver-root = "/a"')
+@example('idle-suspend = "never"')
+@example('suspend-memory = "3MiB"')
+@example('mps-partitions = "79"')
 @given(FILES)
 def test_what_we_take_tomllib_takes_with_the_same_values(text: str) -> None:
     try:
@@ -409,6 +413,9 @@ def test_what_we_take_tomllib_takes_with_the_same_values(text: str) -> None:
     meanings: tuple[tuple[str, Any], ...] = (
         ("memory_overcommit", float),
         ("context_memory", parse_bytes),
+        ("suspend_memory", parse_bytes),
+        ("idle_suspend", lambda time: parse_seconds(time, "idle-suspend", "/c")),
+        ("mps_partitions", lambda percents: [int(each) for each in percents.split(",") if each]),
         ("gpu_split", int),
         *(
             (key, lambda xids: [int(xid) for xid in xids])
