@@ -128,6 +128,8 @@ def cached_answer(content: Any, key: list[Any]) -> NvmlAnswer | None:
 
 def _cached_gpu(**fields: Any) -> Gpu:
     gpu = Gpu(**fields)
+    if len(fields) < len(gpu.__dict__):
+        raise TypeError("written by a version that knew less of a GPU")
     for name, value in gpu.__dict__.items():
         is_number = name in ("index", "minor", "memory_bytes")
         if name == "mig":
