@@ -92,7 +92,6 @@ for name in (b"three", b"commented_out", b"nanoseconds"):
 library = ok(cuda.cuLibraryLoadData(PTX, [], [], 0, [], [], 0))
 ok(cuda.cuKernelGetFunction(ok(cuda.cuLibraryGetKernel(library, b"untimed"))))
 assert cuda.cuModuleLoadData(b"nonsense")[0] == cuda.CUresult.CUDA_ERROR_INVALID_IMAGE
-assert cuda.cuModuleLoadData(b"// nothing")[0] == cuda.CUresult.CUDA_ERROR_INVALID_PTX
 ok(cuda.cuModuleUnload(module))
 say(done=True)
 """)

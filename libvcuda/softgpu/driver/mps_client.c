@@ -65,6 +65,8 @@ static bool
 sees_shared (const char *name)
 {
   char path[96];
+  if (!*name)
+    return true;
   snprintf (path, sizeof path, "/dev/shm/%.63s", name);
   int fd = open (path, O_RDWR | O_CLOEXEC);
   if (fd >= 0)

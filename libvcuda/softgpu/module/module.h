@@ -49,6 +49,9 @@ CUresult softgpu_find_function (CUfunction *function, struct CUmod_st *module, c
 CUresult softgpu_find_variable (CUdeviceptr *start, size_t *bytes, struct CUmod_st *module,
                                 const char *name);
 
+/* Whether the first directive of IMAGE, after blanks and comments, is the version of PTX.  */
+bool softgpu_is_ptx (const char *image);
+
 /* Reads the kernels of a PTX text into MODULE.  */
 CUresult softgpu_read_ptx (struct CUmod_st *module, const char *text);
 

@@ -47,8 +47,7 @@ softgpu_load (struct CUmod_st **pmodule, const void *image)
   CUresult rc = CUDA_SUCCESS;
   /* ELF, fat binary, and the wrapper that nvcc puts around one.  */
   const unsigned elf = 0x464c457f, fat = 0xba55ed50, wrapper = 0x466243b1;
-  const char text_begins[] = { '.', '/', ' ', '\n', '\r', '\t' };
-  if (memchr (text_begins, *(const char *) image, sizeof text_begins))
+  if (softgpu_is_ptx (image))
     rc = softgpu_read_ptx (module, image);
   else
     {

@@ -121,10 +121,26 @@ read_variables (struct CUmod_st *module, const char *text, const char *space)
   return CUDA_SUCCESS;
 }
 
+bool
+softgpu_is_ptx (const char *image)
+{
+  for (const char *at = image; at;)
+    {
+      at += strspn (at, " \t\r\n");
+      if (strncmp (at, "//", 2) == 0)
+        at = strchr (at, '\n');
+      else if (strncmp (at, "/*", 2) == 0)
+        at = (at = strstr (at + 2, "*/")) ? at + 2 : NULL;
+      else
+        return strncmp (at, ".version", strlen (".version")) == 0;
+    }
+  return false;
+}
+
 CUresult
 softgpu_read_ptx (struct CUmod_st *module, const char *text)
 {
-  REQUIRE (strstr (text, ".version") && strstr (text, ".target"), CUDA_ERROR_INVALID_PTX);
+  REQUIRE (strstr (text, ".target"), CUDA_ERROR_INVALID_PTX);
   int depth = 0;
   for (const char *at = text; (at = next_directive (at, ".entry", &depth)) != NULL;)
     {

@@ -67,7 +67,7 @@ answer (struct connection *client, int error)
             answer.gpu[answer.gpu_count] = mps.gpu[i];
             answer.pinned_bytes[answer.gpu_count++] = limits->pinned_bytes[i];
           }
-      mps_shared_name (answer.shared, server->uid, server->pid);
+      mps_shared_name (answer.shared, server->uid, server->pid, mps.tie.state);
       client->state = MPS_CLIENT;
     }
   else if (client->state == MPS_PENDING)

@@ -182,8 +182,9 @@ void mps_remove_server (struct server *server);
 /* Puts the directory of a server, or of a namespace (NULL: none), into PATH.  */
 void mps_folder_of (char path[4096], const struct server *server, const struct space *space);
 
-/* The name of the file in /dev/shm of a server.  */
-void mps_shared_name (char name[64], uid_t uid, pid_t pid);
+/* The name of the file in /dev/shm of a server. False: from driver 580 on it has none, but
+   anonymous memory, which reaches its clients through the socket.  */
+bool mps_shared_name (char name[64], uid_t uid, pid_t pid, const struct softgpu_state *state);
 
 /* The server's own program: never returns. FD: where it says that it is ready.  */
 _Noreturn void mps_serve (int fd, uid_t uid, bool multiuser);

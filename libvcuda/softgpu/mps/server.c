@@ -13,12 +13,19 @@
 
 #include "mps/daemon.h"
 
-#define CLIENT_TERMINATED 810 /* CUDA_ERROR_MPS_CLIENT_TERMINATED */
-
-void
-mps_shared_name (char name[64], uid_t uid, pid_t pid)
+enum
 {
+  CLIENT_TERMINATED = 810, /* CUDA_ERROR_MPS_CLIENT_TERMINATED */
+  DRIVER_OF_ANONYMOUS_MEMORY = 580,
+};
+
+bool
+mps_shared_name (char name[64], uid_t uid, pid_t pid, const struct softgpu_state *state)
+{
+  if (atoi (state->driver_version) >= DRIVER_OF_ANONYMOUS_MEMORY)
+    return false;
   snprintf (name, 64, "cuda.shm.%u.%x.1", (unsigned) uid, (unsigned) pid);
+  return true;
 }
 
 /* Whether another process has a context on the exclusive GPU.  */
@@ -61,14 +68,14 @@ take_gpus (struct attachment *tie)
 }
 
 static bool
-make_shared (uid_t uid, bool multiuser)
+make_shared (uid_t uid, bool multiuser, const struct softgpu_state *state)
 {
   char name[64], path[96];
-  mps_shared_name (name, uid, getpid ());
+  if (!mps_shared_name (name, uid, getpid (), state))
+    return true;
   snprintf (path, sizeof path, "/dev/shm/%s", name);
   int fd = open (path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  bool made = fd >= 0 && ftruncate (fd, 4096) == 0 && fchmod (fd, multiuser ? 0666 : 0600) == 0
-              && (geteuid () != 0 || multiuser || fchown (fd, uid, (gid_t) -1) == 0);
+  bool made = fd >= 0 && ftruncate (fd, 4096) == 0 && fchmod (fd, multiuser ? 0666 : 0600) == 0;
   if (fd >= 0)
     close (fd);
   return made;
@@ -83,8 +90,9 @@ mps_serve (int fd, uid_t uid, bool multiuser)
   sigaddset (&ends, SIGTERM);
   sigprocmask (SIG_BLOCK, &ends, NULL);
   prctl (PR_SET_NAME, "nvidia-cuda-mps");
-  if (!make_shared (uid, multiuser) || (!multiuser && geteuid () == 0 && setuid (uid) != 0)
-      || softgpu_attach (&tie, SOFTGPU_MPS_SERVER) != ATTACHED || !take_gpus (&tie))
+  if ((!multiuser && geteuid () == 0 && setuid (uid) != 0)
+      || softgpu_attach (&tie, SOFTGPU_MPS_SERVER) != ATTACHED
+      || !make_shared (uid, multiuser, tie.state) || !take_gpus (&tie))
     exit (1);
   uint32_t place[] = { tie.slot, softgpu_own_slot (&tie)->generation };
   if (write (fd, place, sizeof place) != sizeof place)
@@ -187,9 +195,11 @@ watch (struct server *server)
     return;
   mps_log ("Server %d exited", (int) server->pid);
   char name[64], path[96];
-  mps_shared_name (name, server->uid, server->pid);
-  snprintf (path, sizeof path, "/dev/shm/%s", name);
-  unlink (path);
+  if (mps_shared_name (name, server->uid, server->pid, mps.tie.state))
+    {
+      snprintf (path, sizeof path, "/dev/shm/%s", name);
+      unlink (path);
+    }
   close (server->fd);
   softgpu_lock (&mps.tie);
   softgpu_reap (&mps.tie);

@@ -37,5 +37,5 @@ struct mps_answer
   uint32_t gpu_count;
   uint32_t gpu[SOFTGPU_MAX_GPUS];
   uint64_t pinned_bytes[SOFTGPU_MAX_GPUS];
-  char shared[64]; /* a file in /dev/shm that the client needs */
+  char shared[64]; /* a file in /dev/shm that the client needs; "": none */
 };

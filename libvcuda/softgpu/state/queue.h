@@ -36,7 +36,7 @@ softgpu_lane_head (struct softgpu_state *state, unsigned gpu, unsigned slot, uns
 }
 
 /* The threads that kernels of PROCESS may fill at a time. An MPS client's percentage counts in
-   whole multiprocessors, rounded down, at least one.  */
+   pairs of multiprocessors, rounded down, at least one: 30 % of an H200's 132 are 38.  */
 static inline uint64_t
 softgpu_most_width (const struct softgpu_slot *process)
 {
@@ -44,8 +44,8 @@ softgpu_most_width (const struct softgpu_slot *process)
     return (uint64_t) process->mps_multiprocessors * SOFTGPU_MULTIPROCESSOR_THREADS;
   if (!process->mps_percent || process->mps_percent >= 100)
     return SOFTGPU_WHOLE;
-  uint64_t some = (uint64_t) process->mps_percent * SOFTGPU_MULTIPROCESSORS / 100;
-  return (some ? some : 1) * SOFTGPU_MULTIPROCESSOR_THREADS;
+  uint64_t pairs = (uint64_t) process->mps_percent * (SOFTGPU_MULTIPROCESSORS / 2) / 100;
+  return (pairs ? pairs : 1) * 2 * SOFTGPU_MULTIPROCESSOR_THREADS;
 }
 
 /* Walks the lanes that have commands; HEAD is the first command of each.  */

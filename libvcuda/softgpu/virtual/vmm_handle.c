@@ -116,9 +116,10 @@ check (const CUmemAllocationProp *properties)
            CUDA_ERROR_INVALID_DEVICE);
   const unsigned posix = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   REQUIRE (((unsigned) properties->requestedHandleTypes & ~posix) == 0, CUDA_ERROR_NOT_SUPPORTED);
-  /* Arrays are on a GPU.  */
-  REQUIRE (!(properties->allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL) || !on_host (properties),
-           CUDA_ERROR_INVALID_VALUE);
+  /* Arrays are on a GPU, and driver 580 refuses a tile pool that could be exported.  */
+  if (properties->allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL)
+    REQUIRE (!on_host (properties) && properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE,
+             CUDA_ERROR_INVALID_VALUE);
   return CUDA_SUCCESS;
 }
 

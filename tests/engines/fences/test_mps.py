@@ -175,7 +175,7 @@ def test_hostile_word_on_control_ends_no_more_than_its_gpu(
     result = served.run(container, ["sh", "-c", attack], **mps(served))
     names = result.stdout.split()
     assert "control" in names and "control_privileged" not in names
-    assert len([name for name in names if name.startswith("cuda.shm")]) == 1
+    assert [name for name in names if name.startswith("cuda.shm")] == []  # of drivers before 580
     until(lambda: told(machine, served, events.MPS_ENDED) != [])
     assert served.wait("one") != 0
     served.delete("one")

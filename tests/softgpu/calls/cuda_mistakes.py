@@ -232,11 +232,20 @@ def overlapping_registration() -> Any:
     return cuda.cuMemHostRegister(start + KIB, KIB, 0)
 
 
-def no_graph_memory() -> Any:
+def too_large_node() -> Any:
     shape = fields(v.alloc_node(), bytesize=1 << 40)
+    return cuda.cuGraphAddMemAllocNode(v.empty_graph(), None, 0, shape)
+
+
+def no_graph_memory() -> Any:
+    """Two nodes, each of which the GPU alone could hold."""
+    bytes = ok(cuda.cuDeviceTotalMem(0)) // 4 * 3
     graph = v.empty_graph()
-    ok(cuda.cuGraphAddMemAllocNode(graph, None, 0, shape))
-    return cuda.cuGraphLaunch(ok(cuda.cuGraphInstantiate(graph, 0)), 0)
+    for _ in range(2):
+        shape = fields(v.alloc_node(), bytesize=bytes)
+        ok(cuda.cuGraphAddMemAllocNode(graph, None, 0, shape))
+    executable = ok(cuda.cuGraphInstantiate(graph, 0))
+    return cuda.cuGraphLaunch(executable, 0)
 
 
 def stacked_without_end() -> Any:

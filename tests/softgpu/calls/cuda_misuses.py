@@ -1,12 +1,13 @@
 """Misuses that no single wrong argument makes, and what cuda.h answers them with.
 
-As a program: prints JSON, what each is answered. Each runs in a process of its own; an argument
-says how many at once.
+As a program: prints JSON, what each is answered. Each runs in a process of its own; arguments say
+how many at once, and after how many seconds the others are left out.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from functools import partial
@@ -192,5 +193,6 @@ def answer_to(name: str) -> str:
 
 if __name__ == "__main__":
     at_once = int(sys.argv[1]) if sys.argv[1:] else 1
-    said = cuda_walk.in_processes([partial(answer_to, name) for name in TABLE], at_once)
+    seconds = float(sys.argv[2]) if sys.argv[2:] else math.inf
+    said = cuda_walk.in_processes([partial(answer_to, name) for name in TABLE], at_once, seconds)
     print(json.dumps(dict(zip(TABLE, said))))

@@ -52,7 +52,20 @@ TABLE = {
         "cuModuleLoad", lambda: cuda.cuModuleLoad(b"/nowhere"), "FILE_NOT_FOUND"
     ),
     "PTX is none": Misuse(
-        "cuModuleLoadData", lambda: cuda.cuModuleLoadData(b".nothing"), "INVALID_PTX"
+        "cuModuleLoadData", lambda: cuda.cuModuleLoadData(b".nothing"), "INVALID_IMAGE"
+    ),
+    "PTX begins with its target": Misuse(
+        "cuModuleLoadData",
+        lambda: cuda.cuModuleLoadData(b".target sm_50\n.version 7.0\n"),
+        "INVALID_IMAGE",
+    ),
+    "PTX is a comment": Misuse(
+        "cuModuleLoadData", lambda: cuda.cuModuleLoadData(b"// nothing"), "INVALID_IMAGE"
+    ),
+    "PTX has no target": Misuse(
+        "cuLibraryLoadData",
+        lambda: cuda.cuLibraryLoadData(b"// one\n.version 7.0\n", None, None, 0, None, None, 0),
+        "INVALID_PTX",
     ),
     "a graph waits for itself": Misuse("cuGraphInstantiateWithFlags", m.circle, "INVALID_VALUE"),
     "a node waits for another graph's": Misuse(
@@ -72,6 +85,9 @@ TABLE = {
     ),
     "a graph with memory is instantiated twice": Misuse(
         "cuGraphInstantiateWithFlags", m.two_executables, "NOT_SUPPORTED"
+    ),
+    "a graph's node allocates more than the GPU has": Misuse(
+        "cuGraphAddMemAllocNode", m.too_large_node, "OUT_OF_MEMORY"
     ),
     "a graph needs more memory than there is": Misuse(
         "cuGraphLaunch", m.no_graph_memory, "OUT_OF_MEMORY"

@@ -30,6 +30,11 @@ def plain() -> Any:
     return ok(cuda.cuArray3DCreate(v.array_shape(three=True)))
 
 
+def exportable_tile_pool() -> Any:
+    shape = fields(v.physical_shape(), allocFlags__usage=v.TILE_POOL)
+    return cuda.cuMemCreate(2 * MIB, shape, 0)
+
+
 def tile_pool_at_addresses() -> Any:
     return cuda.cuMemMap(v.reserved(), 2 * MIB, 0, v.tile_pool(), 0)
 
@@ -70,6 +75,9 @@ TABLE = {
         "cuArrayGetMemoryRequirements",
         lambda: cuda.cuArrayGetMemoryRequirements(v.sparse_array(), 0),
         "INVALID_VALUE",
+    ),
+    "memory of a tile pool can be exported": Misuse(
+        "cuMemCreate", exportable_tile_pool, "INVALID_VALUE"
     ),
     "memory of a tile pool is mapped to addresses": Misuse(
         "cuMemMap", tile_pool_at_addresses, "INVALID_VALUE"

@@ -28,7 +28,7 @@ kept: list[object] = []  # what the driver is given addresses of
 
 
 def ok(answer):
-    assert answer[0] == 0, answer
+    assert answer[0] == 0, cuda.CUresult(answer[0]).name
     return answer[1] if len(answer) == 2 else answer[1:]
 
 
@@ -148,9 +148,15 @@ def sparse_mipmap():
     return ok(cuda.cuMipmappedArrayCreate(sparse_shape(), 2))
 
 
+def tile_pool_shape():
+    not_exported = cuda.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE
+    return fields(
+        physical_shape(), requestedHandleTypes=not_exported, allocFlags__usage=TILE_POOL
+    )
+
+
 def tile_pool():
-    shape = fields(physical_shape(), allocFlags__usage=TILE_POOL)
-    return ok(cuda.cuMemCreate(2 * MIB, shape, 0))
+    return ok(cuda.cuMemCreate(2 * MIB, tile_pool_shape(), 0))
 
 
 def map_operation():

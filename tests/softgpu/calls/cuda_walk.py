@@ -11,12 +11,16 @@ from __future__ import annotations
 import collections
 import ctypes
 import gc
+import itertools
 import json
+import math
 import os
 import select
 import signal
 import sys
 import threading
+import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -129,17 +133,25 @@ class _Child(NamedTuple):
     pid: int
     pipe: int
 
-    def said(self) -> str:
+    def is_ready(self, seconds: float) -> bool:
+        return bool(select.select([self.pipe], [], [], max(seconds, 0))[0])
+
+    def said(self, is_ready: bool) -> str:
         """What it answers; or how it ended, or that it did not answer in time."""
-        ready = select.select([self.pipe], [], [], ANSWER_SECONDS)[0]
         with os.fdopen(self.pipe) as file:
-            if not ready:
+            if not is_ready:
                 os.kill(self.pid, signal.SIGKILL)
             printed = file.read()
         status = os.waitpid(self.pid, 0)[1]
-        if not ready:
+        if not is_ready:
             return f"no answer in {ANSWER_SECONDS:.0f} s"
         return printed if status == 0 else f"signal {os.WTERMSIG(status)}"
+
+
+def _failure(error: Exception) -> str:
+    """The error, and the line of the call that failed."""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.name != "ok"]
+    return f"{type(error).__name__}: {error} at {frames[-1].line}"
 
 
 def _started(answer: Callable[[], str]) -> _Child:
@@ -149,22 +161,36 @@ def _started(answer: Callable[[], str]) -> _Child:
         try:
             printed = answer()
         except Exception as error:
-            printed = f"{type(error).__name__}: {error}"
+            printed = _failure(error)
         os.write(write, printed.encode())
         os._exit(0)
     os.close(write)
     return _Child(child, read)
 
 
-def in_processes(answers: Iterable[Callable[[], str]], at_once: int) -> Iterator[str]:
-    """Each answer, from a process of its own; so many run at once."""
+def in_processes(
+    answers: Iterable[Callable[[], str]], at_once: int, seconds: float = math.inf
+) -> Iterator[str]:
+    """Each answer, from a process of its own; so many run at once.
+
+    After SECONDS the others are left out, and their processes are ended.
+    """
+    until = time.monotonic() + seconds
+    waiting = iter(answers)
     running: collections.deque[_Child] = collections.deque()
-    for answer in answers:
-        running.append(_started(answer))
-        if len(running) == at_once:
-            yield running.popleft().said()
-    for child in running:
-        yield child.said()
+    try:
+        while (left := until - time.monotonic()) > 0:
+            started = itertools.islice(waiting, at_once - len(running))
+            running.extend(_started(answer) for answer in started)
+            if not running:
+                return
+            is_ready = running[0].is_ready(min(left, ANSWER_SECONDS))
+            if is_ready or left > ANSWER_SECONDS:
+                yield running.popleft().said(is_ready)
+    finally:
+        for child in running:
+            os.kill(child.pid, signal.SIGKILL)
+            child.said(True)
 
 
 def walk(name: str, parameters: Parameters) -> dict[str, str]:

@@ -66,7 +66,32 @@ def test_clients_variables_tighten_the_servers_limits_and_never_widen(
     with daemon.variables(percent="30", pinned="0=64M"):
         narrow = gpu.start_client(LIMITED)
     assert answer(wide) == {"mib": 256, "width": 66}
-    assert answer(narrow) == {"mib": 64, "width": 39}
+    assert answer(narrow) == {"mib": 64, "width": 38}  # of 132, as on an H200
+
+
+@pytest.mark.parametrize(("percent", "width"), [("1", 2), ("3", 2), ("4", 4), ("99", 130)])
+def test_percentage_counts_in_pairs_of_multiprocessors(
+    gpu: SoftGpu, daemon: ControlDaemon, percent: str, width: int
+) -> None:
+    with daemon.variables(percent=percent):
+        assert gpu.client(LIMITED)["width"] == width
+
+
+@pytest.mark.parametrize(("driver", "needed"), [("570.10", True), ("580.159.04", False)])
+def test_server_has_a_file_that_its_clients_need_before_driver_580(
+    tmp_path: Path, driver: str, needed: bool
+) -> None:
+    gpu = SoftGpu(tmp_path / "gpu", "--driver-version", driver)
+    daemon = ControlDaemon(gpu, tmp_path)
+    with daemon.variables():
+        assert gpu.client(INIT) == {"rc": 0}
+        server = int(daemon.say("get_server_list"))
+        found = list(Path("/dev/shm").glob(f"cuda.shm.*.{server:x}.*"))
+        assert len(found) == needed
+        for file in found:
+            file.unlink()
+            assert gpu.client(INIT) == {"rc": 805}  # CUDA_ERROR_MPS_CONNECTION_FAILED
+    daemon.close()
 
 
 def test_one_fault_ends_all_clients_and_none_is_admitted_before_they_end(

@@ -91,8 +91,8 @@ def test_namespace_holds_its_limits_whatever_variables_its_clients_set(
         narrow = gpu.start_client(LIMITED)
     with daemon.variables(below="v/b", percent="50"):
         other = gpu.start_client(LIMITED)
-    assert answer(wide) == {"mib": 256, "width": 39}
-    assert answer(narrow) == {"mib": 32, "width": 39}  # the percentage is not lowered either
+    assert answer(wide) == {"mib": 256, "width": 38}
+    assert answer(narrow) == {"mib": 32, "width": 38}  # the percentage is not lowered either
     assert answer(other) == {"mib": 64, "width": 66}
 
 
