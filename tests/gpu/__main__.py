@@ -61,6 +61,7 @@ def asked(machine: Machine, options: argparse.Namespace) -> dict[str, Callable[[
         "memory.context": lambda: memory.context(machine),
         "memory.stack": lambda: memory.limits(machine),
         "memory.module": lambda: memory.modules(machine),
+        "judge": lambda: judge.misuse(machine),
         "overhead.call": lambda: overhead.calls(machine, options.rounds),
         "overhead.training": lambda: overhead.training(machine, options.rounds, options.python),
         "frameworks": lambda: frameworks.memory(machine, options.python),
@@ -86,7 +87,6 @@ def asked(machine: Machine, options: argparse.Namespace) -> dict[str, Callable[[
         "static": lambda: mps_static.partitions(machine),
         "limits": lambda: fences.limits(machine),
         "mig": lambda: fences.mig(machine),
-        "judge": lambda: judge.misuse(machine),
     }
 
 

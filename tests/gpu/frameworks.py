@@ -16,12 +16,14 @@ SLICE = 4 * GIB
 def memory(machine: Machine, python: str) -> list[Figure]:
     """PYTHON is the interpreter that has them. Raises UnmeasuredError: it has none of them."""
     figures = []
+    by_itself, in_slice = [], []
     for name in NAMES:
         container = machine.container(memory_bytes=SLICE)
         try:
             found = answer(machine.start_in(container, python, TAKE, name))
         except UnmeasuredError as error:
-            print(f"[gpu] {name} fails by itself or in the slice: {error}", flush=True)
+            fails = by_itself if _fails_alone(machine, python, name) else in_slice
+            fails.append(f"{name}: {error}")
             continue
         if "missing" in found:
             continue
@@ -30,6 +32,19 @@ def memory(machine: Machine, python: str) -> list[Figure]:
         figures.append(
             Figure(f"frameworks {name}", above, "bytes beyond", 0, {}, note + found["refused"])
         )
+    for which, goal, fails in (("in the slice alone", 0, in_slice), ("anywhere", None, by_itself)):
+        if fails:
+            note = "; ".join(fails)
+            figures.append(Figure(f"frameworks fail {which}", len(fails), "of 4", goal, {}, note))
     if not figures:
         raise UnmeasuredError(f"none of {', '.join(NAMES)} for {python}")
     return figures
+
+
+def _fails_alone(machine: Machine, python: str, name: str) -> bool:
+    """Whether it fails on the driver alone, where it takes one piece of memory."""
+    try:
+        answer(machine.start(python, TAKE, name, "1"))
+    except UnmeasuredError:
+        return True
+    return False

@@ -20,13 +20,14 @@ from bench.result import Figure
 from gpu.machine import Machine, UnmeasuredError
 
 CLIENT = """
-import ctypes, json
+import ctypes, json, os
 cuda = ctypes.CDLL("libcuda.so.1")
 rc, count, context = cuda.cuInit(0), ctypes.c_int(), ctypes.c_void_p()
 rc = rc or cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
 if not rc:
     cuda.cuDeviceGetAttribute(ctypes.byref(count), 16, 0)  # MULTIPROCESSOR_COUNT
-print(json.dumps({"rc": rc, "multiprocessors": count.value}), flush=True)
+shared = os.listdir("/dev/shm")
+print(json.dumps({"rc": rc, "multiprocessors": count.value, "shared": shared}), flush=True)
 """
 PERCENT = 30
 _CONTROL = "nvidia-cuda-mps-control"
@@ -92,6 +93,7 @@ class Daemon:
             env=self.environment(pipes or self.pipes),
             input=word + "\n",
             stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             timeout=_SECONDS,
             check=False,
@@ -123,30 +125,50 @@ class Daemon:
 
 def words(machine: Machine) -> list[Figure]:
     """Raises UnmeasuredError."""
+    before = set(os.listdir("/dev/shm"))
     daemon = Daemon(machine)
     try:
         alone = os.path.join(daemon.folder, "alone")
         os.link(os.path.join(daemon.pipes, "control"), os.path.join(alone, "control"))
-        shared = [name for name in os.listdir("/dev/shm") if f".{daemon.server:x}." in name]
-        whole = daemon.client(daemon.pipes)["multiprocessors"]
+        client = daemon.client(daemon.pipes)
+        whole = client["multiprocessors"]
         part = daemon.client(daemon.pipes, PERCENT)["multiprocessors"]
-        narrow = daemon.client(alone)
-        before = daemon.say("get_default_active_thread_percentage")
-        daemon.say("set_default_active_thread_percentage 90", alone)
-        after = daemon.say("get_default_active_thread_percentage")
+        narrow = daemon.client(alone, PERCENT)
+        told = daemon.say("set_default_active_thread_percentage 90", alone)
+        percent = daemon.say("get_default_active_thread_percentage")
+        shared = sorted(name for name in set(client["shared"]) - before if _is_of_mps(name))
         listed = machine.nvml()["processes"]
-        obeyed = "control obeys root" if after != before else f"control refuses: still {after}"
+        # The width tells whether it was a client; the words, what the program found there.
+        note = f"sees {narrow['multiprocessors']}; told 90 there says '{told}', then has {percent}"
         return [
             Figure("mps.start", daemon.start_seconds * 1e3, "ms", None, {}),
             Figure("mps.multiprocessors", 100 * part / max(1, whole), "%", None, {}, f"of {whole}"),
-            Figure("mps.control alone", narrow["rc"], "error of cuInit", 0, {}, obeyed),
-            Figure("mps.shared files", len(shared), "files", None, {}, ", ".join(shared)),
+            Figure("mps.control alone", narrow["rc"], "error of cuInit", 0, {}, note),
+            Figure(
+                "mps.shared files",
+                len(shared),
+                "files",
+                None,
+                {},
+                "; ".join([*shared, *_mapped(daemon.server)]),
+            ),
             Figure(
                 "mps.listed", int(str(daemon.server) in listed), "servers in NVML's list", None, {}
             ),
         ]
     finally:
         daemon.close()
+
+
+def _is_of_mps(name: str) -> bool:
+    return "cuda" in name or "mps" in name
+
+
+def _mapped(server: int) -> list[str]:
+    """The memory without a file, or with one in /dev/shm, that the server has mapped."""
+    with open(f"/proc/{server}/maps", encoding="utf-8") as maps:
+        paths = {line.split(maxsplit=5)[-1].strip() for line in maps}
+    return sorted(path for path in paths if path.startswith(("/dev/shm/", "/memfd:")))
 
 
 def _programs() -> str:

@@ -55,8 +55,9 @@ QUESTIONS = (
     ),
     Question(
         "overhead.training",
-        "what the shim adds to a training step in PyTorch",
-        "0.5 % at most",
+        "what the shim adds to a training step in PyTorch; how far two processes without it are "
+        "apart",
+        "0.5 % at most; less",
     ),
     Question(
         "frameworks",
@@ -162,7 +163,7 @@ QUESTIONS = (
         "multiprocessors a client with 30 % sees; a client that sees `control` alone of the pipe "
         "directory, and whether `control` obeys it; the server's files in `/dev/shm`; whether NVML "
         "lists the server",
-        "some 100 ms; 30 %; 0; 1 or more; 1",
+        "some 100 ms; 28.8 % where multiprocessors are given in pairs; 0; 0 from driver 580 on; 1",
     ),
     Question(
         "namespaces",
@@ -203,7 +204,7 @@ QUESTIONS = (
     ),
     Question(
         "judge",
-        "answers to the tests' table of misuse that are not the driver's",
+        "answers of the driver that the tests' table of misuse does not have",
         "0",
     ),
 )
@@ -222,7 +223,7 @@ sudo make gpu SOFTGPU_ROOT=/run/softgpu LD_LIBRARY_PATH=/run/softgpu/usr/lib/x86
 ```
 
 It runs each question on the driver alone and through the shim, in a private mount namespace; it
-needs no engine, takes some ten minutes, and writes this table and `build/gpu.json`. Nothing of the
+needs no engine, takes more than ten minutes, and writes this table and `build/gpu.json`. Nothing of the
 card's settings is changed, and memory is taken by plain allocations, a part of what is free. The
 training step needs PyTorch, of the interpreter that `PYTHON` names. `--only` asks one question, and
 leaves this table alone, as does a software GPU.
@@ -287,11 +288,11 @@ def as_json(card: Card, figures: Sequence[Figure], unmeasured: Mapping[str, str]
 def row(question: Question, figures: Sequence[Figure], reason: str | None) -> str:
     own = [figure for figure in figures if figure.name.startswith(question.name)]
     said = "; ".join(
-        " ".join([figure.name.removeprefix(question.name), f"{figure.value:.3g}", figure.unit])
+        f"{figure.name.removeprefix(question.name).strip(' .,')} {figure.value:.3g} {figure.unit}"
         + (f" ({figure.note})" if figure.note else "")
         for figure in own
     )
-    measured = said.strip(" ,") or UNMEASURED + (f": {reason}" if reason else "")
+    measured = said.strip() or UNMEASURED + (f": {reason}" if reason else "")
     options = " ".join(f"`{option}`" for option in model.values(own).values())
     return f"| {question.asks} | {question.expected} | {measured} | {options} |"
 

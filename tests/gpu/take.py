@@ -1,7 +1,7 @@
-"""take.py torch|cupy|jax|numba: what a framework sees of its slice, and what it gets of it.
+"""take.py torch|cupy|jax|numba [PIECES]: what a framework sees of its slice, and what it gets of it.
 
 Prints {"total": bytes, "got": bytes, "refused": the error's class}, or {"missing": name}. It takes
-64 MiB at a time until it is refused, does work with each, gives all back and does work again. The
+64 MiB at a time until it is refused, or has so many PIECES, does work with each, gives all back and does work again. The
 interpreter that runs this need have nothing of this project.
 """
 
@@ -11,15 +11,16 @@ from typing import Any
 
 CHUNK = 64 << 20
 WORDS = CHUNK // 4
+PIECES = int(sys.argv[2]) if sys.argv[2:] else sys.maxsize
 
 
 def torch_taken():
     import torch
 
     total = torch.cuda.mem_get_info()[1]
-    kept = []
+    kept, refused = [], "nothing"
     try:
-        while True:
+        while len(kept) < PIECES:
             kept.append(torch.ones(WORDS, dtype=torch.float32, device="cuda") * 2)
     except torch.cuda.OutOfMemoryError as error:
         refused = type(error).__name__
@@ -36,9 +37,9 @@ def cupy_taken():
     import cupy
 
     total = cupy.cuda.runtime.memGetInfo()[1]
-    kept = []
+    kept, refused = [], "nothing"
     try:
-        while True:
+        while len(kept) < PIECES:
             kept.append(cupy.ones(WORDS, dtype=cupy.float32))
     except cupy.cuda.memory.OutOfMemoryError as error:
         refused = type(error).__name__
@@ -58,9 +59,9 @@ def jax_taken():
     device = jax.devices("gpu")[0]
     # A part of what it sees, taken at the first use.
     total = device.memory_stats()["bytes_limit"] * 4 // 3
-    kept = []
+    kept, refused = [], "nothing"
     try:
-        while True:
+        while len(kept) < PIECES:
             kept.append(jax.block_until_ready(jnp.ones(WORDS, jnp.float32)))
     except Exception as error:
         refused = f"{type(error).__name__}: {str(error)[:40]}"
@@ -77,9 +78,9 @@ def numba_taken():
     cuda: Any = numba_cuda  # its kernels' functions have no types
 
     total = cuda.current_context().get_memory_info().total
-    kept = []
+    kept, refused = [], "nothing"
     try:
-        while True:
+        while len(kept) < PIECES:
             kept.append(cuda.device_array(WORDS, numpy.float32))
     except Exception as error:
         refused = f"{type(error).__name__}: {str(error)[:60]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpu import report
+from gpu import overhead, report
 from gpu.machine import Card
 from support.softgpu.softgpu_host import REPOSITORY, SoftGpu
 
@@ -25,7 +26,7 @@ FIGURES = {
     "memory.module": 0,  # the software GPU has no linker
     "overhead.call": 4,
     "overhead.training": 0,  # there is no PyTorch
-    "frameworks": 0,
+    "frameworks": 1,  # Numba needs a linker; the others are not there
     "clock.slice": 1,  # the kind clock has no slices
     "clock.preemption": 1,
     "clock.streams": 2,
@@ -84,7 +85,6 @@ def test_every_question_has_an_answer_or_a_reason(kept: Any) -> None:
     assert kept["unmeasured"] == {
         "memory.module": "CUDA_ERROR_NOT_SUPPORTED",
         "overhead.training": f"no torch for {sys.executable}",
-        "frameworks": f"none of torch, cupy, jax, numba for {sys.executable}",
     }
     assert set(FIGURES) == {question.name for question in report.QUESTIONS}
 
@@ -139,6 +139,94 @@ def test_exact_figures_of_the_software_gpu_are_measured_exactly(kept: Any) -> No
     assert kept["model"][:2] == ["--clock", "kind"]
 
 
+def of_question(kept: Any, name: str) -> dict[str, tuple[float, str]]:
+    """By figure, its value and note."""
+    found = [figure for figure in kept["figures"] if figure["name"].startswith(name)]
+    return {figure["name"]: (figure["value"], figure["note"]) for figure in found}
+
+
+def interpreter(folder: Path, script: str) -> str:
+    """One that runs SCRIPT before the program that it is given."""
+    (folder / "sitecustomize.py").write_text(script)
+    path = folder / "python"
+    path.write_text(f'#!/bin/sh\nPYTHONPATH={folder} exec {sys.executable} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_misuse_that_is_answered_otherwise_is_noted_with_the_call(tmp_path: Path) -> None:
+    gpu = SoftGpu(tmp_path)
+    gpu.order("fail", "--call", "cuMemPoolCreate", "--error", "CUDA_ERROR_NOT_SUPPORTED")
+    out = tmp_path / "gpu.json"
+    done = ask(gpu.environment(), "--only", "judge", "--json-out", str(out))
+    assert done.returncode == 0, done.stderr
+    ((differ, note),) = of_question(json.loads(out.read_text()), "judge").values()
+    notes = note.split("; ")
+    assert differ == len(notes)
+    assert "a pool is made on no device: NOT_SUPPORTED, not INVALID_VALUE" in notes
+    call = "pool = ok(cuda.cuMemPoolCreate(v.pool_shape()))"
+    failure = f"AssertionError: CUDA_ERROR_NOT_SUPPORTED at {call}"
+    assert f"memory comes from a destroyed pool: {failure}, not INVALID_VALUE" in notes
+
+
+def test_training_windows_cancel_what_makes_every_process_slower() -> None:
+    now = 10.0
+
+    def window(factor: float) -> float:
+        nonlocal now
+        now *= 1.03  # of each window: more than what is asked for
+        return now * factor
+
+    measures = [lambda factor=factor: window(factor) for factor in (1.0, 1.0, 1.02)]
+    rows = overhead.in_windows(measures, 80)
+    for column, percent in ((1, 0), (2, 2)):
+        found = overhead.percent_apart((row[0], row[column]) for row in rows)
+        assert statistics.median(found) == pytest.approx(percent, abs=0.3)
+
+
+def test_training_is_timed_in_processes_that_stay_loaded(tmp_path: Path) -> None:
+    folder = tmp_path / "torch"
+    folder.mkdir()
+    fake = "import sys\nfrom unittest.mock import MagicMock\nsys.modules['torch'] = MagicMock()\n"
+    out = tmp_path / "gpu.json"
+    done = ask(
+        SoftGpu(tmp_path).environment(), "--only", "overhead.training", "--rounds", "2",
+        "--python", interpreter(folder, fake), "--json-out", str(out),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = of_question(json.loads(out.read_text()), "overhead.training")
+    assert list(found) == ["overhead.training step", "overhead.training of two alone"]
+    assert "half of 160 windows" in found["overhead.training step"][1]
+
+
+def test_framework_that_fails_without_the_slice_too_is_noted_apart(tmp_path: Path) -> None:
+    folder = tmp_path / "frameworks"
+    folder.mkdir()
+    # numba fails anywhere, cupy where its memory is limited; the others are not there.
+    fake = """
+import sys
+name, *pieces = sys.argv[1:]
+if name == "numba" or name == "cupy" and not pieces:
+    sys.exit(f"Error: of {name}")
+print('{"missing": "it"}')
+sys.exit()
+"""
+    (folder / "fake.py").write_text(fake)
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} {folder}/fake.py "$@"\n')
+    python.chmod(0o755)
+    out = tmp_path / "gpu.json"
+    done = ask(
+        SoftGpu(tmp_path).environment(), "--only", "frameworks",
+        "--python", str(python), "--json-out", str(out),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert of_question(json.loads(out.read_text()), "frameworks") == {
+        "frameworks fail in the slice alone": (1, "cupy: Error: of cupy"),
+        "frameworks fail anywhere": (1, "numba: Error: of numba"),
+    }
+
+
 def test_json_is_all_that_is_printed_and_has_the_model(tmp_path: Path) -> None:
     gpu = SoftGpu(tmp_path, "--memory", "2GiB", "--context-memory", "300MiB")
     out = tmp_path / "gpu.json"
@@ -184,11 +272,16 @@ def test_a_page_of_nothing_measured_is_the_one_that_is_kept() -> None:
 
 def test_a_page_names_the_card_and_each_figure_at_its_question() -> None:
     card = Card("Some card", "580.1", "GPU-1", 1 << 30, False, "2026-01-02")
-    figures = [report.Figure("memory.context", 312.0, "MiB", None, {})]
+    figures = [
+        report.Figure("memory.context", 312.0, "MiB", None, {}),
+        report.Figure("mps.start", 228.0, "ms", None, {}),
+        report.Figure("mps.listed", 1, "servers", None, {}, "one"),
+    ]
     text = report.page(card, figures, {"judge": "not asked"})
     rows = text[text.index("| --- |") :].splitlines()[1:]
     by_question = {question.name: row for question, row in zip(report.QUESTIONS, rows)}
     assert "Measured on 2026-01-02 on Some card, driver 580.1." in text
     assert by_question["memory.context"].endswith("| 312 MiB | `--context-memory 312MiB` |")
+    assert by_question["mps"].endswith("| start 228 ms; listed 1 servers (one) |  |")
     assert by_question["judge"].endswith("| **unmeasured**: not asked |  |")
     assert by_question["memory.limit"].endswith("| **unmeasured** |  |")

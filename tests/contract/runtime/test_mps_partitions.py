@@ -114,7 +114,8 @@ def test_killed_server_without_its_partitions_leaves_no_file_in_dev_shm(
         with pytest.raises(VcudaError, match="less than one of the GPU's chunks"):
             MpsKeeper(ledger.state_dir)._check(folder)
         pids = mps_processes.processes(folder)
-        (name,) = [name for pid in pids for name in mps_folder.shared_of(pid)]
+        name = f"cuda.shm.0.{pids[-1]:x}.1"  # the name that it has before driver 580
+        Path(mps_folder.SHARED, name).touch(mode=0o600)
         with ledger:
             ledger.remove("1")
         mps_spaces.sweep(ledger)
