@@ -16,7 +16,8 @@ SLICE = 4 * GIB
 def memory(machine: Machine, python: str) -> list[Figure]:
     """PYTHON is the interpreter that has them. Raises UnmeasuredError: it has none of them."""
     figures = []
-    by_itself, in_slice = [], []
+    by_itself: list[str] = []
+    in_slice: list[str] = []
     for name in NAMES:
         container = machine.container(memory_bytes=SLICE)
         try:

@@ -223,10 +223,10 @@ sudo make gpu SOFTGPU_ROOT=/run/softgpu LD_LIBRARY_PATH=/run/softgpu/usr/lib/x86
 ```
 
 It runs each question on the driver alone and through the shim, in a private mount namespace; it
-needs no engine, takes more than ten minutes, and writes this table and `build/gpu.json`. Nothing of the
-card's settings is changed, and memory is taken by plain allocations, a part of what is free. The
-training step needs PyTorch, of the interpreter that `PYTHON` names. `--only` asks one question, and
-leaves this table alone, as does a software GPU.
+needs no engine, takes more than ten minutes, and writes this table and `build/gpu.json`. Nothing of
+the card's settings is changed, and memory is taken by plain allocations, a part of what is free.
+The training step needs PyTorch, of the interpreter that `PYTHON` names. `--only` asks one question,
+and leaves this table alone, as does a software GPU.
 
 GPU time is counted in work, not by a clock: a kernel of so many steps does no more of them while
 the GPU serves another process. How long a step takes is measured on the GPU alone, first. A window

@@ -1,8 +1,8 @@
-"""take.py torch|cupy|jax|numba [PIECES]: what a framework sees of its slice, and what it gets of it.
+"""take.py torch|cupy|jax|numba [PIECES]: what a framework sees of its slice, and what it gets.
 
 Prints {"total": bytes, "got": bytes, "refused": the error's class}, or {"missing": name}. It takes
-64 MiB at a time until it is refused, or has so many PIECES, does work with each, gives all back and does work again. The
-interpreter that runs this need have nothing of this project.
+64 MiB at a time until it is refused, or has so many PIECES, does work with each, gives all back and
+does work again. The interpreter that runs this need have nothing of this project.
 """
 
 import json
@@ -18,7 +18,8 @@ def torch_taken():
     import torch
 
     total = torch.cuda.mem_get_info()[1]
-    kept, refused = [], "nothing"
+    kept: list[Any] = []
+    refused = "nothing"
     try:
         while len(kept) < PIECES:
             kept.append(torch.ones(WORDS, dtype=torch.float32, device="cuda") * 2)
@@ -37,7 +38,8 @@ def cupy_taken():
     import cupy
 
     total = cupy.cuda.runtime.memGetInfo()[1]
-    kept, refused = [], "nothing"
+    kept: list[Any] = []
+    refused = "nothing"
     try:
         while len(kept) < PIECES:
             kept.append(cupy.ones(WORDS, dtype=cupy.float32))
@@ -59,7 +61,8 @@ def jax_taken():
     device = jax.devices("gpu")[0]
     # A part of what it sees, taken at the first use.
     total = device.memory_stats()["bytes_limit"] * 4 // 3
-    kept, refused = [], "nothing"
+    kept: list[Any] = []
+    refused = "nothing"
     try:
         while len(kept) < PIECES:
             kept.append(jax.block_until_ready(jnp.ones(WORDS, jnp.float32)))
@@ -78,7 +81,8 @@ def numba_taken():
     cuda: Any = numba_cuda  # its kernels' functions have no types
 
     total = cuda.current_context().get_memory_info().total
-    kept, refused = [], "nothing"
+    kept: list[Any] = []
+    refused = "nothing"
     try:
         while len(kept) < PIECES:
             kept.append(cuda.device_array(WORDS, numpy.float32))

@@ -46,8 +46,7 @@ cuGraphAddMemAllocNode (CUgraphNode *node, CUgraph graph, const CUgraphNode *fro
            CUDA_ERROR_NOT_SUPPORTED);
   REQUIRE (valid_device (pool->location.id), CUDA_ERROR_INVALID_DEVICE);
   /* What could never be there is refused here, the rest at the launch.  */
-  REQUIRE (params->bytesize <= gpu_of (pool->location.id)->memory_bytes,
-           CUDA_ERROR_OUT_OF_MEMORY);
+  REQUIRE (params->bytesize <= gpu_of (pool->location.id)->memory_bytes, CUDA_ERROR_OUT_OF_MEMORY);
   struct graph_memory *memory = calloc (1, sizeof *memory);
   REQUIRE (memory, CUDA_ERROR_OUT_OF_MEMORY);
   memory->references = 1;

@@ -150,9 +150,7 @@ def sparse_mipmap():
 
 def tile_pool_shape():
     not_exported = cuda.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE
-    return fields(
-        physical_shape(), requestedHandleTypes=not_exported, allocFlags__usage=TILE_POOL
-    )
+    return fields(physical_shape(), requestedHandleTypes=not_exported, allocFlags__usage=TILE_POOL)
 
 
 def tile_pool():
