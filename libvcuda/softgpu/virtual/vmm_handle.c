@@ -101,8 +101,7 @@ static bool
 on_host (const CUmemAllocationProp *properties)
 {
   return properties->location.type == CU_MEM_LOCATION_TYPE_HOST
-         || properties->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA
-         || properties->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+         || properties->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
 }
 
 static CUresult
@@ -116,6 +115,9 @@ check (const CUmemAllocationProp *properties)
            CUDA_ERROR_INVALID_DEVICE);
   const unsigned posix = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   REQUIRE (((unsigned) properties->requestedHandleTypes & ~posix) == 0, CUDA_ERROR_NOT_SUPPORTED);
+  REQUIRE (properties->location.type != CU_MEM_LOCATION_TYPE_HOST
+               || properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE,
+           CUDA_ERROR_INVALID_VALUE);
   /* Arrays are on a GPU, and driver 580 refuses a tile pool that could be exported.  */
   if (properties->allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL)
     REQUIRE (!on_host (properties) && properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE,

@@ -195,8 +195,9 @@ def pool_of(location: int) -> Any:
     return cuda.cuMemPoolCreate(fields(v.pool_shape(), location__id=location))
 
 
-def physical_of(location: int) -> Any:
-    return cuda.cuMemCreate(2 * MIB, fields(v.physical_shape(), location__id=location), 0)
+def physical_of(id: int, type: Any = v.Location.CU_MEM_LOCATION_TYPE_DEVICE) -> Any:
+    shape = fields(v.physical_shape(), location__type=type, location__id=id)
+    return cuda.cuMemCreate(2 * MIB, shape, 0)
 
 
 def from_small_pool() -> Any:

@@ -70,6 +70,16 @@ TABLE = {
     "physical memory is made on no device": Misuse(
         "cuMemCreate", lambda: m.physical_of(99), "INVALID_DEVICE"
     ),
+    "physical memory of the host can be exported": Misuse(
+        "cuMemCreate",
+        lambda: m.physical_of(0, v.Location.CU_MEM_LOCATION_TYPE_HOST),
+        "INVALID_VALUE",
+    ),
+    "physical memory is made on the thread's node": Misuse(
+        "cuMemCreate",
+        lambda: m.physical_of(0, v.Location.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT),
+        "INVALID_VALUE",
+    ),
     "reserved addresses are no multiple of the granule": Misuse(
         "cuMemAddressReserve", lambda: cuda.cuMemAddressReserve(MIB, 0, 0, 0), "INVALID_VALUE"
     ),

@@ -54,6 +54,9 @@ TABLE = {
     "PTX is none": Misuse(
         "cuModuleLoadData", lambda: cuda.cuModuleLoadData(b".nothing"), "INVALID_IMAGE"
     ),
+    "an image is empty": Misuse(
+        "cuModuleLoadData", lambda: cuda.cuModuleLoadData(bytes(64)), "INVALID_IMAGE"
+    ),
     "PTX begins with its target": Misuse(
         "cuModuleLoadData",
         lambda: cuda.cuModuleLoadData(b".target sm_50\n.version 7.0\n"),

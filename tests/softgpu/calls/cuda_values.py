@@ -13,6 +13,7 @@ from typing import Any
 from cuda.bindings import driver as cuda
 
 KIB, MIB = 1 << 10, 1 << 20
+Location = cuda.CUmemLocationType
 PTX = b"""
 .version 7.0
 .target sm_50
@@ -95,7 +96,7 @@ def pool_shape():
         cuda.CUmemPoolProps(),
         allocType=cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED,
         handleTypes=cuda.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        location__type=cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE,
+        location__type=Location.CU_MEM_LOCATION_TYPE_DEVICE,
     )
 
 
@@ -104,7 +105,7 @@ def physical_shape():
         cuda.CUmemAllocationProp(),
         type=cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED,
         requestedHandleTypes=cuda.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        location__type=cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE,
+        location__type=Location.CU_MEM_LOCATION_TYPE_DEVICE,
     )
 
 
@@ -115,13 +116,13 @@ def physical():
 def access_shape():
     return fields(
         cuda.CUmemAccessDesc(),
-        location__type=cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE,
+        location__type=Location.CU_MEM_LOCATION_TYPE_DEVICE,
         flags=cuda.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
     )
 
 
 def location():
-    return fields(cuda.CUmemLocation(), type=cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE)
+    return fields(cuda.CUmemLocation(), type=Location.CU_MEM_LOCATION_TYPE_DEVICE)
 
 
 def reserved() -> int:
@@ -307,7 +308,7 @@ def alloc_node():
     fields(
         shape,
         poolProps__allocType=cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED,
-        poolProps__location__type=cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE,
+        poolProps__location__type=Location.CU_MEM_LOCATION_TYPE_DEVICE,
     )
     return shape
 
