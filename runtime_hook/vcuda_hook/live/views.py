@@ -19,6 +19,8 @@ from vcuda_oci.placement.eligible import DRAINED
 
 from ..names.engine_files import Described
 from ..text import table
+from . import fence_figures, turn_figures
+from .turn_figures import GpuTurns
 from .usage import Use
 
 NOTHING_KNOWN = Described()
@@ -108,6 +110,22 @@ def tenant_entries(
         }
         for share, use in zip(allocation.shares, used)
     ]
+
+
+def complete(
+    tenants: Sequence[dict[str, Any]],
+    gpus: Sequence[dict[str, Any]],
+    state_dir: str,
+    earlier: Mapping[str, GpuTurns],
+    later: Mapping[str, GpuTurns],
+) -> None:
+    """Add to the entries of containers and GPUs what turns and fences say of them.
+
+    earlier, later: two readings of the turns. A figure that is derived from others belongs here,
+    behind both.
+    """
+    turn_figures.add_to(tenants, gpus, earlier, later)
+    fence_figures.add_to(tenants, gpus, fence_figures.read(state_dir))
 
 
 def _isolation(allocation: Allocation, share: GpuShare, gpu: Gpu | None) -> dict[str, Any]:

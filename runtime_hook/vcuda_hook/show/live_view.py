@@ -13,7 +13,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system.settings_file import Config
 
-from ..live import fence_figures, turn_figures, usage, views
+from ..live import turn_figures, usage, views
 from ..live.turn_figures import GpuTurns
 from ..live.usage import Sample
 from ..names import container_names
@@ -61,8 +61,7 @@ class LiveView:
         overcommit = self._settings.memory_overcommit
         sick = unhealthy.reasons(self._settings.state_dir)
         entries = views.gpu_entries(list(gpus.values()), allocations, overcommit, sick)
-        turn_figures.add_to(tenants, entries, self._turns_before, turns)
-        fence_figures.add_to(tenants, entries, fence_figures.read(self._settings.state_dir))
+        views.complete(tenants, entries, self._settings.state_dir, self._turns_before, turns)
         self._before, self._turns_before = samples, turns
         return {
             "time": time.time(),

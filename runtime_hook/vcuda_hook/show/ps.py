@@ -12,7 +12,7 @@ from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_use, fence_figures, turn_figures, usage, views
+from ..live import container_use, turn_figures, usage, views
 from ..live.status import statuses
 from ..names import container_names
 from ..text import table
@@ -45,8 +45,8 @@ class Listing:
             )
             for entry in views.tenant_entries(allocation, used, gpus, names[allocation.id])
         ]
-        turn_figures.add_to(found, [], turns, turn_figures.read(settings.state_dir))
-        fence_figures.add_to(found, [], fence_figures.read(settings.state_dir))
+        later = turn_figures.read(settings.state_dir)
+        views.complete(found, [], settings.state_dir, turns, later)
         chosen = ps_fields.selected(found, arguments.filter)
         self.entries = ps_fields.ordered(chosen, arguments.sort)
         unknown = unknown_figures(states, found)

@@ -16,7 +16,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.system.settings_file import Config
 
-from ..live import fence_figures, in_time, turn_figures, usage, views
+from ..live import in_time, turn_figures, usage, views
 from ..live.status import GONE, Status, statuses
 from ..names import container_names
 from ..text import table
@@ -50,8 +50,8 @@ def inspect(arguments: argparse.Namespace, settings: Config) -> int:
     record["status"] = status.word
     (used,) = usage.measure(ledger, [allocation], usage.SAMPLE_SECONDS)
     entries = views.tenant_entries(allocation, used, gpus_by_uuid(settings))
-    turn_figures.add_to(entries, [], {}, turn_figures.read(settings.state_dir))
-    fence_figures.add_to(entries, [], fence_figures.read(settings.state_dir))
+    turns = turn_figures.read(settings.state_dir)
+    views.complete(entries, [], settings.state_dir, {}, turns)
     record["use"] = [_use_of(entry) for entry in entries]
     record["limits"] = usage.limits(ledger, allocation)
     record["usage"] = usage.whole_page(ledger, allocation)
@@ -76,8 +76,8 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     lost = _silent(library, facts.gpus) if library else {}
     sick = {**lost, **unhealthy.reasons(settings.state_dir)}  # the agent may know the cause
     entries = views.gpu_entries(facts.gpus, _held(allocations), overcommit, sick)
-    turn_figures.add_to([], entries, {}, turn_figures.read(settings.state_dir))
-    fence_figures.add_to([], entries, fence_figures.read(settings.state_dir))
+    turns = turn_figures.read(settings.state_dir)
+    views.complete([], entries, settings.state_dir, {}, turns)
     if arguments.measure_context:
         for entry in entries:
             entry["context_memory_bytes"] = measured.get(entry["uuid"])

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from vcuda_hook.live import fence_figures, turn_figures, usage, views
+from vcuda_hook.live import turn_figures, usage, views
 from vcuda_hook.live.turn_figures import GpuTurns
 from vcuda_hook.live.usage import ProcessUse, Sample
 from vcuda_hook.names import container_names
@@ -121,8 +121,7 @@ class Node:
         ]
         gpu_entries = self._gpu_entries(allocations)
         turns_before = before.turns if before else {}
-        turn_figures.add_to(tenants, gpu_entries or [], turns_before, samples.turns)
-        fence_figures.add_to(tenants, gpu_entries or [], fence_figures.read(self.state_dir))
+        views.complete(tenants, gpu_entries or [], self.state_dir, turns_before, samples.turns)
         paths = [os.path.basename(path) for path, _ in self._records.broken]
         far = self.known.distances if self.known else None
         processes = {
