@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from vcuda_oci.ledger.unhealthy import GpuFault
+from vcuda_oci.system import settings_file
+from vcuda_oci.system.settings_file import Config
 from vcuda_plugin.agent.gpus.health import Health
 
 UUIDS = ("a", "b")
 LOST = {"a": "GPU is lost"}
 
 
+def classes(ignored: Sequence[int], lasting: Sequence[int]) -> Config:
+    xids = [json.dumps([str(xid) for xid in each]) for each in (ignored, lasting)]
+    text = "ignored-xids = {}\nlasting-xids = {}".format(*xids)
+    return settings_file.parse(text, "config.toml")
+
+
 def run(looks: Sequence[tuple[float, dict[str, str], list[tuple[str, int]]]]) -> dict[str, str]:
     """The unhealthy GPUs after the last of (time, failing, xids)."""
-    health, now = Health(ignored=[13, 31], lasting=[48, 79]), 0.0
+    health, now = Health(classes([13, 31], [48, 79])), 0.0
     for now, failing, xids in looks:
         health.see(now, UUIDS, failing, xids)
     return health.unhealthy(now)
@@ -95,7 +104,7 @@ def test_lost_and_restored_gpu_counts_as_reset() -> None:
 
 
 def test_removed_and_restored_gpu_is_healthy() -> None:
-    health = Health([], [79])
+    health = Health(classes([], [79]))
     health.see(0, UUIDS, {}, [("a", 79), ("gone", 79)])
     health.see(1, ["b"], {})
     assert health.unhealthy(1) == {}
@@ -104,7 +113,7 @@ def test_removed_and_restored_gpu_is_healthy() -> None:
 
 
 def test_restarted_agent_restores_faults() -> None:
-    health = Health([13], [48, 79])
+    health = Health(classes([13], [48, 79]))
     health.see(0, "abcd", {"c": "GPU is lost"}, [("a", 48), ("b", 94)])
     health.see(5, "abcd", {"c": "GPU is lost"})
     known = health.faults(5)
@@ -113,7 +122,7 @@ def test_restarted_agent_restores_faults() -> None:
         "b": GpuFault("", 94, 60.0),
         "c": GpuFault("GPU is lost", 0, None),
     }
-    health = Health([13], [48, 79], known)
+    health = Health(classes([13], [48, 79]), known)
     health.see(10, "abcd", {})
     assert health.faults(10) == known
     # One that answers again does so for as long as any.
@@ -122,6 +131,6 @@ def test_restarted_agent_restores_faults() -> None:
     health.see(60, "abcd", {})
     assert health.unhealthy(60) == {"a": "Xid 48"}
     # The current settings decide which Xids last.
-    health = Health([], [79], {"a": GpuFault("", 48, None)})
+    health = Health(classes([], [79]), {"a": GpuFault("", 48, None)})
     health.see(61, "abcd", {})
     assert health.unhealthy(61) == {}

@@ -7,10 +7,11 @@ each second. An Xid event makes a GPU unhealthy at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from vcuda_oci.ledger.unhealthy import GpuFault
+from vcuda_oci.system.settings_file import Config
 
 DOWN_SECONDS = 4.0
 UP_SECONDS = 8.0
@@ -37,17 +38,11 @@ class _State:
 class Health:
     """The health of all GPUs. Times are in seconds.
 
-    ignored, lasting: Xid numbers of these two classes, from the settings.
     known: faults saved by an earlier agent, by UUID.
     """
 
-    def __init__(
-        self,
-        ignored: Collection[int],
-        lasting: Collection[int],
-        known: Mapping[str, GpuFault] | None = None,
-    ) -> None:
-        self._ignored, self._lasting = ignored, lasting
+    def __init__(self, settings: Config, known: Mapping[str, GpuFault] | None = None) -> None:
+        self._settings = settings
         self._states = {
             uuid: _State(reason=was.reason, xid=was.xid, xid_until=was.until or 0.0)
             for uuid, was in (known or {}).items()
@@ -68,10 +63,10 @@ class Health:
             else:
                 self._answer(state, now)
         for uuid, xid in xids:
-            if uuid in self._states and xid not in self._ignored:
+            if uuid in self._states and xid not in self._settings.ignored_xids:
                 state = self._states[uuid]
                 # An Xid that is not lasting must not replace a lasting one.
-                if state.xid not in self._lasting:
+                if state.xid not in self._settings.lasting_xids:
                     state.xid, state.xid_until = xid, now + XID_SECONDS
 
     def unhealthy(self, now: float) -> dict[str, str]:
@@ -82,7 +77,7 @@ class Health:
         """The fault of each unhealthy GPU, by UUID."""
         found = {}
         for uuid, state in self._states.items():
-            lasts = state.xid in self._lasting
+            lasts = state.xid in self._settings.lasting_xids
             xid = state.xid if lasts or now < state.xid_until else 0
             if state.reason or xid:
                 until = None if lasts or not xid else state.xid_until

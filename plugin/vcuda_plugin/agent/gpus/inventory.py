@@ -150,7 +150,7 @@ class _Watch:
     def __init__(self, settings: Config, changed: Callable[[Inventory], None]) -> None:
         self._settings, self._changed = settings, changed
         self._saved = unhealthy.read(settings.state_dir)
-        self._health = Health(settings.ignored_xids, settings.lasting_xids, self._saved)
+        self._health = Health(settings, self._saved)
         self._reported: Inventory | None = None
         self._ailing: dict[str, str] = {}  # reasons as last logged, by UUID
         self._silent: dict[str, str] = {}
@@ -213,7 +213,7 @@ class _Watch:
         if self._saved and not os.path.lexists(path):
             _log.warning("%s: removed; the faults in it are forgotten", path)
             self._saved = {}
-            self._health = Health(self._settings.ignored_xids, self._settings.lasting_xids)
+            self._health = Health(self._settings)
 
     def _save(self, faults: dict[str, unhealthy.GpuFault]) -> None:
         if faults == self._saved:
