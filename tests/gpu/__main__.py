@@ -123,8 +123,11 @@ def ask(folder: str, options: argparse.Namespace) -> int:
         print("make gpu: --report: a software GPU is no hardware; leave it out", file=sys.stderr)
         return 2
     notes = sys.stderr if options.json else sys.stdout
-    for text in report.warnings(machine.others, os.getloadavg()[0], os.cpu_count() or 1):
+    warnings = report.warnings(machine.others, os.getloadavg()[0], os.cpu_count() or 1)
+    for text in warnings:
         print(f"[gpu] {text}", file=notes)
+    how = "; ".join(("", f"windows of {options.seconds:g} s, {options.rounds} rounds", *warnings))
+    card = machine.card._replace(how=how)
     figures: list[result.Figure] = []
     unmeasured: dict[str, str] = {}
     for name, measure in asked(machine, options).items():
@@ -137,8 +140,8 @@ def ask(folder: str, options: argparse.Namespace) -> int:
         except (UnmeasuredError, OSError, ValueError, subprocess.SubprocessError) as error:
             unmeasured[name] = f"{error}"
         # What was measured stays, if a later question hangs.
-        write_json(machine.card, figures, unmeasured, options)
-    keep(machine.card, figures, unmeasured, options, notes)
+        write_json(card, figures, unmeasured, options)
+    keep(card, figures, unmeasured, options, notes)
     missed = [f.name for f in figures if f.name.startswith(MUST_HOLD) and not f.met]
     if missed:
         print(f"make gpu: {', '.join(missed)}: the limit does not hold", file=sys.stderr)

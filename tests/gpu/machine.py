@@ -84,6 +84,7 @@ class Card(NamedTuple):
     memory_bytes: int
     software: bool
     date: str  # ISO 8601
+    how: str = ""  # such as "; windows of 6 s, 5 rounds"
 
 
 class Container(guest.Guest):

@@ -298,10 +298,10 @@ def row(question: Question, figures: Sequence[Figure], reason: str | None) -> st
 
 
 def page(card: Card | None, figures: Sequence[Figure], unmeasured: Mapping[str, str]) -> str:
-    """The whole file. CARD: None where nothing was measured."""
+    """The whole file. card: None where nothing was measured."""
     state, create = NOTHING, ""
     if card:
-        state = f"Measured on {card.date} on {card.name}, driver {card.driver}."
+        state = f"Measured on {card.date} on {card.name}, driver {card.driver}{card.how}."
         create = f"All of them: `softgpu create ROOT {' '.join(model.command(figures))}`."
     rows = [row(q, figures, unmeasured.get(q.name)) for q in QUESTIONS]
     return TEXT.format(state=state, rows="\n".join(rows), model=create).replace(". \n", ".\n")
