@@ -126,6 +126,10 @@ def complete(
     """
     turn_figures.add_to(tenants, gpus, earlier, later)
     fence_figures.add_to(tenants, gpus, fence_figures.read(state_dir))
+    for entry in tenants:
+        held = entry["memory_used_bytes"]
+        part = None if held is None else 100 * held / entry["memory_bytes"]
+        entry["memory_used_percent"] = part
 
 
 def _isolation(allocation: Allocation, share: GpuShare, gpu: Gpu | None) -> dict[str, Any]:

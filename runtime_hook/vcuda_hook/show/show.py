@@ -130,15 +130,8 @@ def _held(allocations: Sequence[Allocation]) -> list[Allocation]:
 
 def _use_of(entry: dict[str, Any]) -> dict[str, Any]:
     """Use of one GPU, in percent: GPU time, waiting, memory of the limit; and its turns."""
-    held = entry["memory_used_bytes"]
-    return {
-        "gpu_uuid": entry["gpu_uuid"],
-        "core_used_percent": entry["core_used_percent"],
-        "waited_percent": entry["waited_percent"],
-        "memory_used_percent": None if held is None else 100 * held / entry["memory_bytes"],
-        **{key: entry[key] for key in turn_figures.TOTALS},
-        "usage": entry["usage"],
-    }
+    keys = ("gpu_uuid", "core_used_percent", "waited_percent", "memory_used_percent")
+    return {key: entry[key] for key in (*keys, *turn_figures.TOTALS, "usage")}
 
 
 _GPUS = ("INDEX", "UUID", "MODEL", "MEMORY", "FREE CORE", "FREE MEMORY", "TENANTS")
