@@ -10,21 +10,11 @@ import sys
 # Run as `python -m tests.bench`; the tests' packages are found below tests/, as pytest finds them.
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from bench import (
-    advice,
-    agent,
-    crowd,
-    ctr,
-    dra,
-    fences,
-    result,
-    scheduler,
-    scrape,
-    shares,
-    shim,
-    start,
-    suspend,
-)
+from bench import advice, result, scheduler, shim, suspend
+from bench.agent import agent, dra, scrape
+from bench.fences import fences
+from bench.shares import shares
+from bench.starts import crowd, ctr, start
 
 GROUPS = {
     "start": start.measure,

@@ -18,8 +18,9 @@ import time
 from collections.abc import Callable
 
 from bench.result import Figure
-from bench.start import REPOSITORY, SOFTGPU
+from bench.starts.start import SOFTGPU
 from shim.conftest import CLIENTS, LIBRARIES, MOCK_SOURCES, MOCK_UUID
+from support.files import ROOT
 from support.gpu import guest
 from support.gpu.turn_word import HELD, write_turn
 from vcuda_oci.pages.layout import LimitsGpu
@@ -195,13 +196,13 @@ def _share_of(root: str, core_percent: int = 99) -> LimitsGpu:
 
 
 def _headers() -> str:
-    pattern = f"{REPOSITORY}/build/venv/lib/python3*/site-packages/nvidia/cu13/include"
+    pattern = f"{ROOT}/build/venv/lib/python3*/site-packages/nvidia/cu13/include"
     return glob.glob(pattern)[0]
 
 
 def compiled(folder: str) -> str:
     client = folder + "/calls"
-    source = REPOSITORY + "/tests/bench/calls.c"
+    source = ROOT + "/tests/bench/calls.c"
     command = ["gcc", "-std=gnu11", "-O2", "-isystem", _headers(), "-o", client, source]
     subprocess.run([*command, "-ldl", "-pthread"], check=True)
     return client

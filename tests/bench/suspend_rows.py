@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from bench import shim
-from bench.ctr import files_in
 from bench.result import Figure
+from bench.starts.ctr import files_in
 from shim.conftest import MOCK_UUID
 from support.engines.base import Engine
 from support.engines.low_level import RuncV2

@@ -16,23 +16,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from bench import result
-from gpu import (
-    clock,
-    compute,
-    fences,
-    frameworks,
-    judge,
-    memory,
-    mps,
-    mps_static,
-    mps_v3,
-    neighbours,
-    overhead,
-    report,
-    suspend,
-    utilisation,
-)
+from gpu import frameworks, judge, memory, overhead, report, suspend
+from gpu.fences import fences, mps, mps_static, mps_v3
 from gpu.machine import Card, Machine, UnmeasuredError
+from gpu.time import clock, compute, neighbours, utilisation
 
 ROUNDS = 5
 SECONDS = 6

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from shim.conftest import LIBRARIES
 from support.gpu import guest
 
-SOURCES = os.path.dirname(os.path.abspath(__file__))
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 
 # As enter_guest.c, but with the rest of /usr/local in its place: drivers and Python packages live
 # there on many machines.
@@ -206,7 +206,7 @@ class Machine:
 
 
 def compiled(source: str, folder: str) -> str:
-    """A C client of this folder, linked against the shim as programs are with -lcuda."""
+    """A C client, linked against the shim as programs are with -lcuda."""
     program = os.path.join(folder, os.path.basename(source).removesuffix(".c"))
     if not os.path.exists(program):
         headers = os.path.join(

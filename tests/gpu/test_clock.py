@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from bench.result import Figure
-from gpu import clock, model
+from gpu import model
 from gpu.machine import answer, compiled
+from gpu.time import clock
 from support.softgpu.softgpu_host import SoftGpu
 from support.softgpu.virtual_time import Clock
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpu import compute, neighbours
 from gpu.machine import answer, compiled
-from gpu.neighbours import LOADS, PAIRS, Got
+from gpu.time import compute, neighbours
+from gpu.time.neighbours import LOADS, PAIRS, Got
 from shim.policy_node import PolicyNode
 from support.softgpu.softgpu_host import SoftGpu
 

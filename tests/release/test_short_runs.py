@@ -14,23 +14,10 @@ from types import ModuleType
 import pytest
 
 from bench import __main__ as benches
-from bench import (
-    advice,
-    agent,
-    cri,
-    crowd,
-    ctr,
-    fences,
-    fences_limits,
-    fences_mps,
-    fences_pods,
-    scheduler,
-    scrape,
-    shim,
-    start,
-    suspend,
-    suspend_rows,
-)
+from bench import advice, scheduler, shim, suspend, suspend_rows
+from bench.agent import agent, cri, scrape
+from bench.fences import fences, limits, mps, pods
+from bench.starts import crowd, ctr, start
 from support.host import cgroups
 from support.needed import skip_or_fail
 
@@ -44,9 +31,9 @@ SHORT: Mapping[ModuleType, Mapping[str, object]] = {
     crowd: {"ROUNDS": 1, "PROCESSES": 4, "ALONE": 2},
     ctr: {"ROUNDS": 2, "WARM_UP": 1},
     fences: {"SEQUENCES": 5, "EVENTS": 12, "STARTS": 2},
-    fences_limits: {"EVENTS": 12, "STARTS": 2, "WARM_UP": 1},
-    fences_pods: {"PODS": 20},
-    fences_mps: {"CASES": (((30, 70), ("--driver-version", "615.10")),), "SECONDS": 0.5},
+    limits: {"EVENTS": 12, "STARTS": 2, "WARM_UP": 1},
+    pods: {"PODS": 20},
+    mps: {"CASES": (((30, 70), ("--driver-version", "615.10")),), "SECONDS": 0.5},
     scheduler: {
         **{"SIZES": ((20, 100, None),), "LEASED": (20, 100)},
         **{"FILTERS": 10, "WARMING": 2, "PAIRS": 20, "WARMING_PAIRS": 2},

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 
 from bench.result import Figure
-from bench.start import SOFTGPU
+from bench.starts.start import SOFTGPU
 from shim.conftest import Clients, DriverRoot
 from support.gpu import guest
 

@@ -15,8 +15,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import fences_limits, fences_mps, fences_pods, start
+from bench.fences import limits, mps, pods
 from bench.result import Figure
+from bench.starts import start
 from support.gpu.mig_node import H100, MigNode
 from support.gpu.mig_sequences import optimum_fits, ours_fits, random_sequence
 from support.gpu.mig_tables import layout, profiles
@@ -40,12 +41,12 @@ def measure(say: Callable[[str], None]) -> list[Figure]:
     """Raises RuntimeError: a container did not start."""
     folder = tempfile.mkdtemp(prefix="vf", dir="/dev/shm")
     try:
-        mps = fences_mps.measure(folder + "/mps", say)
+        shares = mps.measure(folder + "/mps", say)
         kills = _kills(Path(folder), say)
-        pods = fences_pods.measure(say)
+        placed = pods.measure(say)
         starts = _starts(folder + "/starts", say)
-        limits = fences_limits.measure(Path(folder, "limits"), say)
-        return [*_places(say), *kills, *pods, starts, *mps, *limits]
+        limited = limits.measure(Path(folder, "limits"), say)
+        return [*_places(say), *kills, *placed, starts, *shares, *limited]
     finally:
         shutil.rmtree(folder)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from bench.share_rows import Case, Judged, Row
+from bench.shares.rows import Case, Judged, Row
 from support.shares import deaths, loads
 from support.shares.judge import Tenant, judge
 from support.shares.loads import Load

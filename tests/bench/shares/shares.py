@@ -11,35 +11,29 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from bench import (
-    share_rows,
-    share_rows_deaths,
-    share_rows_false_pages,
-    share_rows_latency,
-    share_rows_more,
-)
 from bench.result import Figure
-from bench.share_rows import Judged, Row
+from bench.shares import rows, rows_deaths, rows_false_pages, rows_latency, rows_more
+from bench.shares.rows import Judged, Row
 from support.shares.judge import MODELS
 
 
-def rows() -> list[Row]:
+def all_rows() -> list[Row]:
     return [
-        *share_rows.alone(),
-        *share_rows.pairs(),
-        share_rows.on_streams(),
-        *share_rows.several(),
-        share_rows_more.throughput(),
-        share_rows_more.policies(),
-        *share_rows_more.requests(),
-        share_rows_more.gaps_beside_requests(),
-        *share_rows_latency.requests(),
-        share_rows_latency.always_at_work(),
-        *share_rows_more.longest_waits(),
-        *share_rows_deaths.rows(),
-        share_rows_false_pages.row(),
-        share_rows_more.quiet(),
-        share_rows_more.keeper(),
+        *rows.alone(),
+        *rows.pairs(),
+        rows.on_streams(),
+        *rows.several(),
+        rows_more.throughput(),
+        rows_more.policies(),
+        *rows_more.requests(),
+        rows_more.gaps_beside_requests(),
+        *rows_latency.requests(),
+        rows_latency.always_at_work(),
+        *rows_more.longest_waits(),
+        *rows_deaths.rows(),
+        rows_false_pages.row(),
+        rows_more.quiet(),
+        rows_more.keeper(),
     ]
 
 
@@ -60,7 +54,7 @@ def measure(
         for model, options in MODELS.items():
             if models and not any(part in model for part in models):
                 continue
-            for row in rows():
+            for row in all_rows():
                 if only and not any(part in row.name for part in only):
                     continue
                 found = _row(pool, row, model, options, quick)

@@ -20,11 +20,11 @@ from typing import Any
 
 from bench.result import Figure
 from support.bundle import rootfs
+from support.files import ROOT
 
 ROUNDS = 100
 RUNC = "/usr/sbin/runc"
-REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SOFTGPU = REPOSITORY + "/build/softgpu/softgpu"
+SOFTGPU = ROOT + "/build/softgpu/softgpu"
 Spec = dict[str, object]
 
 
@@ -173,9 +173,7 @@ def _check_nothing_left(prefix: str) -> None:
 
 def install(folder: str, *options: str) -> None:
     """Install the product and a driver root; options: of `softgpu create`."""
-    subprocess.run(
-        [REPOSITORY + "/packaging/install", folder + "/usr", folder + "/etc"], check=True
-    )
+    subprocess.run([ROOT + "/packaging/install", folder + "/usr", folder + "/etc"], check=True)
     create = [SOFTGPU, "create", folder + "/driver", *options]
     subprocess.run(create, check=True, stdout=subprocess.DEVNULL)
     # After the comments that come with the packages: they are read at each start too.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from bench.share_rows import Case, Goals, Judged, Row, points_off
-from bench.share_rows_more import requests_beside
+from bench.shares.rows import Case, Goals, Judged, Row, points_off
+from bench.shares.rows_more import requests_beside
 from support.shares import loads
 from support.shares.judge import Tenant, judge
 

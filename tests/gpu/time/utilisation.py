@@ -6,8 +6,8 @@ import os
 import sys
 
 from bench.result import Figure
-from gpu.compute import SHAPES, Compute
 from gpu.machine import Container, UnmeasuredError, answer, wait_until_ready
+from gpu.time.compute import SHAPES, Compute
 
 SHAPE = SHAPES["sync 5 ms"]
 PERCENT = 30

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import cri
+from bench.agent import cri
 from bench.result import Figure
 from support.agent.node_agent import Agent, AgentNode
 from support.api_server.cluster_api import KubeApi

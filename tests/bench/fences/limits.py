@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench.ctr import files_in
 from bench.result import Figure
+from bench.starts.ctr import files_in
 from engines.hostile.test_bypass_watch import AgentInside
 from support.engines.base import Wanted
 from support.engines.low_level import RuncV2

@@ -1,6 +1,6 @@
 """Two busy containers and the turn keeper, in real time: shares, and what is lost.
 
-The rows of the table of shares (tests/bench/shares.py) that a card can answer. Work is counted in
+The rows of the table of shares (tests/bench/shares) that a card can answer. Work is counted in
 steps, held time by the keeper.
 """
 
@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from bench.result import Figure
-from gpu.compute import GOAL_LOST_PERCENT, GOAL_POINTS, Compute, Shape, whole_of
 from gpu.machine import Container, answer, wait_until_ready
+from gpu.time.compute import GOAL_LOST_PERCENT, GOAL_POINTS, Compute, Shape, whole_of
 from support.gpu.guest import GIB
 from support.ledger.tenants import Tenants
 from support.shares.keeper_cost import SHIPPED

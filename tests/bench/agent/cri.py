@@ -13,8 +13,8 @@ import statistics
 import time
 from collections.abc import Callable
 
-from bench.ctr import files_in
 from bench.result import Figure
+from bench.starts.ctr import files_in
 from contract.agent.test_device_plugin import CORE, MEMORY
 from support.host import own_run
 from support.kubelet.pod_lives import Lives

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bench import start
 from bench.result import Figure
+from bench.starts import start
+from support.files import ROOT
 
 # Three containers are in namespaces, which drivers have from 615 on.
 CASES = (((30, 70), ()), ((20, 30, 50), ("--driver-version", "615.10")))
@@ -46,9 +47,7 @@ def measure(folder: str, say: Callable[[str], None]) -> list[Figure]:
 def _run(place: str, shares: tuple[int, ...], stack: contextlib.ExitStack) -> dict[int, float]:
     """By core, the part of the GPU's multiprocessors that the container had over time, percent."""
     bench = start.Bench(place)
-    shutil.copy(
-        start.REPOSITORY + "/build/softgpu/vcuda-workload", bench.bundle + "/rootfs/usr/bin"
-    )
+    shutil.copy(ROOT + "/build/softgpu/vcuda-workload", bench.bundle + "/rootfs/usr/bin")
     runtime = f"{place}/usr/bin/vcuda-container-runtime"
     namespaces = {}
     for core in shares:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.share_rows import Case, Judged, Row
+from bench.shares.rows import Case, Judged, Row
 from support.shares import false_pages, loads
 from support.shares.audit import AUDIT
 from support.shares.judge import WARMING_S, Tenant, judge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.share_rows import Case, Judged, Row, points_off
+from bench.shares.rows import Case, Judged, Row, points_off
 from support.shares import keeper_cost, loads
 from support.shares.judge import Tenant, judge
 from support.shares.loads import Load

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from bench.result import Figure
-from gpu import mps
+from gpu.fences import mps
 from gpu.machine import Machine, UnmeasuredError
 from vcuda_oci.model.mps import has_partitions
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.agent import GPUS, MEMORY_MIB
+from bench.agent.agent import GPUS, MEMORY_MIB
 from bench.result import Figure
 from support.agent.node_agent import Agent, AgentNode
 from support.api_server.cluster_api import KubeApi

@@ -1,0 +1,1 @@
+"""The other fences: MIG, MPS and the driver's own memory limits."""
