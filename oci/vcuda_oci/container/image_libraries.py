@@ -38,7 +38,7 @@ _CONF_BYTES, _ALL_CONF_BYTES, _CACHE_BYTES = 1 << 16, 1 << 20, 16 << 20
 _PATH_BYTES = 1 << 17  # execve's limit for one variable, MAX_ARG_STRLEN
 
 
-def library_folder(container: Container) -> str:
+def library_folder(image: Tree) -> str:
     """The folder of the image's libc, as the container sees it.
 
     For an image without a libc, the first of the usual folders that it has. The result is always
@@ -48,43 +48,36 @@ def library_folder(container: Container) -> str:
     debians = machine.THIS.multiarch
     usual = (debians, debians.removeprefix("/usr"), *_LOADER_FOLDERS)
     first = ""
-    try:
-        with Tree(container.rootfs) as tree:
-            for folder in usual:
-                if tree.folder(folder) != folder:
-                    continue
-                if tree.present(folder, _LIBC):
-                    return folder
-                first = first or folder
-    except OSError:
-        pass
+    for folder in usual:
+        if image.folder(folder) != folder:
+            continue
+        if image.present(folder, _LIBC):
+            return folder
+        first = first or folder
     return first or "/usr/lib64"
 
 
-def find(container: Container, names: Collection[str]) -> dict[str, str]:
+def find(image: Tree, container: Container, names: Collection[str]) -> dict[str, str]:
     """The name of the host's library to mount over each path in the image, by path.
 
-    names: the libraries of the host's driver. Beside a libcuda or libnvidia-ml all of them are
-    looked for, because parts of two drivers do not work together. Paths have no symlinks. A path
-    that a volume hides is left out. {} if the image's root cannot be opened.
+    image: the container's. names: the libraries of the host's driver. Beside a libcuda or
+    libnvidia-ml all of them are looked for, because parts of two drivers do not work together.
+    Paths have no symlinks. A path that a volume hides is left out.
 
     Raises VcudaError: the image exceeds the bounds of guest.tree, or those above.
     """
-    try:
-        tree = Tree(container.rootfs)
-    except OSError:
+    found: dict[str, str] = {}
+    for folder in _folders(image, container.environment):
+        if mine := _there(image, folder, OURS):
+            found.update({**_there(image, folder, tuple(names)), **mine})
+    for name, path in _cached(image):
+        path = image.file(path)
+        if path:
+            found.setdefault(path, name.partition(".so")[0] + ".so.1")
+    if not found:
         return {}
-    with tree:
-        found: dict[str, str] = {}
-        for folder in _folders(tree, container.environment):
-            if mine := _there(tree, folder, OURS):
-                found.update({**_there(tree, folder, tuple(names)), **mine})
-        for name, path in _cached(tree):
-            path = tree.file(path)
-            if path:
-                found.setdefault(path, name.partition(".so")[0] + ".so.1")
-        hidden = tuple(folder + "/" for folder in _mounted(tree, container.mounts))
-        return {path: name for path, name in found.items() if not path.startswith(hidden)}
+    hidden = tuple(folder + "/" for folder in _mounted(image, container.mounts))
+    return {path: name for path, name in found.items() if not path.startswith(hidden)}
 
 
 def _there(tree: Tree, folder: str, names: Sequence[str]) -> dict[str, str]:

@@ -40,15 +40,16 @@ class Tree:
     """
 
     def __init__(self, path: str) -> None:
-        """path: the root's. Raises OSError: not a folder."""
+        """path: the root's. A root that cannot be opened has no files."""
+        self._open: set[int] = set()  # descriptors that stay open until the end
         try:
             self._root = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        except ValueError as error:  # a NUL, or half of a character
-            raise NotADirectoryError(20, str(error), path) from error
+            self._open.add(self._root)
+        except (OSError, ValueError):  # ValueError: a NUL, or half of a character
+            self._root = _NOTHING
         self._steps = self._names = self._bytes = 0
         self._memory: Any = None  # the entered BoundedMemory, if any
         self._deadline = time.monotonic() + MOST_SECONDS
-        self._open = {self._root}  # descriptors that stay open until the end
         # By path without symlinks: a folder's descriptor, a link's target, or _NOTHING.
         self._cached: dict[str, int | str] = {}
 
@@ -73,7 +74,7 @@ class Tree:
         """The names in a folder."""
         fd, _ = self._walk(path)
         try:
-            if fd < 0 or not stat.S_ISDIR(os.fstat(fd).st_mode):
+            if not stat.S_ISDIR(self._mode(fd)):
                 return []
             found = []
             with os.scandir(f"/proc/self/fd/{fd}") as entries:
@@ -101,7 +102,7 @@ class Tree:
         fd, _ = self._walk(path)
         try:
             # Check before opening: a device node must not be opened.
-            if fd < 0 or not stat.S_ISREG(os.fstat(fd).st_mode):
+            if not stat.S_ISREG(self._mode(fd)):
                 return b""
             # O_NONBLOCK: do not wait for a lease. Not open(): it sizes its buffer by the file.
             file = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -137,9 +138,15 @@ class Tree:
     def _found(self, path: str, is_kind: Any) -> str:
         fd, real = self._walk(path)
         try:
-            return real if fd >= 0 and is_kind(os.fstat(fd).st_mode) else ""
+            return real if is_kind(self._mode(fd)) else ""
         finally:
             self._close(fd)
+
+    def _mode(self, fd: int) -> int:
+        """st_mode of what `_walk` found; 0: nothing."""
+        if fd in self._open:
+            return stat.S_IFDIR  # only folders stay open
+        return os.fstat(fd).st_mode if fd >= 0 else 0
 
     def _close(self, fd: int) -> None:
         if fd >= 0 and fd not in self._open:
@@ -147,64 +154,72 @@ class Tree:
 
     def _walk(self, path: str) -> tuple[int, str]:
         """An O_PATH descriptor of `path`, and the path without symlinks; -1: it does not exist."""
-        if len(path) >= _MOST_PATH:
-            return -1, ""  # no loader can open it either
-        names: list[str] = []
+        if self._root < 0 or len(path) >= _MOST_PATH:
+            return -1, ""  # no loader can open a longer path either
+        here = ""  # the path of fds[-1] without symlinks; "": the root
         fds = [self._root]
-        todo = path.split("/")[::-1]
+        todo = self._parts(path, path)
         links = 0
         try:
             while todo:
                 part = todo.pop()
-                self._steps = self._within(self._steps + 1, MOST_STEPS, "paths", path)
                 if part in ("", "."):
                     continue
                 if part == "..":
-                    if names:
-                        names.pop()
+                    if here:
+                        here = here.rpartition("/")[0]
                         self._close(fds.pop())
                     continue
-                found = self._open_part(names, part, fds[-1], bool(todo))
+                place = f"{here}/{part}"
+                found = self._cached.get(place)
+                if found is None:
+                    self._check_time(path)
+                    found = self._open_part(place, part, fds[-1], bool(todo))
                 if found == _NOTHING:
                     return -1, ""
                 if isinstance(found, int):
                     fds.append(found)
-                    names.append(part)
+                    here = place
                     continue
                 links += 1
                 if links > _MOST_LINKS:
                     return -1, ""
                 if found.startswith("/"):
-                    while names:
-                        names.pop()
+                    here = ""
+                    while len(fds) > 1:
                         self._close(fds.pop())
-                todo += found.split("/")[::-1]
-            return (fds.pop() if names else self._root), "/" + "/".join(names)
+                todo += self._parts(found, path)
+            return fds.pop(), here or "/"
         except (OSError, ValueError):  # a NUL in a name
             return -1, ""
         finally:
             for fd in fds[1:]:
                 self._close(fd)
 
+    def _parts(self, way: str, path: str) -> list[str]:
+        """The parts of a path or of a link's target, the last one first. Raises VcudaError."""
+        parts = way.split("/")[::-1]
+        self._steps = self._within(self._steps + len(parts), MOST_STEPS, "paths", path)
+        return parts
+
     def _within(self, count: int, most: int, of: str, path: str) -> int:
         """Return `count` if it and the time are within bounds. Raises VcudaError."""
         if count > most:
             raise VcudaError(f"more than {most} {of}", f"{path} in the image", HINT)
+        self._check_time(path)
+        return count
+
+    def _check_time(self, path: str) -> None:
         if time.monotonic() > self._deadline:
             what = f"searching the image took more than {MOST_SECONDS} s"
             raise VcudaError(what, f"{path} in the image", HINT)
-        return count
 
-    def _open_part(self, names: list[str], part: str, folder: int, leads_on: bool) -> int | str:
+    def _open_part(self, place: str, part: str, folder: int, leads_on: bool) -> int | str:
         """Resolve one part of a path: a descriptor, a link's target, or _NOTHING.
 
-        names, folder: path and descriptor of the folder that has the part. leads_on: more parts
-        follow. Raises OSError: it cannot be opened.
+        place: the path up to the part, without symlinks. folder: descriptor of the folder that has
+        the part. leads_on: more parts follow. Raises OSError: it cannot be opened.
         """
-        place = "/".join([*names, part])
-        found = self._cached.get(place)
-        if found is not None:
-            return found
         may_cache = len(self._cached) < _MOST_CACHED
         try:
             fd = _opened_folder(part, folder) if leads_on else -1

@@ -11,6 +11,7 @@ from ..container.identity import Owner, owner_of
 from ..edits import edits
 from ..edits.edits import Edits
 from ..guest import mount_points
+from ..guest.tree import Tree
 from ..host import device_nodes, host, requirements
 from ..host.host import Host
 from ..ledger import claim, events
@@ -190,8 +191,9 @@ def claim_share(
             settings.extra_mounts,
             procfs_hook(container.rootfs, folder + "/procfs", gpus),
         )
-        libraries = image_libraries.library_folder(container)
-        own = image_libraries.find(container, facts.libraries)
+        with Tree(container.rootfs) as image:
+            libraries = image_libraries.library_folder(image)
+            own = image_libraries.find(image, container, facts.libraries)
         claimed.edits = edits.edits_for(allocation, facts, paths, libraries, parts, own)
         if allocation.isolation == policies.MPS:
             from ..fences import mps_claim  # late: few containers are under MPS

@@ -17,6 +17,7 @@ from ..container.hook_state import State
 from ..edits import config_json, edits
 from ..edits.edits import Edits
 from ..guest import page_file
+from ..guest.tree import Tree
 from ..host import device_nodes, procfs, requirements
 from ..host.host import DeviceNode, Host
 from ..ledger.ledger import Ledger
@@ -71,7 +72,8 @@ def edits_of(container: Container, settings: Config, facts: Host) -> tuple[Edits
                 "start it without --privileged",
             )
         _refuse_more_than_the_slice(limits, given, gpus, facts)
-        own = image_libraries.find(container, facts.libraries)
+        with Tree(container.rootfs) as image:
+            own = image_libraries.find(image, container, facts.libraries)
         shim = os.path.realpath(apply_share.SHIM)
         for path, source in edits.over_image_libraries(own, facts, shim).items():
             # The runtime has made an empty file below each mount of the spec: no library.

@@ -85,11 +85,14 @@ from vcuda_hook.hooks import root_paths
 from vcuda_hook.hooks import syscalls
 from vcuda_oci.container.container import container_of
 from vcuda_oci.container import image_libraries
+from vcuda_oci.guest.tree import Tree
 root, shim, secret, steps = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 spec = {"root": {"path": root}, "process": {"env": []}}
 found = laid = 0
 for step in range(steps):
-    places = image_libraries.find(container_of(spec, "", "/"), ["libcuda.so.1"])
+    container = container_of(spec, "", "/")
+    with Tree(container.rootfs) as image:
+        places = image_libraries.find(image, container, ["libcuda.so.1"])
     found += len(places)
     inside = os.open(root, os.O_PATH | os.O_DIRECTORY)
     for place in [*places, "/usr/local/vcuda/limits"]:

@@ -12,6 +12,7 @@ from support.gpu.driver_root import DriverRoot
 from support.ledger.samples import host as some_host
 from vcuda_oci.container import image_libraries, request
 from vcuda_oci.container.container import container_of
+from vcuda_oci.guest.tree import Tree
 from vcuda_oci.host import driver_scan, requirements
 from vcuda_oci.model import capabilities
 from vcuda_oci.model.errors import VcudaError
@@ -87,13 +88,15 @@ class LoaderFiles:
         names: dict[str, str] = {}
         with contextlib.suppress(VcudaError):  # past the bounds of an image
             container = container_of(self.spec, "", self.bundle)
-            names = image_libraries.find(container, ["libcuda.so.1", "libnvidia-ml.so.1"])
+            with Tree(container.rootfs) as image:
+                names = image_libraries.find(
+                    image, container, ["libcuda.so.1", "libnvidia-ml.so.1"]
+                )
         for path in names:
             assert os.path.realpath(self.image + path) == self.image + path
             assert os.path.isfile(self.image + path)
-        assert (
-            image_libraries.library_folder(container_of(self.spec, "", self.bundle)) == "/usr/lib64"
-        )
+        with Tree(self.image) as image:
+            assert image_libraries.library_folder(image) == "/usr/lib64"
         found = driver_scan.find(self.driver)
         assert found.version == "580.95.05"
         for path in [*found.libraries.values(), *found.libraries_32_bit.values()]:

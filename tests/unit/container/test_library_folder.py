@@ -17,7 +17,12 @@ from vcuda_oci.system import machine
 
 
 def folder_of(bundle: Any, root: Any = "rootfs") -> str:
-    return image_libraries.library_folder(container_of({"root": {"path": root}}, "", str(bundle)))
+    return folder_in({"root": {"path": root}}, str(bundle))
+
+
+def folder_in(spec: Any, bundle: str) -> str:
+    with Tree(container_of(spec, "", bundle).rootfs) as image:
+        return image_libraries.library_folder(image)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +108,7 @@ def test_a_link_out_of_the_image_is_not_followed(tmp_path: Any, part: str) -> No
     ],
 )
 def test_a_spec_without_a_root_gets_an_answer_too(spec: Any) -> None:
-    assert image_libraries.library_folder(container_of(spec, "", "/b")) == "/usr/lib64"
+    assert folder_in(spec, "/b") == "/usr/lib64"
     assert folder_of("/nowhere") == "/usr/lib64"
 
 

@@ -32,6 +32,7 @@ from support.gpu.driver_root import VERSION, DriverRoot
 from vcuda_oci.container import image_libraries
 from vcuda_oci.container.container import container_of
 from vcuda_oci.edits import cdi_spec, edits
+from vcuda_oci.guest.tree import Tree
 from vcuda_oci.host import host
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import machine
@@ -93,13 +94,24 @@ def test_a_driver_library_of_arm64_is_none_for_amd64(tmp_path: Any) -> None:
         host.load(root.path, root.path + "/state/host.json")
 
 
+def folder_in(spec: Any, bundle: Any) -> str:
+    with Tree(container_of(spec, "", str(bundle)).rootfs) as image:
+        return image_libraries.library_folder(image)
+
+
+def found_by(spec: Any, bundle: Any) -> dict[str, str]:
+    container = container_of(spec, "", str(bundle))
+    with Tree(container.rootfs) as image:
+        return image_libraries.find(image, container, ["libcuda.so.1"])
+
+
 def test_the_images_loader_reads_debians_folder_of_this_machine(arm64: None, tmp_path: Any) -> None:
     for folder in (AMD64S, ARM64S, "/usr/lib64"):
         os.makedirs(f"{tmp_path}/rootfs{folder}")
     spec = {"root": {"path": "rootfs"}}
-    assert image_libraries.library_folder(container_of(spec, "", str(tmp_path))) == ARM64S
+    assert folder_in(spec, tmp_path) == ARM64S
     os.rmdir(f"{tmp_path}/rootfs{ARM64S}")
-    assert image_libraries.library_folder(container_of(spec, "", str(tmp_path))) == "/usr/lib64"
+    assert folder_in(spec, tmp_path) == "/usr/lib64"
 
 
 def test_image_libcuda_is_found_in_its_loaders_folders(arm64: None, tmp_path: Any) -> None:
@@ -114,15 +126,15 @@ def test_image_libcuda_is_found_in_its_loaders_folders(arm64: None, tmp_path: An
         with open(image + place, "wb") as file:
             file.write(library)
     expected = dict.fromkeys(places, "libcuda.so.1")
-    assert image_libraries.find(container_of(spec, "", str(tmp_path)), ["libcuda.so.1"]) == expected
+    assert found_by(spec, tmp_path) == expected
     # Only ldconfig knows the folder: the driver is found by the cache's entries for this machine.
     write(image + "/etc/ld.so.conf", "/hidden\n")
     subprocess.run([LDCONFIG, "-r", image], check=True, capture_output=True)
     write(image + "/etc/ld.so.conf", "")
-    assert image_libraries.find(container_of(spec, "", str(tmp_path)), ["libcuda.so.1"]) == expected
+    assert found_by(spec, tmp_path) == expected
     mark_as_arm64s(image + "/etc/ld.so.cache")
     expected["/hidden/libcuda.so.1"] = "libcuda.so.1"
-    assert image_libraries.find(container_of(spec, "", str(tmp_path)), ["libcuda.so.1"]) == expected
+    assert found_by(spec, tmp_path) == expected
 
 
 def test_a_cdi_spec_has_the_loaders_folders_of_both_families(arm64: None, tmp_path: Any) -> None:

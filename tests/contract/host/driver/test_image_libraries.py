@@ -15,6 +15,7 @@ from support.files import write
 from support.gpu.driver_layouts import LDCONFIG
 from vcuda_oci.container import image_libraries
 from vcuda_oci.container.container import container_of
+from vcuda_oci.guest.tree import Tree
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system import ldcache
 
@@ -22,8 +23,13 @@ NAMES = ("libcuda.so.1", "libnvidia-ptxjitcompiler.so.1", "libnvidia-ml.so.1")
 
 
 def found(bundle: Any, *env: str) -> dict[str, str]:
-    spec = {"root": {"path": "rootfs"}, "process": {"env": list(env)}}
-    return image_libraries.find(container_of(spec, "", str(bundle)), NAMES)
+    return found_by({"root": {"path": "rootfs"}, "process": {"env": list(env)}}, bundle)
+
+
+def found_by(spec: Any, bundle: Any) -> dict[str, str]:
+    container = container_of(spec, "", str(bundle))
+    with Tree(container.rootfs) as image:
+        return image_libraries.find(image, container, NAMES)
 
 
 @pytest.fixture
@@ -110,7 +116,7 @@ def test_what_a_volume_hides_is_not_found(image: str, tmp_path: Any) -> None:
     places = ["/proc", "/usr/local/cuda", "/nv/lib64/", "/usr/local/li", own, "/", 5, None]
     mounts = [*({"destination": place} for place in places), 5]
     spec = {"root": {"path": "rootfs"}, "mounts": mounts}
-    assert image_libraries.find(container_of(spec, "", str(tmp_path)), NAMES) == {
+    assert found_by(spec, tmp_path) == {
         "/usr/local/lib/libcuda.so.550.54.14": "libcuda.so.1",
         own: "libcuda.so.1",
     }
@@ -214,7 +220,7 @@ def test_a_driver_behind_long_lists_is_found(image: str, tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("spec", [{}, [], None, {"root": {}}, {"root": {"path": "nowhere"}}])
 def test_a_spec_without_a_root_has_none(spec: Any, tmp_path: Any) -> None:
-    assert image_libraries.find(container_of(spec, "", str(tmp_path)), NAMES) == {}
+    assert found_by(spec, tmp_path) == {}
 
 
 def test_a_folder_that_is_swapped_for_a_link_meanwhile_never_leads_out(
