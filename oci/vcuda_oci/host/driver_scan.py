@@ -73,18 +73,18 @@ def find(root: str) -> DriverFiles:
         cached = list(ldcache.entries(cache, driver_files.PREFIXES, (ldcache.I386,)))
         looked_in += _add_32_bit(found, [os.path.dirname(path) for _, path in cached])
     looked_in += _add_others(found)
-    found.looked_in = list(dict.fromkeys(_first_missing(root + path) for path in looked_in))
+    found.looked_in = list(dict.fromkeys(_stamped(root + path) for path in looked_in))
     return found
 
 
-def _first_missing(path: str) -> str:
-    """The topmost part of the path that does not exist; the whole path if it exists.
+def _stamped(path: str) -> str:
+    """The path that shows by its stamp when `path` is made, changed or removed.
 
-    Each start checks the folders that are looked in; most of them share a missing parent.
+    For a missing one, the nearest folder above it that exists: most missing ones share it, and each
+    start checks the stamps. A dangling link stays, because its target is made elsewhere.
     """
-    parent = os.path.dirname(path)
-    while parent != path and not os.path.exists(parent):
-        path, parent = parent, os.path.dirname(parent)
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
     return path
 
 

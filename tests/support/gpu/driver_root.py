@@ -30,8 +30,10 @@ class DriverRoot:
         cc: str = "gcc",
     ) -> None:
         self.path, self.folder = str(path), str(path) + folder
-        self.asked_file = f"{self.path}/asked"
-        os.makedirs(self.folder)
+        # Made now: the cache of facts is stale after a change of the root itself.
+        for folder in (self.folder, f"{self.path}/state", f"{self.path}/tmp"):
+            os.makedirs(folder)
+        self.asked_file = f"{self.path}/tmp/asked"
         self.nvml = f"{self.folder}/libnvidia-ml.so.{VERSION}"
         words = {"INIT": init, "COUNT": count, "BYTES": gib * GIB, "PERSISTENCE": persistence}
         words["ASKED"] = f'"{os.path.relpath(self.asked_file, self.folder)}"'

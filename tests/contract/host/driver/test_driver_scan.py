@@ -148,18 +148,27 @@ def test_scan_result_is_reused_until_the_driver_changes(tmp_path: Any, layout: L
 
 
 def test_a_file_in_a_new_folder_is_found_by_the_next_container(tmp_path: Any) -> None:
-    """The cache depends on the topmost missing folder: one check for all that is below it."""
+    """The cache depends on the nearest folder that exists, one check for all that is below it."""
     root = DriverRoot(tmp_path)
     before = given(root, "graphics")
     checked = facts_cache.read(root.path + "/state/host.json")["driver"]["looked_in"]
-    missing = [path for path in checked if not os.path.exists(path)]
-    assert root.path + "/usr/share" in missing
-    assert all(os.path.exists(os.path.dirname(path)) for path in missing)
+    assert root.path + "/usr" in checked
+    assert all(map(os.path.exists, checked))
     icd = "/usr/share/vulkan/icd.d/nvidia_icd.json"
     os.mkdir(root.path + "/usr/share")
     assert given(root, "graphics") == before
     write(root.path + icd, "")
     assert given(root, "graphics") == {**before, icd: "nvidia_icd.json"}
+
+
+def test_a_file_behind_a_link_that_led_nowhere_is_found(tmp_path: Any) -> None:
+    """Its target is made in a folder that no start checks."""
+    root = DriverRoot(tmp_path / "root")
+    os.symlink(tmp_path / "share", root.path + "/usr/share")
+    before = given(root, "graphics")
+    icd = "/vulkan/icd.d/nvidia_icd.json"
+    write(f"{tmp_path}/share{icd}", "")
+    assert given(root, "graphics") == {**before, f"/usr/share{icd}": "nvidia_icd.json"}
 
 
 def test_the_kernels_version_is_taken_of_two_installed_ones(tmp_path: Any) -> None:
