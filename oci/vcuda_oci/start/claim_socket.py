@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import gc
 import os
+import select
 import signal
 import socket
 import struct
@@ -46,6 +47,7 @@ WORKERS = 4
 DONE, REFUSED, CLOSED = b"+", b"-", b"?"
 _BACKLOG = 128
 _LOOK_AROUND_S = 5
+_ANSWER_TIME = struct.pack("ll", _LOOK_AROUND_S, 0)  # struct timeval
 PAGE_KEEPER, TURN_KEEPER = "page_keeper", "turn_keeper"
 MPS_KEEPER = "mps_keeper"  # while a container is under MPS
 KEEPERS = (PAGE_KEEPER, TURN_KEEPER)
@@ -128,7 +130,7 @@ class ClaimServer:
             files.remove(beside)  # left by a server that was killed here
             self._socket.bind(beside)
             self._socket.listen(_BACKLOG)
-            self._socket.settimeout(_LOOK_AROUND_S)
+            self._socket.settimeout(0)
             self._inode = os.stat(beside).st_ino
             os.rename(beside, self.path)
         finally:
@@ -231,14 +233,18 @@ class ClaimServer:
     def _serve_callers(self, server: int) -> None:
         decision_file.may_hold = False  # do not wait in a worker
         gc.disable()  # collect after the reply: see _answer_next
+        # A connection wakes one worker, the first of those that wait: its memory is in the caches.
+        arrival = select.epoll()
+        arrival.register(self._socket, select.EPOLLIN | select.EPOLLEXCLUSIVE)
         while os.getppid() == server:
-            self._answer_next()
+            if arrival.poll(_LOOK_AROUND_S):
+                self._answer_next()
 
     def _answer_next(self) -> None:
         try:
             connection, _ = self._socket.accept()
-        except (TimeoutError, socket.timeout):
-            return
+        except BlockingIOError:
+            return  # another worker has accepted it
         with connection:
             try:
                 connection.sendall(_answer(connection))
@@ -270,7 +276,8 @@ def _fork(work: Callable[[int], None]) -> int:
 
 
 def _answer(connection: socket.socket) -> bytes:
-    connection.settimeout(_LOOK_AROUND_S)
+    # Not settimeout(): Python would poll before each call.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _ANSWER_TIME)
     words = [os.fsdecode(word) for word in connection.recv(MOST_BYTES).split(b"\0")[:-1]]
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     pid, user, _ = struct.unpack("iII", credentials)
@@ -321,15 +328,12 @@ def _of_cdi_hook(config: str, state: hook_state.State, pid: int) -> bytes:
 
 def _has_left(connection: socket.socket) -> bool:
     """Whether the launcher has given up or ended."""
-    connection.settimeout(0)  # with a timeout Python would wait for data
     try:
-        return not connection.recv(1, socket.MSG_PEEK)
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
         return False
     except OSError:
         return True
-    finally:
-        connection.settimeout(_LOOK_AROUND_S)
 
 
 def _enter_folder(pid: int, connection: socket.socket) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,13 +48,22 @@ class Starts:
 
     def warm_up(self) -> None:
         """Start containers until each claim worker has met one. Raises RuntimeError."""
-        for _ in range(MOST_WARM_UP):
-            self.round(PLAIN, WITHOUT_SERVER, WITH_SERVER)
-            use = self.server.use()
-            grown = (use[pid].resident_bytes - self._fresh[pid].resident_bytes for pid in use)
-            if sum(growth > FIRST_CLAIM_BYTES for growth in grown) >= claim_socket.WORKERS:
-                return
+        try:
+            for _ in range(MOST_WARM_UP):
+                self.round(PLAIN, WITHOUT_SERVER, WITH_SERVER)
+                use = self.server.use()
+                grown = [pid for pid in use if self._growth(pid, use[pid]) > FIRST_CLAIM_BYTES]
+                if len(grown) >= claim_socket.WORKERS:
+                    return
+                for pid in grown:
+                    os.kill(pid, signal.SIGSTOP)  # the same worker would meet the next one too
+        finally:
+            for pid in self._fresh:
+                os.kill(pid, signal.SIGCONT)
         raise RuntimeError(f"a worker of the claim server meets no container: {use}")
+
+    def _growth(self, pid: int, use: Use) -> int:
+        return use.resident_bytes - self._fresh[pid].resident_bytes
 
     def rest(self) -> None:
         """Wait for the page keeper, which removes the page of an ended container a moment later."""

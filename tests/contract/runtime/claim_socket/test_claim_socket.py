@@ -84,6 +84,29 @@ def test_a_worker_that_was_killed_is_replaced(node: Node) -> None:
         assert (shared_once(node), python_starts(node)) == (True, 0)
 
 
+def test_callers_one_after_the_other_wake_one_worker(node: Node) -> None:
+    with node.installed.claim_server() as server:
+        assert node.create(asking()) == (0, "")
+        workers = [pid for pid in children(server.pid) if name_of(pid) not in claim_socket.KEEPERS]
+        before = {pid: switches(pid) for pid in workers}
+        for _ in range(5):
+            assert node.create(asking()) == (0, "")
+        # The others may have looked around once.
+        assert len([pid for pid in workers if switches(pid) > before[pid] + 1]) == 1
+    assert python_starts(node) == 0
+
+
+def name_of(pid: int) -> str:
+    with open(f"/proc/{pid}/comm") as file:
+        return file.read().strip()
+
+
+def switches(pid: int) -> int:
+    """How often the process has waited."""
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("voluntary_ctxt"))
+
+
 def test_a_refused_image_costs_the_claim_socket_no_worker_and_no_memory(node: Node) -> None:
     folder = node.bundle + "/rootfs/etc/ld.so.conf.d"
     first = write(folder + "/0.conf", "".join(f"/{number}\n" for number in range(10_000)))
