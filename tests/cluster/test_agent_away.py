@@ -12,7 +12,7 @@ from cluster.kubernetes import deployments
 from cluster.kubernetes.chart import NAMESPACE
 from cluster.kubernetes.control_plane import NODE
 from cluster.kubernetes.node import CORE, EXTENDER, Node
-from support.agent.claim_server import name_of
+from support.processes import name_of
 from vcuda_plugin.extender.follow import agents
 
 # From the agent's end to the report of its pod, and to the extender.

@@ -13,8 +13,9 @@ from cluster.kubernetes import claims, deployments
 from cluster.kubernetes.node import CORE, GPUS, Node
 from cluster.kubernetes.reboot import reboot
 from cluster.test_pods import total_bytes
-from support.agent.claim_server import ClaimServer, children
+from support.agent.claim_server import ClaimServer
 from support.gpu.mig_node import H100
+from support.processes import children_of
 from support.product import MIB
 from support.softgpu.mps_processes import daemons, kill_daemons
 from vcuda_oci.host.host import load
@@ -230,7 +231,7 @@ def test_deployment_under_mps_runs_again_after_a_reboot(
     else:
         pod = fenced_pod(node, "train", "mps", 30, 4, *BUSY)
     with deployments.running(node, pod, 2):
-        for pid in (server.pid, *children(server.pid)):
+        for pid in (server.pid, *children_of(server.pid)):
             os.kill(pid, signal.SIGKILL)
         server.nsenter.wait(30)
         former = kill_daemons(state_dir(node))

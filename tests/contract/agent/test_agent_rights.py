@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from contract.agent.http.test_agent_http import asked, listening
-from support.agent.node_agent import Agent, AgentNode, children_of
+from support.agent.node_agent import Agent, AgentNode
 from support.api_server.cluster_api import KubeApi
 from support.files import ROOT
 from support.kubelet.fake_kubelet import Kubelet
 from support.ledger.samples import record
+from support.processes import children_of
 from support.waiting import until
 from vcuda_oci.fences import mps_folder
 from vcuda_oci.ledger.ledger import Ledger

@@ -118,8 +118,12 @@ PUSHES = tuple(
     for name in ("node-agent", "scheduler-extender")
 )
 # Commands that are run, and not just so.
+# Docker reads its file a moment after systemctl has returned; a reader's next command comes later.
+RELOADS = ("systemctl reload docker", "vcuda configure docker && systemctl reload docker")
+RELOADED = "timeout 60 sh -c 'until docker info | grep -q Runtimes:.*vcuda; do sleep 0.1; done'"
 RUN = {
     **dict.fromkeys((*IMAGES, *PUSHES), How(by_root=True)),
+    **{line: How(instead=f"{line} && {RELOADED}") for line in RELOADS},
     **{line: How(by_root=True, instead=line.replace(",linux/arm64", "")) for line in MANIFESTS},
     "vcuda limit run-3f2a --memory 8GiB": How(before=LIVING.format("run-3f2a")),
     "vcuda limit pod-7c1e --policy elastic --core-limit 80 --dry-run": How(

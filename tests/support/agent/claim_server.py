@@ -7,6 +7,7 @@ import signal
 from dataclasses import dataclass
 
 from support.host.private_host import PrivateHost
+from support.processes import children_of, name_of
 from support.product import Product
 from support.waiting import until
 from vcuda_oci.start import claim_socket
@@ -37,17 +38,17 @@ class ClaimServer:
             ),
             f"{socket}, see {LOG}",
         )
-        (self.pid,) = children(self.nsenter.pid)
+        (self.pid,) = children_of(self.nsenter.pid)
         # Until a keeper has its name it looks like a worker.
         until(self._is_complete, f"its workers and keepers, see {LOG}")
 
     def _is_complete(self) -> bool:
-        keepers = sum(map(is_keeper, children(self.pid)))
+        keepers = sum(map(is_keeper, children_of(self.pid)))
         return keepers >= len(claim_socket.KEEPERS) and len(self.workers()) == claim_socket.WORKERS
 
     def workers(self) -> list[int]:
         """Process ids of the workers, without the keepers."""
-        return [pid for pid in children(self.pid) if not is_keeper(pid)]
+        return [pid for pid in children_of(self.pid) if not is_keeper(pid)]
 
     def use(self) -> dict[int, Use]:
         """The use of the server and of each worker, by process id."""
@@ -76,20 +77,6 @@ class ClaimServer:
 
 def is_keeper(pid: int) -> bool:
     return name_of(pid) in (*claim_socket.KEEPERS, claim_socket.MPS_KEEPER)
-
-
-def name_of(pid: int) -> str:
-    """The process's name as ps shows it; "" if the process has ended."""
-    try:
-        with open(f"/proc/{pid}/comm") as name:
-            return name.read().rstrip("\n")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-
-
-def children(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children") as line:
-        return [int(word) for word in line.read().split()]
 
 
 def _use(pid: int) -> Use:

@@ -13,15 +13,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.agent.claim_server import name_of
 from support.kubelet.fake_kubelet import Kubelet
+from support.processes import children_of, name_of
 from support.softgpu.softgpu_host import BUILT, SoftGpu
 from support.waiting import until
-
-
-def children_of(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children") as line:
-        return [int(pid) for pid in line.read().split()]
 
 
 def only_child(pid: int) -> int:

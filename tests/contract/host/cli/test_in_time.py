@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from support.files import ROOT
+from support.processes import children_of
 from support.waiting import until
 from vcuda_hook.live import in_time
 
@@ -82,14 +83,9 @@ def test_output_of_a_question_is_discarded(capfd: Any) -> None:
 
 def test_no_child_and_no_descriptor_remains() -> None:
     gc.collect()  # close files of other tests now, so that the count is stable
-    before = len(os.listdir("/proc/self/fd")), children()
+    before = len(os.listdir("/proc/self/fd")), children_of(os.getpid())
     in_time.ask([hang, lambda: 1, lambda: 2], 1)
-    assert (len(os.listdir("/proc/self/fd")), children()) == before
-
-
-def children() -> str:
-    with open(f"/proc/self/task/{os.getpid()}/children") as pids:
-        return pids.read()
+    assert (len(os.listdir("/proc/self/fd")), children_of(os.getpid())) == before
 
 
 def is_running(pid: int) -> bool:

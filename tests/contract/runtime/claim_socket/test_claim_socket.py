@@ -20,6 +20,7 @@ from support.gpu.driver_root import DriverRoot
 from support.ledger.faults import killed_at
 from support.ledger.lease_holder import holding
 from support.ledger.samples import left_in, shares_of
+from support.processes import children_of, is_asleep, name_of
 from support.waiting import until
 from support.wrapper.installed_wrapper import Installed
 from support.wrapper.wrapper_node import ENV, HALF_SHARE, Node, asking
@@ -57,9 +58,7 @@ def shared_once(node: Node) -> bool:
 
 def children(pid: int) -> set[int]:
     """Those that live."""
-    with open(f"/proc/{pid}/task/{pid}/children") as line:
-        pids = {int(word) for word in line.read().split()}
-    return {pid for pid in pids if liveness.start_time(pid)}
+    return {pid for pid in children_of(pid) if liveness.start_time(pid)}
 
 
 def test_the_claim_socket_of_a_killed_server_is_closed(node: Node) -> None:
@@ -90,15 +89,11 @@ def test_callers_one_after_the_other_wake_one_worker(node: Node) -> None:
         workers = [pid for pid in children(server.pid) if name_of(pid) not in claim_socket.KEEPERS]
         before = {pid: switches(pid) for pid in workers}
         for _ in range(5):
+            until(lambda: all(map(is_asleep, workers)))  # it collects garbage after its answer
             assert node.create(asking()) == (0, "")
         # The others may have looked around once.
         assert len([pid for pid in workers if switches(pid) > before[pid] + 1]) == 1
     assert python_starts(node) == 0
-
-
-def name_of(pid: int) -> str:
-    with open(f"/proc/{pid}/comm") as file:
-        return file.read().strip()
 
 
 def switches(pid: int) -> int:

@@ -17,6 +17,7 @@ import pytest
 from contract.runtime.claim_socket.test_claim_socket import children
 from support.files import write
 from support.gpu.driver_root import VERSION, DriverRoot
+from support.processes import name_of
 from support.waiting import until
 from support.wrapper.installed_wrapper import Installed
 from support.wrapper.wrapper_node import Node, asking
@@ -126,7 +127,7 @@ def test_keeper_without_free_descriptors_retains_its_pages(node: Node) -> None:
 
 
 def keepers(server: int) -> list[int]:
-    return [pid for pid in children(server) if comm_of(pid) == claim_socket.PAGE_KEEPER]
+    return [pid for pid in children(server) if name_of(pid) == claim_socket.PAGE_KEEPER]
 
 
 def held_pages(node: Node, keeper: int) -> list[str]:
@@ -137,10 +138,6 @@ def held_pages(node: Node, keeper: int) -> list[str]:
             opened.append(os.readlink(f"{table}/{name}"))
     folders = (node.ledger.containers + "/", node.ledger.ended + "/")
     return [path for path in opened if path.startswith(folders)]
-
-
-def comm_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 # Has a page by its path alone, opens it again and again until it has no name, then adds to it and
