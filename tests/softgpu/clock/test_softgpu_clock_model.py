@@ -36,6 +36,7 @@ def mixed(gpu: SoftGpu, seed: int) -> tuple[list[Any], Any]:
     account = judge(gpu)["gpus"][0]
     for one in account["ended"]:
         del one["pid"], one["pid_namespace"]
+    account["ended"].sort(key=str)  # in the order in which their ends were noticed
     return said, account
 
 
