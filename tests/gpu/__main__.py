@@ -113,7 +113,8 @@ def ask(folder: str, options: argparse.Namespace) -> int:
     warnings = report.warnings(machine.others, os.getloadavg()[0], os.cpu_count() or 1)
     for text in warnings:
         print(f"[gpu] {text}", file=notes)
-    how = "; ".join(("", f"windows of {options.seconds:g} s, {options.rounds} rounds", *warnings))
+    windows = f"windows of {options.seconds:g} s, {options.rounds} rounds"
+    how = "; ".join(("", windows, *(text.partition(":")[0] for text in warnings)))
     card = machine.card._replace(how=how)
     figures: list[result.Figure] = []
     unmeasured: dict[str, str] = {}
