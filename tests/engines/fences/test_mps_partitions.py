@@ -132,7 +132,7 @@ def test_program_round_the_shim_that_names_no_partition_gets_only_its_namespaces
 def test_program_with_other_variables_has_its_containers_partition(
     served: Engine, machine: Product
 ) -> None:
-    others = "CUDA_MPS_SM_PARTITION=GPU-0/x CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=1"
+    others = "CUDA_MPS_SM_PARTITION=GPU-x/x CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=1"
     begin(served, "small", 25, f"{others} exec {BUSY}")
     assert widths(machine, 1) == pytest.approx([32], rel=0.01)
     end(served, "small")

@@ -137,7 +137,7 @@ def test_client_without_a_partition_that_exists_is_refused(
     id = named.split("/", 1)[1]
     with daemon.variables(below=below):
         assert gpu.client(INIT) == WRONG
-    for wrong in (named + "x", id, "GPU-0/" + id):
+    for wrong in (named + "x", id, "GPU-x/" + id):
         with daemon.variables(below=below, partition=wrong):
             assert gpu.client(INIT) == WRONG
     with daemon.variables(below=below, partition=named):
@@ -241,9 +241,9 @@ def test_daemon_without_the_option_makes_no_partition(
 ) -> None:
     daemon = ControlDaemon(gpu, folder)
     try:
-        for line in ("lspart", "sm_partition add GPU-0 1"):
+        for line in ("lspart", "sm_partition add GPU-x 1"):
             assert daemon.say(line).strip() == told.format(line.split()[0])
-        with daemon.variables(partition="GPU-0/x"):
+        with daemon.variables(partition="GPU-x/x"):
             assert gpu.client(INIT) == {"rc": 0}
     finally:
         daemon.close()
