@@ -25,6 +25,7 @@ from vcuda_oci.host import host
 from vcuda_oci.ledger import claim
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.pages import page_reader
+from vcuda_oci.placement.rules import Rules
 
 # The arbiter's processor time is real; on a virtual clock its polls take no time.
 ARBITER = """
@@ -64,7 +65,7 @@ class PolicyNode:
         options = {key.replace("_", "-"): value for key, value in words.items()}
         asked = request.RawRequest({"memory": "256MiB", "gpu": "0", **options}, "test")
         # Its claimant is this process, so it lives as long as the test.
-        owner, wanted, rules = Owner(id, id), request.parse(asked), claim.Rules()
+        owner, wanted, rules = Owner(id, id), request.parse(asked), Rules()
         allocation, _ = claim.claim(
             self.ledger, self.host, claim.Claim(owner, wanted, ["/nowhere"], os.getpid()), rules
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..host.host import Host
 from ..ledger import claim, instance_records, liveness, unhealthy
-from ..ledger.claim import Claim, Rules
+from ..ledger.claim import Claim
 from ..ledger.instance_records import Held
 from ..ledger.ledger import Ledger
 from ..model.allocation import Allocation, GpuShare
@@ -12,6 +12,7 @@ from ..model.errors import VcudaError
 from ..model.gpu import Gpu
 from ..placement.eligible import Refused, begun_by, closed, refusal
 from ..placement.mig import Place
+from ..placement.rules import Rules
 from . import instances
 
 _HINT = "ask for less, or use isolation turns"

@@ -11,11 +11,12 @@ import time
 from ..edits.edits import READ_ONLY, READ_WRITE
 from ..host.host import Host
 from ..ledger import claim, decision_file
-from ..ledger.claim import Claim, Rules
+from ..ledger.claim import Claim
 from ..ledger.ledger import Ledger
 from ..model import mps, names, policies
 from ..model.allocation import Allocation
 from ..model.errors import NotKnownYetError, VcudaError
+from ..placement.rules import Rules
 from . import mps_folder
 
 CONTROL = "/usr/bin/nvidia-cuda-mps-control"
@@ -35,7 +36,7 @@ def claim_mps(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[
         raise VcudaError(what, f"driver {host.version}", "leave mps-partitions empty")
     _claim_socket_pid(ledger.state_dir)
     # Under MPS nothing is suspended, and memory is promised once.
-    rules = rules.replaced(overcommit=1, rotates=False, idle_suspend=0)
+    rules = rules.once().replaced(rotates=False, idle_suspend=0)
     return claim.claim(ledger, host, wanted.replaced(isolation=policies.MPS), rules)
 
 

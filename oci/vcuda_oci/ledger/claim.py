@@ -18,7 +18,7 @@ from ..pages import limits
 from ..placement import eligible
 from ..placement.choose import Chosen, Refused, choose
 from ..placement.free import of_other_kind
-from ..system.settings_file import BINPACK
+from ..placement.rules import Rules
 from . import events, instance_records, liveness, unhealthy
 from .instance_records import Held
 from .ledger import Ledger, NoRoom
@@ -37,33 +37,6 @@ _SEARCH_EACH = 10
 
 class NoPlace(VcudaError):
     """No GPU has room for the request."""
-
-
-class Rules(Record):
-    """Settings that apply to every claim.
-
-    placement: one of settings_file.PLACEMENTS. overcommit: how many times a GPU's memory is
-    promised. context_bytes: what a process's context on a GPU counts against its container's
-    share. meter_copies: whether copies within a GPU and memsets count against compute.
-    idle_suspend: as Allocation has it, for requests that do not name a time. rotates: containers
-    take turns on a GPU that is promised more than once; else the driver moves their memory.
-    partitions: percents of the static partitions of a GPU under MPS; none: it has none.
-    """
-
-    def __init__(
-        self,
-        placement: str = BINPACK,
-        overcommit: float = 1,
-        context_bytes: int = 0,
-        meter_copies: bool = False,
-        idle_suspend: int = 0,
-        rotates: bool = False,
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.partitions = partitions
-        self.placement, self.overcommit, self.idle_suspend = placement, overcommit, idle_suspend
-        self.rotates = rotates
-        self.context_bytes, self.meter_copies = context_bytes, meter_copies
 
 
 class Claim(Record):
@@ -147,7 +120,7 @@ def _claim(ledger: Ledger, host: Host, wanted: Claim, rules: Rules) -> tuple[All
             time.time(),
             {**pod_of(owner), **_placed_by(wanted)},
             engine=owner.engine,
-            suspension=_begins_off(ledger, host, answer.shares),
+            suspension=_begins_off(ledger, host, answer.shares, rules),
             idle_suspend=_idle_suspend(wanted, rules),
             isolation=MIG if wanted.made else wanted.isolation,
         )
@@ -272,8 +245,7 @@ def place(
         host.gpus,
         taken,
         request,
-        rules.placement,
-        rules.overcommit,
+        rules,
         host.distances,
         sick,
         decided,
@@ -353,7 +325,7 @@ def _take_over(
         idle_suspend=_idle_suspend(wanted, rules),
         shares=shares,
         becoming=None,
-        suspension=_begins_off_again(ledger, host, known, shares),
+        suspension=_begins_off_again(ledger, host, known, shares, rules),
         nodes_left=[],
     )
     # Fresh pages: the usage of the last instance's processes has ended with them.
@@ -361,17 +333,19 @@ def _take_over(
     return taken
 
 
-def _begins_off(ledger: Ledger, host: Host, shares: list[GpuShare]) -> Suspension | None:
+def _begins_off(
+    ledger: Ledger, host: Host, shares: list[GpuShare], rules: Rules
+) -> Suspension | None:
     """None: the container begins on its GPUs, as every one that does not rotate."""
     if not any(share.rotates for share in shares):
         return None
     from . import rotation  # only where containers rotate
 
-    return rotation.begin(ledger, host, shares)
+    return rotation.begin(ledger, host, shares, rules)
 
 
 def _begins_off_again(
-    ledger: Ledger, host: Host, known: Allocation, shares: list[GpuShare]
+    ledger: Ledger, host: Host, known: Allocation, shares: list[GpuShare], rules: Rules
 ) -> Suspension | None:
     """The same for the next instance of a container: off the GPUs if the last one ended there and
     rotates, or others have its room.
@@ -380,7 +354,9 @@ def _begins_off_again(
         return None
     from . import rotation  # only where containers were suspended
 
-    return rotation.off() if known.rotates else rotation.begin(ledger, host, shares, known.id)
+    if known.rotates:
+        return rotation.off()
+    return rotation.begin(ledger, host, shares, rules, known.id)
 
 
 def _idle_suspend(wanted: Claim, rules: Rules) -> int:

@@ -19,6 +19,7 @@ from ..model.sizes import share_bytes
 from ..pages.limits_in_place import OpenPage, Turn
 from ..placement.eligible import Refused
 from ..placement.free import resized
+from ..placement.rules import Rules
 from . import events, liveness
 from .ledger import Ledger, broken_record, unwritable
 
@@ -36,7 +37,7 @@ def wanted(
     allocation: Allocation,
     at: int,
     words: Mapping[str, str],
-    overcommit: float,
+    rules: Rules,
 ) -> tuple[GpuShare, bool]:
     """The allocation's share number `at` with `words` changed (core, memory, policy), and whether
     it needs room of ended containers, so that a sweep must come first.
@@ -58,7 +59,7 @@ def wanted(
 
     def beside(those: list[Allocation]) -> GpuShare | Refused:
         taken = [its for other in those for its in other.reserved]
-        answer = resized(share, gpu, taken, core, memory, terms, overcommit)
+        answer = resized(share, gpu, taken, core, memory, terms, rules)
         if isinstance(answer, Refused) or memory <= share.memory_bytes:
             return answer
         from . import rotation  # only where shares grow

@@ -12,6 +12,7 @@ from ..model.sizes import gib
 from ..model.suspension import Suspension
 from ..placement.choose import Chosen, Refused
 from ..placement.free import beside_mps, no_room
+from ..placement.rules import Rules
 from .ledger import Ledger
 
 TYPE_CHECKING = False
@@ -74,7 +75,9 @@ def borrowing(answer: Chosen | Refused, gpus: Sequence[Gpu], refused: Refused) -
     return Chosen([share.replaced(rotates=True) for share in answer.shares])
 
 
-def begin(ledger: Ledger, host: Host, shares: list[GpuShare], id: str = "") -> Suspension | None:
+def begin(
+    ledger: Ledger, host: Host, shares: list[GpuShare], rules: Rules, id: str = ""
+) -> Suspension | None:
     """Where a container that may begin off its GPUs begins: on them (None), or off them, because
     there is no room, or because others wait for room that come before it. id: of its own record,
     if it has one.
@@ -88,7 +91,8 @@ def begin(ledger: Ledger, host: Host, shares: list[GpuShare], id: str = "") -> S
         for one in others
         for share in (one.shares if _comes_before(one, rotates=rotates) else one.resident)
     ]
-    return off() if beside_mps(shares, others) or no_room(shares, host.gpus, there, 1) else None
+    full = beside_mps(shares, others) or no_room(shares, host.gpus, there, rules.once())
+    return off() if full else None
 
 
 def _comes_before(one: Allocation, *, rotates: bool) -> bool:

@@ -9,6 +9,7 @@ from ..system.settings_file import BINPACK
 from . import one_part
 from .eligible import Refused
 from .one_part import Node
+from .rules import Rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ def choose(
     gpus: Sequence[Gpu],
     taken: Sequence[GpuShare],
     request: Request,
-    order: str,
-    overcommit: float = 1,
+    rules: Rules,
     distances: Sequence[Sequence[int]] | None = None,
     unhealthy: Mapping[str, str] | None = None,
     decided: Sequence[GpuShare] = (),
@@ -44,16 +44,16 @@ def choose(
     equally near ones those that leave the nearest behind. A fraction takes the fullest GPU with
     enough room (binpack, topology) or the emptiest (spread), leaves enough GPUs for the whole ones,
     and is placed near them. With "topology" it takes the least linked of the unused GPUs. Equal
-    GPUs go by index, so the answer is always the same. Memory is promised up to `overcommit` times;
-    above 1, the memory of fractions is managed; the memory of whole GPUs never is.
+    GPUs go by index, so the answer is always the same. Where memory is promised more than
+    once, that of fractions is managed; the memory of whole GPUs never is.
 
     Each part goes to a different GPU.
 
-    order: unless the request names one. distances: between the GPUs in their order (see topology);
-    None: all are equally near. unhealthy: the reason for each GPU that must not be used, by UUID;
-    it covers the GPU's MIG devices. A program can use one MIG device and no other GPU beside it, so
-    whole MIG devices are used only where no whole GPU is left, and several only where they are
-    named.
+    A request that names an order has that instead of the rules' one. distances: between the GPUs in
+    their order (see topology); None: all are equally near. unhealthy: the reason for each GPU that
+    must not be used, by UUID; it covers the GPU's MIG devices. A program can use one MIG device and
+    no other GPU beside it, so whole MIG devices are used only where no whole GPU is left, and
+    several only where they are named.
 
     decided: the shares of a placement decision, which name GPUs by UUID or index. The answer is on
     exactly these GPUs or a refusal. The amounts come from the request: a decision with other
@@ -63,9 +63,9 @@ def choose(
         return Refused(_UNKNOWN)
     names = () if request.counted else request.gpus
     # A decision has settled the order.
-    order = BINPACK if decided else request.placement or order
+    order = BINPACK if decided else request.placement or rules.placement
     distances = None if decided else distances
-    node = Node(gpus, taken, names, request.terms, order, overcommit, distances, unhealthy or {})
+    node = Node(gpus, taken, names, request.terms, order, rules, distances, unhealthy or {})
     return _as_decided(node, request.parts, decided) if decided else _free(node, request.parts)
 
 

@@ -7,6 +7,7 @@ from ..model.gpu import Gpu
 from ..model.policies import FIXED, MPS, ROTATE, WEIGHTED, Terms
 from ..model.sizes import gib
 from .eligible import MPS_THERE, TURNS_THERE, Refused, closed
+from .rules import Rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 class Free:
     """What is left of one GPU.
 
-    at: its position among the GPUs. core: percent. unpromised: bytes that overcommit still allows.
+    at: its position among the GPUs. core: percent. unpromised: bytes that the rules still allow.
     memory: the most bytes that one container can be promised; never more than the GPU has.
     """
 
-    def __init__(self, gpu: Gpu, at: int, core: int, memory: int, overcommit: float) -> None:
+    def __init__(self, gpu: Gpu, at: int, core: int, memory: int, rules: Rules) -> None:
         """core, memory: percent and bytes that others hold."""
         self.gpu, self.at = gpu, at
-        self.unpromised = int(gpu.memory_bytes * overcommit) - memory
+        self.unpromised = rules.promised(gpu) - memory
         # More than all may be promised: suspended containers lend their room, and overcommit may
         # have been lowered since.
         self.core = max(0, 100 - core)
@@ -32,7 +33,7 @@ class Free:
 
 
 def free_at(
-    gpus: Sequence[Gpu], positions: Sequence[int], taken: Sequence[GpuShare], overcommit: float
+    gpus: Sequence[Gpu], positions: Sequence[int], taken: Sequence[GpuShare], rules: Rules
 ) -> list[Free]:
     """What is left of the GPUs at these positions."""
     core = dict.fromkeys([gpu.uuid for gpu in gpus], 0)
@@ -43,18 +44,18 @@ def free_at(
             core[uuid] += share.core_percent
             memory[uuid] += share.memory_bytes
     return [
-        Free(gpu, at, core[gpu.uuid], memory[gpu.uuid], overcommit)
+        Free(gpu, at, core[gpu.uuid], memory[gpu.uuid], rules)
         for at, gpu in [(at, gpus[at]) for at in positions]
     ]
 
 
-def free_memory(gpu: Gpu, taken: Sequence[GpuShare], overcommit: float) -> int:
+def free_memory(gpu: Gpu, taken: Sequence[GpuShare], rules: Rules) -> int:
     """The most bytes that one container could still be promised on `gpu`."""
-    return free_at([gpu], [0], taken, overcommit)[0].memory
+    return free_at([gpu], [0], taken, rules)[0].memory
 
 
 def no_room(
-    shares: Sequence[GpuShare], gpus: Sequence[Gpu], taken: Sequence[GpuShare], overcommit: float
+    shares: Sequence[GpuShare], gpus: Sequence[Gpu], taken: Sequence[GpuShare], rules: Rules
 ) -> Refused | None:
     """Why these very shares do not fit beside `taken`; None: they do.
 
@@ -64,7 +65,7 @@ def no_room(
         positions = [at for at, gpu in enumerate(gpus) if gpu.uuid == share.uuid]
         if not positions:
             return Refused(f"{share.uuid} is not in this machine", "see 'vcuda gpus'")
-        (left,) = free_at(gpus, positions, taken, overcommit if share.managed else 1)
+        (left,) = free_at(gpus, positions, taken, rules if share.managed else rules.once())
         if share.core_percent > left.core or share.memory_bytes > left.memory:
             return Refused(
                 f"{left.core} % and {gib(left.memory)} of {share.uuid} are free; "
@@ -101,14 +102,15 @@ def resized(
     core: int,
     memory_bytes: int,
     terms: Terms,
-    overcommit: float,
+    rules: Rules,
 ) -> GpuShare | Refused:
     """`share` of `gpu` with other figures; `beside`: the shares of others.
 
     It may keep what it has; for more, the rules of placement apply. Only managed memory is
     overcommitted, because the driver can move nothing else, and that of containers that rotate.
     """
-    (left,) = free_at([gpu], [0], beside, overcommit if share.managed or share.rotates else 1)
+    often = share.managed or share.rotates
+    (left,) = free_at([gpu], [0], beside, rules if often else rules.once())
     most_core = max(left.core, share.core_percent)
     most_memory = max(left.memory, share.memory_bytes)
     if core > most_core or memory_bytes > most_memory:

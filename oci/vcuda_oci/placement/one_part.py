@@ -12,6 +12,7 @@ from ..system.settings_file import SPREAD, TOPOLOGY
 from . import eligible
 from .eligible import Refused
 from .free import Free, free_at, share_of
+from .rules import Rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 class Node:
     """A node's GPUs and the rules for one request.
 
-    names: the GPUs that the request may use, by UUID or index; empty: any. The rest: see `choose`.
+    names: the GPUs that the request may use, by UUID or index; empty: any. order: the request's
+    own, or that of the rules. The rest: see `choose`.
     """
 
     def __init__(
@@ -33,12 +35,12 @@ class Node:
         names: Sequence[str],
         terms: Terms,
         order: str,
-        overcommit: float,
+        rules: Rules,
         distances: Distances,
         unhealthy: Mapping[str, str],
     ) -> None:
         self.gpus, self.taken, self.names, self.terms = gpus, taken, names, terms
-        self.order, self.overcommit = order, overcommit
+        self.order, self.rules = order, rules
         self.distances, self.unhealthy = distances, unhealthy
 
 
@@ -72,7 +74,7 @@ def _place_on(node: Node, positions: Sequence[int], part: Part) -> list[GpuShare
         return Refused(*eligible.refusal(barred))
     free = [
         left
-        for left in free_at(node.gpus, allowed, node.taken, node.overcommit)
+        for left in free_at(node.gpus, allowed, node.taken, node.rules)
         if left.gpu.uuid not in barred
     ]
     answer = _shares(node, free, len(allowed), core, part)
@@ -98,7 +100,8 @@ def _shares(
             return Refused(_nothing_fits(beside, fraction, part))
         best, chosen = _with_the_nearest(fitting, untouched, whole, node.distances)
         memory = part.memory_of(fraction, best.gpu.memory_bytes)
-        last = [share_of(best.gpu.uuid, memory, fraction, node.terms, node.overcommit > 1)]
+        managed = node.rules.overcommit > 1
+        last = [share_of(best.gpu.uuid, memory, fraction, node.terms, managed)]
     else:
         gpus = [left for left in untouched if left.gpu.mig is None]
         chosen, _ = _nearest(gpus if len(gpus) >= whole else untouched, whole, node.distances)

@@ -20,6 +20,7 @@ from ..model import capabilities, names, policies
 from ..model.allocation import Allocation
 from ..model.errors import NotKnownYetError, VcudaError
 from ..model.gpu import Gpu
+from ..placement.rules import Rules, rules_of
 from ..system.settings_file import OFF, REQUIRED, Config
 from . import left_over
 
@@ -236,7 +237,7 @@ def _claim(
 
 
 def claim_as(
-    isolation: str, ledger: Ledger, facts: Host, wanted: claim.Claim, rules: claim.Rules
+    isolation: str, ledger: Ledger, facts: Host, wanted: claim.Claim, rules: Rules
 ) -> tuple[Allocation, bool]:
     """As `claim.claim`, behind the fence. isolation: one of policies.ISOLATIONS; "": turns. Raises
     VcudaError: refused."""
@@ -301,18 +302,6 @@ def host_of(settings: Config) -> Host:
     """The host's facts by these settings; raises VcudaError as host.load does."""
     cache = settings.state_dir + "/host.json"
     return host.load(settings.driver_root, cache, settings.extra_devices)
-
-
-def rules_of(settings: Config) -> claim.Rules:
-    return claim.Rules(
-        settings.placement,
-        settings.memory_overcommit,
-        settings.context_memory,
-        settings.meter_copies,
-        settings.idle_suspend,
-        settings.rotates,
-        settings.mps_partitions,
-    )
 
 
 def procfs_hook(root: str, folder: str, gpus: list[Gpu]) -> list[str]:

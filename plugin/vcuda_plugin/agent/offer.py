@@ -8,6 +8,7 @@ import logging
 from collections.abc import Sequence
 
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.placement.rules import rules_of
 from vcuda_oci.system.settings_file import Config
 
 from .dra import withheld
@@ -100,7 +101,7 @@ class Offer:
                 seen.gpus,
                 seen.unhealthy,
                 seen.numa,
-                self._settings.memory_overcommit,
+                rules_of(self._settings),
                 self._settings.gpu_split,
             )
             plugin.publish(devices, seen.gpus, seen.distances)

@@ -20,6 +20,8 @@ from typing import Any
 from vcuda_oci.model import topology
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.mig import Profile
+from vcuda_oci.placement.rules import Rules
+from vcuda_oci.system.settings_file import BINPACK
 
 _MOST_GPUS, _MOST_PROFILES = 1024, 32
 _MOST_SLICES = 64
@@ -41,6 +43,10 @@ class NodeGpus:
     overcommit: float = 1
     profiles: dict[str, Sequence[Profile]] = field(default_factory=dict)
     instances: dict[str, Sequence[Sequence[int]]] = field(default_factory=dict)
+
+    def rules(self, order: str = BINPACK) -> Rules:
+        """The rules for placing on this node. order: of the node's settings, or the extender's."""
+        return Rules(order, self.overcommit)
 
     def between(self, gpus: Sequence[Gpu]) -> list[list[int]] | None:
         """Return the distances between some of the GPUs, in the order of `gpus`."""

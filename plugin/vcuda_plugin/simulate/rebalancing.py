@@ -59,6 +59,7 @@ def _candidates(cluster: Cluster, ask: PodAsk, names: Collection[str]) -> list[E
 def _moves(cluster: Cluster, entry: Entry, ask: PodAsk) -> list[Move] | None:
     gpus = [gpu for gpu in entry.facts.usable if ask.wanted.allows(gpu.uuid, gpu.model)]
     reported = entry.facts.reported
+    rules = reported.rules(cluster.order)
     tenants, fixed = [], []
     for uid, shares in entry.holds.items():
         to = _targets(cluster, entry, uid, shares)
@@ -68,7 +69,7 @@ def _moves(cluster: Cluster, entry: Entry, ask: PodAsk) -> list[Move] | None:
             fixed += shares
 
     def fits(taken: Sequence[GpuShare]) -> bool:
-        found = place(gpus, taken, ask, cluster.order, reported.overcommit, reported.between)
+        found = place(gpus, taken, ask, rules, reported.between)
         return not isinstance(found, Refused)
 
     parts = [part for each in ask.containers for part in each.parts]

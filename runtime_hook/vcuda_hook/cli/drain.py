@@ -12,7 +12,7 @@ from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
-from vcuda_oci.start import apply_share
+from vcuda_oci.placement.rules import rules_of
 from vcuda_oci.system.settings_file import Config
 
 from ..drain import drain as drains
@@ -57,7 +57,7 @@ def undrain(arguments: argparse.Namespace, settings: Config) -> int:
     gpu = relocation.gpu_of(facts, arguments.gpu)
     show = _Show(arguments, ledger, facts)
     was, results = drains.undrain(
-        ledger, facts, gpu.uuid, settings.memory_overcommit, arguments.timeout, show.begin
+        ledger, facts, gpu.uuid, rules_of(settings), arguments.timeout, show.begin
     )
     show.results(results)
     if not arguments.json:
@@ -72,7 +72,7 @@ def rebalance(arguments: argparse.Namespace, settings: Config) -> int:
     words["gpu"] = ",".join(arguments.gpu) or None
     given = {key: value for key, value in words.items() if value is not None}
     wanted = request.parse(request.RawRequest(given, "command line"))
-    rules, show = apply_share.rules_of(settings), _Show(arguments, ledger, facts)
+    rules, show = rules_of(settings), _Show(arguments, ledger, facts)
     found = moves.proposed(ledger, facts, wanted, rules)
     results: list[Result] = []
     if found.moves:

@@ -12,6 +12,7 @@ from vcuda_oci.model import policies
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.placement import eligible
+from vcuda_oci.placement.rules import rules_of
 from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
@@ -77,9 +78,7 @@ def resized(
             if allocation.isolation == policies.MPS:
                 what = "its processes are under MPS, which reads their limits at their start"
             raise VcudaError(what, shown, "stop it, and create it with another share")
-        after, crowded = resize.wanted(
-            ledger, facts, allocation, at, words, settings.memory_overcommit
-        )
+        after, crowded = resize.wanted(ledger, facts, allocation, at, words, rules_of(settings))
         if after.memory_bytes < before.memory_bytes and not force:
             held = page.gpus[at].held_bytes if page else None
             if allocation.suspension:

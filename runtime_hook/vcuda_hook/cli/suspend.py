@@ -15,6 +15,7 @@ from vcuda_oci.host.host import Host
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import BY_ORDER
+from vcuda_oci.placement.rules import rules_of
 from vcuda_oci.start import apply_share
 from vcuda_oci.system.settings_file import Config
 
@@ -53,7 +54,7 @@ def resume(arguments: argparse.Namespace, settings: Config) -> int:
             ledger,
             facts,
             id,
-            settings.memory_overcommit,
+            rules_of(settings),
             arguments.timeout,
             progress.show,
             lambda reason: progress.wait(container_names.named(reason, ledger.read()[0])),

@@ -24,6 +24,7 @@ from vcuda_oci.ledger.ledger import Ledger, unwritable
 from vcuda_oci.ledger.unhealthy import Drain
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import BY_DRAIN, SUSPENDED
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.system import own_lock
 
 from ..checkpoint import host_room
@@ -129,7 +130,7 @@ def undrain(
     ledger: Ledger,
     facts: Host,
     uuid: str,
-    overcommit: float,
+    rules: Rules,
     seconds: float,
     begin: Begin,
 ) -> tuple[bool, list[Result]]:
@@ -154,7 +155,7 @@ def undrain(
             step = Step(record.id, ASLEEP, sum(held.bytes.values()))
             progress = begin(step)
             try:
-                done = control.resume(ledger, facts, record.id, overcommit, seconds, progress)
+                done = control.resume(ledger, facts, record.id, rules, seconds, progress)
                 results.append(Result(step, done))
             except VcudaError as error:
                 results.append(_failed(step, error))

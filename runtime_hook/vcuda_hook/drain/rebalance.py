@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import claim
-from vcuda_oci.ledger.claim import Rules
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Refused
 from vcuda_oci.placement.moves import Move
 from vcuda_oci.placement.rearrange import making_room, needs
+from vcuda_oci.placement.rules import Rules
 
 from ..suspend import relocation
 from . import drain, survey

@@ -21,7 +21,7 @@ from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, page_reader
-from vcuda_oci.start import apply_share
+from vcuda_oci.placement.rules import rules_of
 from vcuda_oci.system.settings_file import Config
 
 _PREFIX = names.SLICE_PREFIX
@@ -70,7 +70,7 @@ def claim_slice(ledger: Ledger, host: Host, name: str, wanted: Request, settings
             ledger.close_folder(known)
         return False
     mine = claim.Claim(Owner(_PREFIX + name, ""), wanted, [], os.getpid())
-    rules = apply_share.rules_of(settings)
+    rules = rules_of(settings)
     made, is_new = claim.claim(ledger, host, mine, rules)
     ledger.record_event(events.CLAIMED, made, events.of(made))
     return is_new

@@ -16,6 +16,7 @@ from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.suspension import SUSPENDED, WAITING
 from vcuda_oci.placement import free
 from vcuda_oci.placement.eligible import DRAINED
+from vcuda_oci.placement.rules import Rules
 
 from ..names.engine_files import Described
 from ..text import table
@@ -44,7 +45,7 @@ def is_drained(entry: Mapping[str, Any]) -> bool:
 def gpu_entries(
     gpus: Sequence[Gpu],
     whole: Sequence[Allocation],
-    overcommit: float,
+    rules: Rules,
     unhealthy: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     """Each GPU and what is free on it. whole: every record. unhealthy: the reason, by UUID."""
@@ -63,9 +64,9 @@ def gpu_entries(
                 "model": gpu.model,
                 "memory_bytes": gpu.memory_bytes,
                 "free_core_percent": left * core,
-                "free_memory_bytes": left * free.free_memory(gpu, taken, overcommit),
+                "free_memory_bytes": left * free.free_memory(gpu, taken, rules),
                 "promised_memory_bytes": sum(share.memory_bytes for share in promised),
-                "memory_overcommit": overcommit,
+                "memory_overcommit": rules.overcommit,
                 "tenants": len(promised),
                 "unhealthy": unhealthy.get(gpu.uuid) or unhealthy.get(gpu.parent),
                 "mig_mode": gpu.divided,

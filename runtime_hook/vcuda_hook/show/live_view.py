@@ -11,6 +11,7 @@ from vcuda_oci.ledger import unhealthy
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.placement.rules import rules_of
 from vcuda_oci.system.settings_file import Config
 
 from ..live import turn_figures, usage, views
@@ -58,9 +59,9 @@ class LiveView:
                 names[allocation.id],
             )
         ]
-        overcommit = self._settings.memory_overcommit
+        rules = rules_of(self._settings)
         sick = unhealthy.reasons(self._settings.state_dir)
-        entries = views.gpu_entries(list(gpus.values()), allocations, overcommit, sick)
+        entries = views.gpu_entries(list(gpus.values()), allocations, rules, sick)
         views.complete(tenants, entries, self._settings.state_dir, self._turns_before, turns)
         self._before, self._turns_before = samples, turns
         return {

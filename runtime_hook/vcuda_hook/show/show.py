@@ -14,6 +14,7 @@ from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.placement.rules import rules_of
 from vcuda_oci.system.settings_file import Config
 
 from ..live import in_time, turn_figures, usage, views
@@ -71,11 +72,10 @@ def gpus(arguments: argparse.Namespace, settings: Config) -> int:
     facts = host.load(settings.driver_root, settings.state_dir + "/host.json")
     allocations, broken = Ledger(settings.state_dir).read()
     measured = context_memory.measure(facts) if arguments.measure_context else {}
-    overcommit = settings.memory_overcommit
     library = facts.libraries.get("libnvidia-ml.so.1", "")
     lost = _silent(library, facts.gpus) if library else {}
     sick = {**lost, **unhealthy.reasons(settings.state_dir)}  # the agent may know the cause
-    entries = views.gpu_entries(facts.gpus, _held(allocations), overcommit, sick)
+    entries = views.gpu_entries(facts.gpus, _held(allocations), rules_of(settings), sick)
     turns = turn_figures.read(settings.state_dir)
     views.complete([], entries, settings.state_dir, {}, turns)
     if arguments.measure_context:

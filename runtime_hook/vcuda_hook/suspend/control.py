@@ -25,6 +25,7 @@ from vcuda_oci.model.suspension import (
     WAITING,
     Suspension,
 )
+from vcuda_oci.placement.rules import Rules
 
 from ..checkpoint import drive, steps
 from ..checkpoint.drive import Progress
@@ -122,7 +123,7 @@ def resume(
     ledger: Ledger,
     facts: Host,
     id: str,
-    overcommit: float,
+    rules: Rules,
     seconds: float,
     progress: Progress = quiet,
     waiting: Waiting = lambda reason: None,
@@ -146,7 +147,7 @@ def resume(
             elsewhere.refuse_checkpointed(mine, mine.found)
         with Worker(library_of(facts), mine.lock) as worker:
             try:
-                room_wait.take(mine, facts, overcommit, end, waiting, worker, moves)
+                room_wait.take(mine, facts, rules, end, waiting, worker, moves)
             except BaseException:
                 if mine.record.suspension and mine.record.suspension.step == WAITING:
                     mine.update(mine.step(SUSPENDED))

@@ -14,6 +14,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.placement import eligible, free
 from vcuda_oci.placement.eligible import Refused
+from vcuda_oci.placement.rules import Rules
 
 from ..live import container_processes, own_program
 
@@ -86,10 +87,10 @@ def refusal(record: Allocation, facts: Host, to: Gpu) -> tuple[str, str] | None:
 def room(
     record: Allocation, others: Sequence[Allocation], gpus: Sequence[Gpu], moves: Mapping[str, str]
 ) -> Refused | None:
-    """Why there is no room on the new GPUs; None: there is. Pure."""
+    """Why there is no room on the new GPUs, each byte counted once; None: there is. Pure."""
     taken = [share for other in others if other.id != record.id for share in other.reserved]
     there = [share for share in moved(record.shares, dict(moves)) if share.uuid in moves.values()]
-    return free.beside_mps(there, others) or free.no_room(there, gpus, taken, 1)
+    return free.beside_mps(there, others) or free.no_room(there, gpus, taken, Rules())
 
 
 def pairs(shares: Sequence[GpuShare], moves: Mapping[str, str]) -> list[list[str]]:

@@ -9,13 +9,14 @@ from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.suspension import WAITING
 from vcuda_oci.placement import free
 from vcuda_oci.placement.eligible import Refused
+from vcuda_oci.placement.rules import Rules
 
 
 def refusal(
     mine: Allocation,
     records: Sequence[Allocation],
     gpus: Sequence[Gpu],
-    overcommit: float,
+    rules: Rules,
     waiters: Collection[str],
     drained: Collection[str] = (),
 ) -> Refused | None:
@@ -37,14 +38,14 @@ def refusal(
     refused = free.beside_mps(wanted, others)
     if refused:
         return refused
-    refused = free.no_room(wanted, gpus, taken, overcommit)
+    refused = free.no_room(wanted, gpus, taken, rules)
     if refused:
         leave = [other.id for other in others if _is_in_room(other, wanted)]
         hint = f"suspend {leave[0]}, which has its room" if leave else refused.hint
         return Refused(refused.reason, hint)
     first = earlier(mine, others, waiters)
     taken += [share for other in first for share in _wanted(other)]
-    if free.no_room(wanted, gpus, taken, overcommit):
+    if free.no_room(wanted, gpus, taken, rules):
         names = ", ".join(other.id for other in first)
         return Refused(f"{names} waited for room before", "wait, or end another container")
     return None

@@ -11,6 +11,7 @@ from vcuda_oci.ledger import liveness, unhealthy
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import RESUMING, WAITING, Suspension
 from vcuda_oci.placement.eligible import Refused
+from vcuda_oci.placement.rules import Rules
 
 from ..checkpoint.worker import Worker
 from . import room
@@ -27,7 +28,7 @@ Waiting = Callable[[str], None]
 def take(
     mine: Operation,
     facts: Host,
-    overcommit: float,
+    rules: Rules,
     end: float,
     waiting: Waiting,
     worker: Worker,
@@ -43,11 +44,11 @@ def take(
     while True:
         waiters = _waiters(mine)
         with mine.ledger:
-            refused, is_next = _ask(mine, facts, overcommit, waiters, waits)
+            refused, is_next = _ask(mine, facts, rules, waiters, waits)
             if refused and time.monotonic() - swept >= _SWEEP_SECONDS:
                 swept = time.monotonic()
                 if mine.ledger.sweep(liveness.is_alive):
-                    refused, is_next = _ask(mine, facts, overcommit, waiters, waits)
+                    refused, is_next = _ask(mine, facts, rules, waiters, waits)
             if not refused:
                 mine.write(waits.replaced(step=RESUMING, wanted=0))
                 return
@@ -63,13 +64,13 @@ def take(
 
 
 def _ask(
-    mine: Operation, facts: Host, overcommit: float, waiters: set[str], waits: Suspension
+    mine: Operation, facts: Host, rules: Rules, waiters: set[str], waits: Suspension
 ) -> tuple[Refused | None, bool]:
     """Why there is no room, None: there is; and whether no other container comes before it."""
     records = mine.ledger.read_all()
     as_waiter = mine.record.replaced(suspension=waits)
     drained = unhealthy.read_drained(mine.ledger.state_dir)
-    refused = room.refusal(as_waiter, records, facts.gpus, overcommit, waiters, drained)
+    refused = room.refusal(as_waiter, records, facts.gpus, rules, waiters, drained)
     return refused, not room.earlier(as_waiter, records, waiters)
 
 

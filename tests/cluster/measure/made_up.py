@@ -22,6 +22,7 @@ from support.host.private_host import PrivateHost
 from support.scheduler.clusters import gpus_of
 from support.waiting import until
 from vcuda_oci.model import names
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.agent.dra import devices, slices
 from vcuda_plugin.agent.gpus.inventory import Inventory
 
@@ -197,7 +198,9 @@ def _node(name: str) -> Object:
 
 
 def _slice(name: str) -> Object:
-    (write,) = slices.writes(name, "", devices.devices(Inventory(gpus_of(name, *GPUS).gpus)), {})
+    (write,) = slices.writes(
+        name, "", devices.devices(Inventory(gpus_of(name, *GPUS).gpus), Rules()), {}
+    )
     assert write.body
     return write.body
 

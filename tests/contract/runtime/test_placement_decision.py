@@ -21,12 +21,13 @@ from support.wrapper.fake_runtime import FakeRuntime
 from support.wrapper.installed_wrapper import Installed
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.ledger import decision_file
-from vcuda_oci.ledger.claim import Claim, Rules, claim
+from vcuda_oci.ledger.claim import Claim, claim
 from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import NotKnownYetError, VcudaError
 from vcuda_oci.model.request import Request
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.start import apply_share
 from vcuda_plugin.agent.pods.decision_folder import DecisionFolder
 

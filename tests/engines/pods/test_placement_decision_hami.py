@@ -18,6 +18,7 @@ from support.kubelet.watched_pods import NODE
 from support.product import Product
 from support.waiting import until
 from vcuda_oci.ledger.decision import Decision
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.system import settings_file
 from vcuda_plugin.extender.model.place import Placed, place
 from vcuda_plugin.extender.model.pod_request import ask_of
@@ -39,7 +40,7 @@ class HamiNode(ClusterNode):
         ask = ask_of(self.api.pods[uid], SETTINGS)
         published = node_gpus.parse(self.api.nodes[NODE]["vcuda.io/node-gpus"])
         assert ask is not None
-        placed = place(published.gpus, [], ask, "binpack")
+        placed = place(published.gpus, [], ask, Rules())
         assert isinstance(placed, Placed)
         self.decide(uid, said(Decision(placed.containers).dump()))
         return uid

@@ -17,6 +17,7 @@ from vcuda_oci.host import driver_scan, requirements
 from vcuda_oci.model import capabilities
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.placement import choose
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.system import ldcache
 
 _SETTINGS = ("never", "unprivileged", "always")
@@ -47,7 +48,7 @@ class Variables:
         if asked:
             for setting in _SETTINGS:
                 request.counts(asked, setting, False, False)
-            answer = choose.choose(self.host.gpus, [], request.parse(asked), "binpack")
+            answer = choose.choose(self.host.gpus, [], request.parse(asked), Rules())
             if isinstance(answer, choose.Refused):
                 raise VcudaError(answer.reason, "placement", "ask for less, or free a share")
             uuids = [share.uuid for share in answer.shares]

@@ -25,6 +25,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits, page_reader
 from vcuda_oci.placement import choose
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.system import settings_file
 
 
@@ -69,7 +70,7 @@ class Record:
         owner, gpu, runtime = Owner("box", "box"), self.host.gpus[0], ["/nowhere"]
         try:
             mine = claim.Claim(owner, wanted, runtime, os.getpid())
-            claim.claim(self.ledger, self.host, mine, claim.Rules())
+            claim.claim(self.ledger, self.host, mine, Rules())
         except VcudaError as error:
             check_line(error)
             return
@@ -103,7 +104,7 @@ class HostCache:
         write(self.cache, content.replace(b"@root@", os.fsencode(self.root)))
         try:
             facts = hosts.load(self.root, self.cache)
-            chosen = choose.choose(facts.gpus, [], Request.of(30), "binpack")
+            chosen = choose.choose(facts.gpus, [], Request.of(30), Rules())
             if isinstance(chosen, choose.Refused):
                 assert chosen.reason.isprintable()
                 return

@@ -15,11 +15,12 @@ from vcuda_oci.host.host import Host
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.host.nvml import Library
 from vcuda_oci.ledger import instance_records
-from vcuda_oci.ledger.claim import Claim, Rules
+from vcuda_oci.ledger.claim import Claim
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.start import left_over
 from vcuda_oci.system import files
 

@@ -7,6 +7,7 @@ from typing import Any
 from support.ledger.samples import GIB
 from vcuda_hook.claims.dra_names import DRIVER
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.agent.dra import devices, slices
 from vcuda_plugin.agent.gpus.inventory import Inventory
 
@@ -78,6 +79,6 @@ def slice_of(
     """The slice that the agent writes for GPUs of these sizes in GiB, by UUID."""
     gpus = [Gpu(uuid, at, -1, gib * GIB, "Soft") for at, (uuid, gib) in enumerate(sizes.items())]
     seen = Inventory(gpus, unhealthy=unhealthy or {})
-    (write,) = slices.writes(node, "", devices.devices(seen, has_mps=has_mps), {})
+    (write,) = slices.writes(node, "", devices.devices(seen, Rules(), has_mps=has_mps), {})
     assert write.body
     return {**write.body, "metadata": {**write.body["metadata"], "uid": f"slice-{node}"}}

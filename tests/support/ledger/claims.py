@@ -10,10 +10,11 @@ import pytest
 from support.ledger.samples import GIB, host
 from support.wrapper.fake_runtime import FakeRuntime
 from vcuda_oci.container.identity import Owner
-from vcuda_oci.ledger.claim import Claim, Rules, claim
+from vcuda_oci.ledger.claim import Claim, claim
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
+from vcuda_oci.placement.rules import Rules
 
 NODE = host(16)
 HALF = Request.of(50, 4 * GIB)

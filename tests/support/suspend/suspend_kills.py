@@ -29,11 +29,11 @@ from vcuda_hook.suspend import control, elsewhere, repairs
 from vcuda_hook.suspend.places import library_of, quiet
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import unhealthy
-from vcuda_oci.ledger.claim import Rules
 from vcuda_oci.ledger.liveness import start_time
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
+from vcuda_oci.placement.rules import Rules
 
 # As in clients/faulty_driver.c, from 1 on.
 HARMS = (
@@ -185,7 +185,7 @@ class Kills:
             control.move(ledger, facts, "box", self._other_gpu(), seconds=20)
         else:
             gpu = self._other_gpu() if verb == "resume there" else ""
-            control.resume(ledger, facts, "box", 1, 5, gpu=gpu)
+            control.resume(ledger, facts, "box", Rules(), 5, gpu=gpu)
 
     def _other_gpu(self) -> str:
         (now,) = self.node.record("box").shares
@@ -257,7 +257,7 @@ class Kills:
                 self.outcomes.stuck.append(f"{what}: {step}, states {sorted(places)}")
             self._end_drain(what)
             if self.node.step("box"):
-                control.resume(ledger, facts, "box", 1, 5)
+                control.resume(ledger, facts, "box", Rules(), 5)
             self._judge_left(what, worker)
             (promised,) = self.node.record("box").shares
             if self._gpus_in_use(worker) - {promised.uuid}:
@@ -309,7 +309,7 @@ class Kills:
             left = [share for share in box.resident if share.uuid == uuid]
             if left or not unhealthy.read_drained(ledger.state_dir)[uuid].ended:
                 self.outcomes.stuck.append(f"{what}: the GPU is not drained")
-            was, _ = drain.undrain(ledger, facts, uuid, 1, 5, lambda step: quiet)
+            was, _ = drain.undrain(ledger, facts, uuid, Rules(), 5, lambda step: quiet)
             if not was or unhealthy.read_drained(ledger.state_dir):
                 self.outcomes.stuck.append(f"{what}: the GPU stays drained")
 

@@ -12,6 +12,7 @@ from vcuda_oci.ledger import events
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Refused, choose
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.http.event_counts import FOLDER, KNOWN_KINDS, NAME, EventCounts, reason_of
 
@@ -98,6 +99,6 @@ def test_kinds_are_bounded(tmp_path: Any) -> None:
 )
 def test_placement_refusals_are_recognised_by_their_text(request_: Request, reason: str) -> None:
     taken = [GpuShare("GPU-0", 4 * GIB, 30)]
-    answer = choose(gpus(16, 0), taken, request_, settings_file.BINPACK)
+    answer = choose(gpus(16, 0), taken, request_, Rules(settings_file.BINPACK))
     assert isinstance(answer, Refused)
     assert reason_of(answer.reason) == reason

@@ -15,6 +15,7 @@ from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits, page_reader
 from vcuda_oci.placement.choose import Chosen, choose
+from vcuda_oci.placement.rules import Rules
 
 WHOLE = GpuShare("GPU-0", 16 * GIB, 100)
 
@@ -23,7 +24,7 @@ def placed(spec: Any) -> list[GpuShare]:
     """The shares that a request gets on two free GPUs of 16 GiB."""
     raw = request.find(container_of(spec))
     assert raw
-    answer = choose(gpus(16, 16), [], request.parse(raw), "binpack")
+    answer = choose(gpus(16, 16), [], request.parse(raw), Rules())
     assert isinstance(answer, Chosen)
     return answer.shares
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.ledger.samples import GIB, gpus
 from vcuda_hook.claims import quantity
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.agent.dra import devices
 from vcuda_plugin.agent.gpus.inventory import Inventory
 
@@ -20,7 +21,7 @@ LINKED, FAR = 30, 600
 def test_a_gpu_is_offered_with_its_facts_and_both_capacities() -> None:
     gpu = Gpu("GPU-5f1C", 0, 0, 16 * GIB, "H100", "0000:01:00.0", "9.0", "tesla")
     seen = Inventory([gpu], {"GPU-5f1C": 1}, {}, None, "580.95.05", "13.0")
-    assert devices.devices(seen, roots={"GPU-5f1C": "pci0000:00"}) == [
+    assert devices.devices(seen, Rules(), roots={"GPU-5f1C": "pci0000:00"}) == [
         {
             "name": "gpu-5f1c",
             "allowMultipleAllocations": True,
@@ -57,7 +58,7 @@ def test_a_gpu_is_offered_with_its_facts_and_both_capacities() -> None:
 
 
 def test_an_unhealthy_gpu_has_a_taint_and_the_others_have_none() -> None:
-    found = devices.devices(Inventory(gpus(16, 16), {}, {"GPU-1": "Xid 79"}))
+    found = devices.devices(Inventory(gpus(16, 16), {}, {"GPU-1": "Xid 79"}), Rules())
     assert [device.get("taints") for device in found] == [
         None,
         [{"key": "gpu.vcuda.io/unhealthy", "value": "Xid-79", "effect": "NoSchedule"}],
@@ -66,13 +67,13 @@ def test_an_unhealthy_gpu_has_a_taint_and_the_others_have_none() -> None:
 
 def test_linked_gpus_share_a_clique_and_a_lone_one_has_none() -> None:
     far = [[0, FAR, LINKED], [FAR, 0, FAR], [LINKED, FAR, 0]]
-    found = devices.devices(Inventory(gpus(16, 16, 16), {}, {}, far))
+    found = devices.devices(Inventory(gpus(16, 16, 16), {}, {}, far), Rules())
     cliques = [device["attributes"].get("nvlinkClique") for device in found]
     assert cliques == [{"int": 0}, None, {"int": 0}]
 
 
 def test_overcommit_raises_the_memory_and_not_the_cores() -> None:
-    (found,) = devices.devices(Inventory(gpus(16)), overcommit=1.5)
+    (found,) = devices.devices(Inventory(gpus(16)), Rules(overcommit=1.5))
     capacity = found["capacity"]
     assert (capacity["cores"]["value"], capacity["memory"]["value"]) == ("100", "24Gi")
 
@@ -80,7 +81,7 @@ def test_overcommit_raises_the_memory_and_not_the_cores() -> None:
 def test_devices_stand_in_the_order_of_their_indexes() -> None:
     mig = Gpu("MIG-b", 0, 0, 8 * GIB, "H100", parent="GPU-0", mig=[0, 1, 0])
     seen = Inventory([*reversed(gpus(16, 16, 16)[1:]), mig])
-    found = [device["name"] for device in devices.devices(seen)]
+    found = [device["name"] for device in devices.devices(seen, Rules())]
     assert found == ["mig-b", "gpu-1", "gpu-2"]
 
 
@@ -95,7 +96,7 @@ def test_devices_stand_in_the_order_of_their_indexes() -> None:
     ],
 )
 def test_versions_are_semantic_or_left_out(text: str, version: str | None) -> None:
-    (found,) = devices.devices(Inventory(gpus(16), driver=text))
+    (found,) = devices.devices(Inventory(gpus(16), driver=text), Rules())
     shown = found["attributes"].get("driverVersion")
     assert shown == (None if version is None else {"version": version})
 
@@ -110,7 +111,7 @@ def test_a_quantity_is_canonical_and_keeps_its_value(count: int) -> None:
 @given(st.integers(32 << 20, 1 << 42), st.floats(1, 100))
 def test_capacities_satisfy_the_rules_of_the_api_server(size: int, overcommit: float) -> None:
     gpu = Gpu("GPU-0", 0, 0, size, "Soft")
-    (found,) = devices.devices(Inventory([gpu]), overcommit)
+    (found,) = devices.devices(Inventory([gpu]), Rules(overcommit=overcommit))
     for amount in found["capacity"].values():
         policy = amount["requestPolicy"]
         value, default = quantity.whole(amount["value"]), quantity.whole(policy["default"])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from support.ledger.samples import GIB, gpus
 from vcuda_hook.claims import quantity
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.agent.dra import devices
 from vcuda_plugin.agent.dra.partitions import partitioned
 from vcuda_plugin.agent.gpus.inventory import Inventory
@@ -21,7 +22,7 @@ def mig(name: str, size: int, instance: int, compute: int = 0, parent: str = "GP
 
 def counters(seen: Inventory) -> tuple[dict[str, Any], list[Any]]:
     """What each device consumes, by its name, and the counter sets."""
-    offered, sets = partitioned(devices.devices(seen), seen)
+    offered, sets = partitioned(devices.devices(seen, Rules()), seen)
     return {each["name"]: each.get("consumesCounters") for each in offered}, sets
 
 

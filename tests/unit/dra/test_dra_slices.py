@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.ledger.samples import gpus
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.agent.dra import devices, slices
 from vcuda_plugin.agent.gpus.inventory import Inventory
 
@@ -18,7 +19,7 @@ Object = dict[str, Any]
 
 def offered(count: int, sick: int = 0) -> list[Object]:
     unhealthy = {f"GPU-{index}": "fell off" for index in range(sick)}
-    return devices.devices(Inventory(gpus(*[16] * count), {}, unhealthy))
+    return devices.devices(Inventory(gpus(*[16] * count), {}, unhealthy), Rules())
 
 
 def apply(existing: dict[str, Object], writes: list[slices.Write]) -> None:

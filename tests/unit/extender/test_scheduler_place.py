@@ -12,6 +12,7 @@ from support.scheduler.clusters import ask, container
 from vcuda_oci.ledger.decision import Decision, parse
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.placement.choose import Refused
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.extender.model.instances import decided_holds
 from vcuda_plugin.extender.model.place import Placed, decided, place
 from vcuda_plugin.extender.model.pod_request import INIT
@@ -33,13 +34,13 @@ def held(answer: Placed | Refused) -> list[tuple[str, int]]:
 def test_the_largest_container_is_placed_first_and_gets_a_whole_gpu() -> None:
     pod = ask(container("small", core=30), container("large", core=100))
     taken = [GpuShare("GPU-1", GIB, 10)]
-    answer = place(gpus(16, 16), taken, pod, "spread")
+    answer = place(gpus(16, 16), taken, pod, Rules("spread"))
     assert found(answer) == {"small": [("GPU-1", 30, 4)], "large": [("GPU-0", 100, 16)]}
 
 
 def test_an_init_container_runs_on_the_others_gpu_and_costs_only_the_excess() -> None:
     pod = ask(container("main", core=60), inits=(container("first", core=80),))
-    answer = place(gpus(16, 16), [], pod, "binpack")
+    answer = place(gpus(16, 16), [], pod, Rules())
     assert found(answer) == {"first": [("GPU-0", 80, 12)], "main": [("GPU-0", 60, 9)]}
     assert held(answer) == [("GPU-0", 80)]
 
@@ -48,31 +49,31 @@ def test_a_sidecar_adds_to_the_containers_and_to_the_init_containers_after_it() 
     sidecar = {**container("side", core=30), "restartPolicy": "Always"}
     inits = (container("before", core=90), sidecar, container("after", core=60))
     pod = ask(container("main", core=50), inits=inits)
-    answer = place(gpus(16), [], pod, "binpack")
+    answer = place(gpus(16), [], pod, Rules())
     assert list(found(answer)) == ["before", "side", "after", "main"]
     assert held(answer) == [("GPU-0", 90)]
     too_much = ask(container("main", core=50), inits=(sidecar, container("after", core=80)))
-    assert isinstance(place(gpus(16), [], too_much, "binpack"), Refused)
+    assert isinstance(place(gpus(16), [], too_much, Rules()), Refused)
 
 
 def test_an_init_container_that_needs_another_gpu_gets_it() -> None:
     pod = ask(container("main", core=60), inits=(container("first", core=200),))
-    answer = place(gpus(16, 16), [], pod, "binpack")
+    answer = place(gpus(16, 16), [], pod, Rules())
     assert held(answer) == [("GPU-0", 100), ("GPU-1", 100)]
 
 
 def test_virtual_gpus_of_one_container_are_on_different_gpus() -> None:
     pod = ask(container("main", gpu=2, gpumem=2048, gpucores=30))
-    answer = place(gpus(16, 16), [], pod, "binpack")
+    answer = place(gpus(16, 16), [], pod, Rules())
     assert found(answer) == {"main": [("GPU-0", 30, 2), ("GPU-1", 30, 2)]}
-    assert isinstance(place(gpus(16), [], pod, "binpack"), Refused)
+    assert isinstance(place(gpus(16), [], pod, Rules()), Refused)
 
 
 def test_memory_percent_applies_to_the_chosen_gpu() -> None:
     pod = ask(container("main", gpu=1, percent=50, gpucores=10))
-    assert found(place(gpus(16, 8), [], pod, "binpack")) == {"main": [("GPU-1", 10, 4)]}
+    assert found(place(gpus(16, 8), [], pod, Rules())) == {"main": [("GPU-1", 10, 4)]}
     full = [GpuShare("GPU-1", 5 * GIB, 10)]
-    assert found(place(gpus(16, 8), full, pod, "binpack")) == {"main": [("GPU-0", 10, 8)]}
+    assert found(place(gpus(16, 8), full, pod, Rules())) == {"main": [("GPU-0", 10, 8)]}
 
 
 def test_decision_sets_the_gpu_and_never_the_amount() -> None:
@@ -119,7 +120,7 @@ def test_no_gpu_is_over_committed_at_any_time_of_a_pods_life(
     taken = [GpuShare(f"GPU-{gpu}", core * GIB // 25, core) for gpu, core in others]
     if any(sum(s.core_percent for s in taken if s.uuid == g.uuid) > 100 for g in machine):
         return
-    answer = place(machine, taken, pod, "binpack")
+    answer = place(machine, taken, pod, Rules())
     if isinstance(answer, Refused):
         return
     running: list[Any] = []

@@ -14,6 +14,7 @@ from support.ledger.samples import GIB
 from support.scheduler.clusters import cluster, container, facts, gpus_of, node, pod
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.agent.dra import devices, partitions
 from vcuda_plugin.agent.gpus.inventory import Inventory
 from vcuda_plugin.extender.cluster.claims import Claims
@@ -280,7 +281,7 @@ def test_claim_that_ends_and_an_older_pool_are_not_shown(claimed: Any) -> None:
 def test_instances_of_claims_count_as_their_part_of_the_gpu() -> None:
     claims, gpu = Claims(), Gpu("GPU-m", 0, -1, 80 * GIB, "H100", divided=True)
     seen = Inventory([gpu], profiles={"GPU-m": profiles()})
-    offered, _ = partitions.partitioned(devices.devices(seen), seen)
+    offered, _ = partitions.partitioned(devices.devices(seen, Rules()), seen)
     slice = slice_of({"GPU-m": 80})
     slice["spec"]["devices"] = offered
     claims.slices.put(slice)

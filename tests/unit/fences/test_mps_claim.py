@@ -21,6 +21,7 @@ from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits, page_reader
 from vcuda_oci.placement import eligible
+from vcuda_oci.placement.rules import Rules
 
 
 def wanted(isolation: str = "") -> Claim:
@@ -103,7 +104,7 @@ def test_request_is_refused_before_a_daemon_is_asked_for() -> None:
     owner = Owner("box", "box", "uid", "ns", "pod", "main")
     with pytest.raises(VcudaError, match="isolation mps: latency means nothing"):
         mps_claim.claim_mps(
-            Ledger("/nowhere"), Host("", "", "", []), Claim(owner, request, [], 1), claim.Rules()
+            Ledger("/nowhere"), Host("", "", "", []), Claim(owner, request, [], 1), Rules()
         )
 
 
@@ -112,11 +113,11 @@ def test_pod_that_restarts_keeps_its_share_under_mps(tmp_path: Path) -> None:
     host = Host("", "", "", [Gpu("GPU-0", 0, 0, 16 * GIB, "Soft", "0000:00:00.0")])
     first = Claim(owner, Request.of(30, 4 * GIB), ["/bin/false"], 1, isolation="mps")
     with ledger:
-        assert claim.reclaim(ledger, host, first, claim.Rules()) is None
-    held, _ = claim.claim(ledger, host, first, claim.Rules())
+        assert claim.reclaim(ledger, host, first, Rules()) is None
+    held, _ = claim.claim(ledger, host, first, Rules())
     again = first.replaced(isolation="", claimant=os.getpid())  # before its annotations are read
     with ledger:
-        kept = claim.reclaim(ledger, host, again, claim.Rules())
+        kept = claim.reclaim(ledger, host, again, Rules())
     assert kept is not None
     assert (kept.isolation, kept.shares) == ("mps", held.shares)
 

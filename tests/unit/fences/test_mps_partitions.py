@@ -11,13 +11,14 @@ from support.ledger.samples import GIB, record
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import claim
-from vcuda_oci.ledger.claim import Claim, NoPlace, Rules
+from vcuda_oci.ledger.claim import Claim, NoPlace
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model import allocation, fence, mps
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits
+from vcuda_oci.placement.rules import Rules
 
 LAYOUT = [25, 50, 25]
 GPUS = [Gpu(f"GPU-{at}", at, 0, 16 * GIB, "Soft", "0000:00:00.0") for at in (0, 1)]

@@ -12,7 +12,7 @@ from support.ledger.claims import HALF, NODE, Claims
 from support.ledger.samples import GIB, host, left_in, pod_owner, record, shares_of
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.ledger import liveness
-from vcuda_oci.ledger.claim import Claim, Rules, claim
+from vcuda_oci.ledger.claim import Claim, claim
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
@@ -25,6 +25,7 @@ from vcuda_oci.model.suspension import (
     Suspension,
 )
 from vcuda_oci.pages import layout, page_reader
+from vcuda_oci.placement.rules import Rules
 
 HALF_SHARE = [GpuShare("GPU-0", 4 * GIB, 50)]
 

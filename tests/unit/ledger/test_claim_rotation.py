@@ -11,13 +11,14 @@ from support.ledger.claims import Claims
 from support.ledger.samples import GIB, host, pod_owner, shares_of
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.ledger import resize
-from vcuda_oci.ledger.claim import Claim, Rules, claim
+from vcuda_oci.ledger.claim import Claim, claim
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.policies import Terms
 from vcuda_oci.model.request import Request
 from vcuda_oci.model.suspension import BY_ROTATION, SUSPENDED
 from vcuda_oci.pages import layout, page_reader
+from vcuda_oci.placement.rules import Rules
 
 ROTATE = {"overcommit": 2.0, "rotates": True}
 LARGE = Request.of(40, 12 * GIB)
@@ -109,7 +110,9 @@ def test_policy_rotate_takes_turns_where_others_have_managed_memory(claims: Clai
         held = claims.ledger.get(id)
         assert held
         with pytest.raises(VcudaError, match=left):
-            resize.wanted(claims.ledger, host(16), held, 0, {"memory": grown + "GiB"}, 2.0)
+            resize.wanted(
+                claims.ledger, host(16), held, 0, {"memory": grown + "GiB"}, Rules(overcommit=2)
+            )
     # Without overcommit it is a fixed share, and a named slice cannot leave the GPU for one user.
     alone = Request.of(10, GIB, terms=Terms(policy="rotate"))
     assert claims.claim("d", alone, host(16, 16)) == ([GpuShare("GPU-1", GIB, 10)], True)

@@ -16,6 +16,7 @@ from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.policies import Terms
 from vcuda_oci.model.request import Part, Request
 from vcuda_oci.placement.choose import Chosen, Refused, choose
+from vcuda_oci.placement.rules import Rules
 
 NODE = gpus(16, 16, 32)
 CORES = st.sampled_from([1, 30, 60, 100, 200])
@@ -37,7 +38,7 @@ TAKEN = st.lists(
 def test_each_part_gets_another_gpu_and_the_node_gives_what_the_scheduler_placed(
     taken: list[GpuShare], asked: list[Part], order: str
 ) -> None:
-    placed = choose(NODE, taken, Request(asked), order)
+    placed = choose(NODE, taken, Request(asked), Rules(order))
     if isinstance(placed, Refused):
         return
     shares = placed.shares
@@ -47,7 +48,7 @@ def test_each_part_gets_another_gpu_and_the_node_gives_what_the_scheduler_placed
     for share, (part, core) in zip(shares, sizes):
         gpu = next(gpu for gpu in NODE if gpu.uuid == share.uuid)
         assert share.memory_bytes == part.memory_of(core, gpu.memory_bytes)
-    given = choose(NODE, taken, Request(asked), order, decided=shares)
+    given = choose(NODE, taken, Request(asked), Rules(order), decided=shares)
     assert isinstance(given, Chosen) and given.shares == shares
 
 
@@ -55,7 +56,7 @@ def test_a_decision_of_other_amounts_or_of_an_absent_gpu_is_refused() -> None:
     request = Request([Part(30, GIB)] * 2, terms=Terms("elastic", 80))
 
     def reason(*shares: GpuShare) -> str:
-        answer = choose(NODE, [], request, "binpack", decided=shares)
+        answer = choose(NODE, [], request, Rules(), decided=shares)
         return answer.reason if isinstance(answer, Refused) else ""
 
     right = GpuShare("GPU-0", GIB, 30)
@@ -64,7 +65,7 @@ def test_a_decision_of_other_amounts_or_of_an_absent_gpu_is_refused() -> None:
     assert reason(right, GpuShare("GPU-9", GIB, 30)) == "GPU 'GPU-9' was decided and is not here"
     more = GpuShare("GPU-1", 2 * GIB, 30)
     assert reason(right, more) == f"{2 * GIB} bytes were decided; {GIB} are asked"
-    answer = choose(NODE, [], request, "binpack", decided=[right, GpuShare("GPU-1", GIB, 30)])
+    answer = choose(NODE, [], request, Rules(), decided=[right, GpuShare("GPU-1", GIB, 30)])
     assert isinstance(answer, Chosen)
     assert [(share.policy, share.core_ceiling_percent) for share in answer.shares] == [
         ("elastic", 80)
@@ -73,23 +74,23 @@ def test_a_decision_of_other_amounts_or_of_an_absent_gpu_is_refused() -> None:
 
 def test_a_percent_is_of_the_smallest_gpu_that_will_do() -> None:
     full = [GpuShare(gpu.uuid, 15 * GIB, 50) for gpu in NODE[:2]]
-    (small,) = _shares(choose(NODE, [], Request([Part(1, None, 50)]), "binpack"))
-    (large,) = _shares(choose(NODE, full, Request([Part(1, None, 50)]), "binpack"))
+    (small,) = _shares(choose(NODE, [], Request([Part(1, None, 50)]), Rules()))
+    (large,) = _shares(choose(NODE, full, Request([Part(1, None, 50)]), Rules()))
     assert (small.uuid, small.memory_bytes) == ("GPU-0", 8 * GIB)
     assert (large.uuid, large.memory_bytes) == ("GPU-2", 16 * GIB)
 
 
 def test_no_gpu_is_given_where_only_their_number_is_known() -> None:
-    answer = choose(NODE, [], Request(()), "binpack")
+    answer = choose(NODE, [], Request(()), Rules())
     assert isinstance(answer, Refused)
     assert answer.reason == "the amount of each GPU is unknown"
 
 
 def test_parts_of_several_are_never_of_mig_devices_of_which_cuda_uses_one() -> None:
     mig = [Gpu(f"MIG-{n}", 0, 0, 10 * GIB, "", parent="GPU-m", mig=[n, n + 1, 0]) for n in range(2)]
-    one = choose(mig, [], Request([Part(30, GIB)]), "binpack")
+    one = choose(mig, [], Request([Part(30, GIB)]), Rules())
     assert [share.uuid for share in _shares(one)] == ["MIG-0"]
-    several = choose(mig, [], Request([Part(30, GIB)] * 2), "binpack")
+    several = choose(mig, [], Request([Part(30, GIB)] * 2), Rules())
     assert isinstance(several, Refused) and several.reason.startswith(
         "a program uses one MIG device"
     )

@@ -20,6 +20,7 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.system import files
 from vcuda_plugin.agent.ledger import sweep
 from vcuda_plugin.agent.ledger.records import Records
@@ -87,7 +88,7 @@ def test_refused_claim_asks_the_runtime_only_of_containers_that_may_be_dead(host
             host.ledger,
             node(16),
             claim.Claim(Owner("new", "new"), whole, runtime, os.getpid()),
-            claim.Rules(),
+            Rules(),
         )
     assert host.was_asked() == ["no-notes-yet"]
     assert len(os.listdir(host.ledger.allocations)) == 21

@@ -11,6 +11,7 @@ from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.policies import Terms
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Chosen, Refused, choose
+from vcuda_oci.placement.rules import Rules
 
 NODE = gpus(16, 16, 16, 16)
 TAKEN = st.lists(
@@ -27,14 +28,14 @@ REQUESTS = st.builds(
 
 
 def as_decided(decided, taken, request):
-    return choose(NODE, taken, request, "binpack", decided=decided)
+    return choose(NODE, taken, request, Rules(), decided=decided)
 
 
 @given(TAKEN, REQUESTS, st.sampled_from(["binpack", "spread"]))
 def test_what_the_scheduler_chose_by_the_nodes_own_rules_is_what_the_node_gives(
     taken, request, order
 ):
-    chosen = choose(NODE, taken, request, order)
+    chosen = choose(NODE, taken, request, Rules(order))
     if isinstance(chosen, Chosen):
         decided = [GpuShare(s.uuid, s.memory_bytes, s.core_percent) for s in chosen.shares]
         placed = as_decided(decided[::-1], taken, request)

@@ -14,6 +14,7 @@ from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Chosen, Refused, choose
+from vcuda_oci.placement.rules import Rules
 
 MACHINES = st.lists(st.sampled_from([4, 8, 16]), min_size=0, max_size=4).map(lambda m: gpus(*m))
 CORES = st.sampled_from([0, 1, 30, 50, 70, 99, 100, 130, 150, 200, 250, 300])
@@ -79,14 +80,14 @@ def every_choice(machine: list[Gpu], taken: list[GpuShare], request: Request) ->
 def test_a_request_is_refused_only_if_no_choice_holds_it(situation: Any) -> None:
     machine, taken, request, order = situation
     choices = every_choice(machine, taken, request)
-    answer = choose(machine, taken, request, order)
+    answer = choose(machine, taken, request, Rules(order))
     assert isinstance(answer, Chosen if choices else Refused)
 
 
 @given(situations())
 def test_chosen_shares_equal_the_request_without_overfull_gpus(situation: Any) -> None:
     machine, taken, request, order = situation
-    answer = choose(machine, taken, request, order)
+    answer = choose(machine, taken, request, Rules(order))
     if isinstance(answer, Refused):
         return
     by_uuid = {gpu.uuid: gpu for gpu in machine}
@@ -109,7 +110,7 @@ def test_chosen_shares_equal_the_request_without_overfull_gpus(situation: Any) -
 @given(situations())
 def test_a_fraction_takes_the_fullest_gpu_or_the_emptiest(situation: Any) -> None:
     machine, taken, request, order = situation
-    answer = choose(machine, taken, request, order)
+    answer = choose(machine, taken, request, Rules(order))
     possible = {gpu.uuid: gpu for _, gpu in every_choice(machine, taken, request) if gpu}
     if not possible:
         return
@@ -121,7 +122,7 @@ def test_a_fraction_takes_the_fullest_gpu_or_the_emptiest(situation: Any) -> Non
 @given(situations())
 def test_the_same_question_gets_the_same_answer(situation: Any) -> None:
     machine, taken, request, order = situation
-    first, second = (choose(machine, list(taken), request, order) for _ in range(2))
+    first, second = (choose(machine, list(taken), request, Rules(order)) for _ in range(2))
     assert type(first) is type(second)
     if isinstance(first, Chosen) and isinstance(second, Chosen):
         assert first.shares == second.shares
@@ -130,7 +131,7 @@ def test_the_same_question_gets_the_same_answer(situation: Any) -> None:
 @given(situations())
 def test_a_refusal_of_a_fraction_names_a_free_share_that_is_really_free(situation: Any) -> None:
     machine, taken, request, order = situation
-    answer = choose(machine, taken, request, order)
+    answer = choose(machine, taken, request, Rules(order))
     if not isinstance(answer, Refused) or "largest free share" not in answer.reason:
         return
     uuid = answer.reason.partition(" on ")[2].partition(";")[0]
@@ -142,7 +143,7 @@ def test_a_refusal_of_a_fraction_names_a_free_share_that_is_really_free(situatio
 
 
 def reason(machine: list[Gpu], taken: list[GpuShare], request: Request) -> str:
-    answer = choose(machine, taken, request, "binpack")
+    answer = choose(machine, taken, request, Rules())
     assert isinstance(answer, Refused)
     return answer.reason
 
@@ -233,7 +234,7 @@ def test_a_refusal_says_what_would_fit(
 def test_a_choice_is_as_expected(
     machine: list[Gpu], taken: list[GpuShare], request_: Request, shares: list[tuple[str, int, int]]
 ) -> None:
-    answer = choose(machine, taken, request_, "binpack")
+    answer = choose(machine, taken, request_, Rules())
     assert isinstance(answer, Chosen)
     found = [(s.uuid, s.memory_bytes // GIB, s.core_percent) for s in answer.shares]
     assert found == shares
@@ -253,19 +254,19 @@ NAMED += [Gpu("MIG-77aa", 2, 2, 4 * GIB, "Soft", parent="GPU-9d00", mig=[1, 0, 0
     ],
 )
 def test_the_beginning_of_one_uuid_names_its_gpu(name: str, uuid: str) -> None:
-    answer = choose(NAMED, [], Request.of(30, GIB, (name,)), "binpack")
+    answer = choose(NAMED, [], Request.of(30, GIB, (name,)), Rules())
     assert isinstance(answer, Chosen)
     assert [share.uuid for share in answer.shares] == [uuid]
 
 
 def test_uuid_that_begins_another_one_names_its_own_gpu() -> None:
-    answer = choose(gpus(*[16] * 11), [], Request.of(30, GIB, ("GPU-1",)), "binpack")
+    answer = choose(gpus(*[16] * 11), [], Request.of(30, GIB, ("GPU-1",)), Rules())
     assert isinstance(answer, Chosen)
     assert [share.uuid for share in answer.shares] == ["GPU-1"]
 
 
 def test_beginning_of_several_uuids_is_refused_with_the_gpus_that_it_may_name() -> None:
-    answer = choose(NAMED, [], Request.of(30, GIB, ("GPU-5f",)), "binpack")
+    answer = choose(NAMED, [], Request.of(30, GIB, ("GPU-5f",)), Rules())
     assert isinstance(answer, Refused)
     assert f"{answer.reason}; {answer.hint}" == (
         "'GPU-5f' begins the UUIDs of 2 GPUs: 0 (GPU-5f1c), 1 (GPU-5f2c); "
@@ -281,6 +282,6 @@ def test_a_text_that_begins_no_uuid_names_no_gpu(name: str) -> None:
 def test_requests_placement_overrides_the_setting() -> None:
     taken = [GpuShare("GPU-0", GIB, 10)]
     for own, setting, uuid in [("spread", "binpack", "GPU-1"), ("binpack", "spread", "GPU-0")]:
-        answer = choose(gpus(16, 16), taken, Request.of(30, placement=own), setting)
+        answer = choose(gpus(16, 16), taken, Request.of(30, placement=own), Rules(setting))
         assert isinstance(answer, Chosen)
         assert [share.uuid for share in answer.shares] == [uuid]

@@ -9,6 +9,7 @@ from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Refused, choose
+from vcuda_oci.placement.rules import Rules
 
 
 def machine(*, whole: int = 1) -> list[Gpu]:
@@ -30,7 +31,7 @@ def given(
     sick: dict[str, str] | None = None,
 ) -> list[tuple[str, int, float]] | str:
     """The shares as UUID, core percents and GiB, or the refusal."""
-    answer = choose(machine(whole=whole), taken, request, order, unhealthy=sick)
+    answer = choose(machine(whole=whole), taken, request, Rules(order), unhealthy=sick)
     if isinstance(answer, Refused):
         return f"{answer.reason}; {answer.hint}"
     return [(one.uuid, one.core_percent, one.memory_bytes / GIB) for one in answer.shares]
@@ -95,7 +96,7 @@ def test_a_gpu_in_mig_mode_without_devices_is_nothing_to_have() -> None:
         (Request.of(100, gpus=("0",)), "GPU-0 is in MIG mode and has no MIG devices; " + MEND),
         (Request.of(0, gpus=("all",)), other.uuid),
     ):
-        answer = choose([divided, other], [], request, "binpack")
+        answer = choose([divided, other], [], request, Rules())
         if isinstance(answer, Refused):
             assert f"{answer.reason}; {answer.hint}" == what
         else:

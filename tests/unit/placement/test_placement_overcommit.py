@@ -13,6 +13,7 @@ from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Chosen, Refused, choose
 from vcuda_oci.placement.free import free_memory, no_room
+from vcuda_oci.placement.rules import Rules
 
 FACTORS = st.sampled_from([1, 1.1, 1.5, 2, 3.25])
 
@@ -43,7 +44,7 @@ def test_a_fraction_is_placed_wherever_core_promises_and_the_gpus_size_allow(
             and promised <= gpu.memory_bytes * factor
             and asked <= gpu.memory_bytes
         )
-    answer = choose(machine, taken, Request.of(core, asked), "binpack", factor)
+    answer = choose(machine, taken, Request.of(core, asked), Rules(overcommit=factor))
     assert isinstance(answer, Chosen if any(fitting.values()) else Refused)
     if isinstance(answer, Chosen):
         (share,) = answer.shares
@@ -54,11 +55,11 @@ def test_a_fraction_is_placed_wherever_core_promises_and_the_gpus_size_allow(
 def test_a_third_container_gets_what_two_have_already_got() -> None:
     taken: list[GpuShare] = []
     for core in (30, 30, 30):
-        answer = choose(gpus(16), taken, Request.of(core, 8 * GIB), "binpack", 1.5)
+        answer = choose(gpus(16), taken, Request.of(core, 8 * GIB), Rules(overcommit=1.5))
         assert isinstance(answer, Chosen)
         taken += answer.shares
     assert taken == [GpuShare("GPU-0", 8 * GIB, 30, managed=True)] * 3
-    assert free_memory(gpus(16)[0], taken, 1.5) == 0
+    assert free_memory(gpus(16)[0], taken, Rules(overcommit=1.5)) == 0
 
 
 @pytest.mark.parametrize(
@@ -75,13 +76,13 @@ def test_a_refusal_names_no_more_than_one_container_may_have(
     taken: list[int], asked: int, factor: float, expected: str
 ) -> None:
     held = [GpuShare("GPU-0", size * GIB, 30, managed=True) for size in taken]
-    answer = choose(gpus(16), held, Request.of(10, asked * GIB), "binpack", factor)
+    answer = choose(gpus(16), held, Request.of(10, asked * GIB), Rules(overcommit=factor))
     assert isinstance(answer, Refused)
     assert answer.reason == "largest free share is " + expected
 
 
 def test_a_whole_gpu_is_shared_with_no_other_and_its_memory_stays_its_own() -> None:
-    answer = choose(gpus(16, 16), [], Request.of(150), "binpack", 1.5)
+    answer = choose(gpus(16, 16), [], Request.of(150), Rules(overcommit=1.5))
     assert isinstance(answer, Chosen)
     assert answer.shares == [
         GpuShare("GPU-0", 16 * GIB, 100),
@@ -95,7 +96,7 @@ def test_the_fullest_gpu_is_the_one_that_promised_most() -> None:
         GpuShare("GPU-1", 4 * GIB, 30, managed=True),
     ]
     for order, uuid in (("binpack", "GPU-1"), ("spread", "GPU-0")):
-        answer = choose(gpus(16, 16), taken, Request.of(10, GIB), order, 2)
+        answer = choose(gpus(16, 16), taken, Request.of(10, GIB), Rules(order, 2))
         assert isinstance(answer, Chosen)
         assert [share.uuid for share in answer.shares] == [uuid]
 
@@ -112,10 +113,10 @@ def test_a_share_comes_back_to_its_gpu_exactly_where_it_could_be_placed(
         and promised <= 8 * GIB * (factor if managed else 1)
         and share.memory_bytes <= 8 * GIB
     )
-    assert (no_room([share], gpus(16, 8), taken, factor) is None) == fits
+    assert (no_room([share], gpus(16, 8), taken, Rules(overcommit=factor)) is None) == fits
 
 
 def test_a_share_of_a_removed_gpu_cannot_come_back() -> None:
-    refused = no_room([GpuShare("GPU-7", GIB, 10)], gpus(16), [], 1)
+    refused = no_room([GpuShare("GPU-7", GIB, 10)], gpus(16), [], Rules())
     assert refused
     assert refused.reason == "GPU-7 is not in this machine"

@@ -16,6 +16,7 @@ from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Chosen, Refused, choose
+from vcuda_oci.placement.rules import Rules
 
 EIGHT = gpus(*[16] * 8)
 ORDERS = st.sampled_from(["binpack", "spread", "topology"])
@@ -43,7 +44,7 @@ class Situation:
 
     def answer(self) -> Chosen | Refused:
         asked = Request.of(self.core)
-        return choose(self.machine, self.taken, asked, self.order, 1, self.far, self.sick)
+        return choose(self.machine, self.taken, asked, Rules(self.order), self.far, self.sick)
 
 
 @st.composite
@@ -166,14 +167,14 @@ def taken_by(*positions: int, percent: int = 100) -> list[GpuShare]:
 def test_linked_gpus_stay_together(
     taken: list[GpuShare], core: int, order: str, expected: str
 ) -> None:
-    answer = choose(EIGHT, taken, Request.of(core), order, 1, islands())
+    answer = choose(EIGHT, taken, Request.of(core), Rules(order), islands())
     assert isinstance(answer, Chosen)
     assert " ".join(share.uuid[4:] for share in answer.shares) == expected
 
 
 def test_a_request_that_names_gpus_gets_the_nearest_of_them() -> None:
     named = Request.of(200, gpus=("7", "GPU-1", "3", "4"))
-    answer = choose(EIGHT, [], named, "binpack", 1, islands())
+    answer = choose(EIGHT, [], named, Rules(), islands())
     assert isinstance(answer, Chosen)
     # All pairs are one link apart, so the order of the names decides.
     assert [share.uuid for share in answer.shares] == ["GPU-7", "GPU-4"]
@@ -183,7 +184,7 @@ def test_where_the_nearest_have_too_little_memory_the_largest_are_taken() -> Non
     machine = gpus(8, 8, 24, 24)
     far = [[0, 35, 600, 600], [35, 0, 600, 600], [600, 600, 0, 500], [600, 600, 500, 0]]
     for memory, expected in [(None, ["GPU-0", "GPU-1"]), (20 * GIB, ["GPU-2", "GPU-3"])]:
-        answer = choose(machine, [], Request.of(200, memory), "binpack", 1, far)
+        answer = choose(machine, [], Request.of(200, memory), Rules(), far)
         assert isinstance(answer, Chosen)
         assert [share.uuid for share in answer.shares] == expected
 
@@ -216,9 +217,9 @@ def test_a_refusal_names_the_unhealthy_gpus_that_might_have_served(
     request_: Request, taken: list[GpuShare], reason: str | None
 ) -> None:
     sick = {"GPU-1": "Xid 79"}
-    answer = choose(gpus(16, 16), taken, request_, "binpack", unhealthy=sick)
+    answer = choose(gpus(16, 16), taken, request_, Rules(), unhealthy=sick)
     assert isinstance(answer, Refused)
     assert answer.reason == reason or (reason is None and "unhealthy" not in answer.reason)
-    healthy = choose(gpus(16, 16), [], Request.of(100), "binpack", unhealthy=sick)
+    healthy = choose(gpus(16, 16), [], Request.of(100), Rules(), unhealthy=sick)
     assert isinstance(healthy, Chosen)
     assert [share.uuid for share in healthy.shares] == ["GPU-0"]

@@ -16,6 +16,7 @@ from vcuda_oci.placement import free, rearrange
 from vcuda_oci.placement.choose import Chosen, choose
 from vcuda_oci.placement.moves import Move, Tenant
 from vcuda_oci.placement.rearrange import Need
+from vcuda_oci.placement.rules import Rules
 
 Places = dict[str, str]
 SIZES = st.tuples(st.sampled_from([10, 25, 40, 50, 60, 100]), st.integers(1, 8))
@@ -30,7 +31,7 @@ def nodes(draw: st.DrawFn) -> tuple[list[Gpu], list[Tenant]]:
     for number in range(draw(st.integers(1, 6))):
         core, memory = draw(SIZES)
         share = GpuShare(draw(st.sampled_from(uuids)), memory * GIB, core)
-        if free.no_room([share], found, [one.share for one in tenants], 1):
+        if free.no_room([share], found, [one.share for one in tenants], Rules()):
             continue
         to = [uuid for uuid in uuids if uuid != share.uuid] if draw(st.integers(0, 4)) else []
         tenants.append(Tenant(f"c{number}", share, to, draw(st.integers(0, memory)) * GIB))
@@ -51,7 +52,7 @@ def after(found: list[Gpu], tenants: Sequence[Tenant], moves: Sequence[Move]) ->
         assert move.target in mine.to and move.target != move.source
         beside = shares([one for one in tenants if one.id != move.id], at)
         wanted = [mine.share.replaced(uuid=move.target)]
-        assert free.no_room(wanted, found, beside, 1) is None
+        assert free.no_room(wanted, found, beside, Rules()) is None
         at[move.id] = move.target
     return at
 
@@ -66,7 +67,7 @@ def all_plans(found: list[Gpu], tenants: Sequence[Tenant], most: int) -> Iterato
             for one, uuid in some:
                 beside = shares([other for other in tenants if other.id != one.id], at)
                 moved = [one.share.replaced(uuid=uuid)]
-                if at[one.id] == uuid or free.no_room(moved, found, beside, 1):
+                if at[one.id] == uuid or free.no_room(moved, found, beside, Rules()):
                     break
                 moves.append(Move(one.id, at[one.id], uuid, one.bytes))
                 at[one.id] = uuid
@@ -88,7 +89,7 @@ def test_room_is_made_by_valid_moves_no_dearer_than_any_plan_of_two(
     needs = [Need(core, memory * GIB) for core, memory in asked]
 
     def fits(taken: Sequence[GpuShare]) -> bool:
-        return isinstance(choose(found, taken, request, "binpack"), Chosen)
+        return isinstance(choose(found, taken, request, Rules()), Chosen)
 
     plan = rearrange.making_room(found, [], tenants, needs, fits)
     if plan is not None:
@@ -121,7 +122,7 @@ def test_gpu_is_emptied_of_as_many_containers_as_find_room(
         taken = list(fixed)
         for one, to in zip(movable, targets):
             share = one.share.replaced(uuid=to)
-            if to != source and free.no_room([share], found, taken, 1):
+            if to != source and free.no_room([share], found, taken, Rules()):
                 break
             taken.append(share)
         else:
@@ -140,7 +141,7 @@ def test_whole_gpu_is_cleared_of_many_containers() -> None:
     whole = Request([Part(100)])
 
     def fits(taken: Sequence[GpuShare]) -> bool:
-        return isinstance(choose(found, taken, whole, "binpack"), Chosen)
+        return isinstance(choose(found, taken, whole, Rules()), Chosen)
 
     plan = rearrange.making_room(found, [], tenants, [Need(100)], fits)
     assert plan and len(plan) == 4

@@ -34,6 +34,7 @@ from vcuda_hook.suspend import relocation, room
 from vcuda_hook.suspend.wait_bound import longest_wait
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.suspension import SUSPENDED, WAITING, Suspension
+from vcuda_oci.placement.rules import Rules
 
 
 @pytest.mark.parametrize(
@@ -379,7 +380,7 @@ def test_room_is_given_in_the_order_of_the_first_wish(
     others: list[Any], alive: str, expected: str
 ) -> None:
     mine = waiting("me", 5)
-    refused = room.refusal(mine, [mine, *others], gpus(16), 1, set(alive))
+    refused = room.refusal(mine, [mine, *others], gpus(16), Rules(), set(alive))
     assert (refused.reason if refused else "").startswith(expected)
     assert bool(refused) == bool(expected)
 
@@ -388,10 +389,10 @@ def test_refusal_for_want_of_room_names_a_container_that_can_leave_it() -> None:
     stays = record("s", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
     guest = record("guest", shares=[GpuShare("GPU-0", 8 * GIB, 30, rotates=True)])
     mine = waiting("me", 5)
-    refused = room.refusal(mine, [mine, stays, guest], gpus(16), 1, ())
+    refused = room.refusal(mine, [mine, stays, guest], gpus(16), Rules(), ())
     assert refused and refused.hint == "suspend guest, which has its room"
     large = stays.replaced(shares=[GpuShare("GPU-0", 12 * GIB, 30)])
-    refused = room.refusal(mine, [mine, large], gpus(16), 1, ())
+    refused = room.refusal(mine, [mine, large], gpus(16), Rules(), ())
     assert refused and refused.hint == "end or suspend another container"
 
 
@@ -399,21 +400,21 @@ def test_move_takes_no_room_that_a_suspended_container_is_promised() -> None:
     sleeps = record("s", shares=[GpuShare("GPU-1", 12 * GIB, 50)], suspension=off_by_order())
     mine = waiting("me", 5)
     moves = mine.replaced(suspension=mine.suspension.replaced(moves={"GPU-0": "GPU-1"}))
-    refused = room.refusal(moves, [moves, sleeps], gpus(16, 16), 1, ())
+    refused = room.refusal(moves, [moves, sleeps], gpus(16, 16), Rules(), ())
     assert refused and "50 % and 4.0 GiB of GPU-1 are free" in refused.reason
     here = relocation.room(mine, [mine, sleeps], gpus(16, 16), {"GPU-0": "GPU-1"})
     assert here and here.reason == refused.reason
-    assert room.refusal(mine, [mine, sleeps], gpus(16, 16), 1, ()) is None
+    assert room.refusal(mine, [mine, sleeps], gpus(16, 16), Rules(), ()) is None
 
 
 def test_resume_on_another_gpu_holds_up_none_that_belongs_there() -> None:
     moves = Suspension(WAITING, "order", 1, {}, 1, moves={"GPU-1": "GPU-0"})
     comes = record("m", shares=[GpuShare("GPU-1", 12 * GIB, 60)], suspension=moves)
     mine = waiting("me", 5)
-    assert room.refusal(mine, [mine, comes], gpus(16, 16), 1, {"m"}) is None
+    assert room.refusal(mine, [mine, comes], gpus(16, 16), Rules(), {"m"}) is None
     # A promise that waits there is counted once.
     small = comes.replaced(shares=[GpuShare("GPU-1", 8 * GIB, 50)])
-    assert room.refusal(small, [waiting("me", 0.5), small], gpus(16, 16), 1, {"me"}) is None
+    assert room.refusal(small, [waiting("me", 0.5), small], gpus(16, 16), Rules(), {"me"}) is None
 
 
 def test_wait_has_no_bound_behind_what_never_leaves_the_gpu() -> None:

@@ -22,6 +22,7 @@ from vcuda_hook.claims.dra_names import (
 from vcuda_oci.model import topology
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.sizes import LEAST_SHARE_BYTES
+from vcuda_oci.placement.rules import Rules
 
 from ...kube.api import Object
 from ..gpus import node_labels
@@ -51,22 +52,22 @@ def quantity(count: int) -> str:
 
 def devices(
     seen: Inventory,
-    overcommit: float = 1,
+    rules: Rules,
     roots: Mapping[str, str] | None = None,
     has_mps: bool = False,
 ) -> list[Object]:
     """The node's devices in the order of their indexes.
 
-    overcommit: how many times a GPU's memory is promised. roots: name of the PCIe root by UUID, of
+    roots: name of the PCIe root by UUID, of
     GPUs that have one. has_mps: whether containers can be under MPS; each GPU is then a second
     device, for those. A GPU in MIG mode becomes several devices only by `partitions`.
     """
     cliques, found = _cliques(seen), []
     for gpu in sorted(seen.gpus, key=lambda gpu: (gpu.index, gpu.mig or [])):
         more = (roots or {}).get(gpu.uuid, ""), cliques.get(gpu.uuid)
-        found.append(_device(gpu, seen, overcommit, *more))
+        found.append(_device(gpu, seen, rules, *more))
         if has_mps and not gpu.divided and gpu.mig is None:
-            found.append(_under_mps(_device(gpu, seen, 1, *more), gpu))
+            found.append(_under_mps(_device(gpu, seen, rules.once(), *more), gpu))
     return found
 
 
@@ -75,7 +76,7 @@ def _under_mps(device: Object, gpu: Gpu) -> Object:
     return {**device, "name": name_of(gpu.uuid, MPS_END), "attributes": attributes}
 
 
-def _device(gpu: Gpu, seen: Inventory, overcommit: float, root: str, clique: int | None) -> Object:
+def _device(gpu: Gpu, seen: Inventory, rules: Rules, root: str, clique: int | None) -> Object:
     texts = {
         "uuid": gpu.uuid,
         "model": gpu.model,
@@ -99,7 +100,7 @@ def _device(gpu: Gpu, seen: Inventory, overcommit: float, root: str, clique: int
     attributes |= {
         key: {"version": found} for key, text in versions.items() if (found := _version(text))
     }
-    memory = int(gpu.memory_bytes * overcommit) // MEMORY_STEP_BYTES * MEMORY_STEP_BYTES
+    memory = rules.promised(gpu) // MEMORY_STEP_BYTES * MEMORY_STEP_BYTES
     device: Object = {
         "name": name_of(gpu.uuid),
         "allowMultipleAllocations": True,

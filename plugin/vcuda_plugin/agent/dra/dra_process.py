@@ -18,6 +18,7 @@ from typing import Any
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.placement.rules import rules_of
 from vcuda_oci.system.settings_file import Config
 
 from ...kube import kube_client
@@ -83,9 +84,7 @@ def main(
                 seen = inventory.of_tree(json.loads(line))
                 health.publish(seen)
                 roots = pcie_roots(seen.gpus)
-                offered = devices.devices(
-                    seen, settings.memory_overcommit, roots, settings.mps_devices
-                )
+                offered = devices.devices(seen, rules_of(settings), roots, settings.mps_devices)
                 publisher.publish(*partitions.partitioned(offered, seen))
     except VcudaError as error:
         sys.exit(f"{names.AGENT_PROGRAM}: {error}")

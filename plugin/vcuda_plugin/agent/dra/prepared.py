@@ -29,6 +29,7 @@ from vcuda_oci.model import names, policies
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.placement.mig import Place
+from vcuda_oci.placement.rules import rules_of
 from vcuda_oci.start import apply_share, left_over
 from vcuda_oci.system import files, settings_file
 from vcuda_oci.system.settings_file import Config
@@ -91,7 +92,7 @@ class PreparedClaims:
         owner = Owner(id_of(uid), "", *pod, name)
         mine = claim.Claim(owner, wanted.request, [], os.getpid(), wanted.shares)
         # A claim's device says its isolation, whatever the setting says of containers.
-        isolation, rules = wanted.request.terms.isolation, apply_share.rules_of(settings)
+        isolation, rules = wanted.request.terms.isolation, rules_of(settings)
         with _named(f"claim {namespace}/{name}"):
             if wanted.place:
                 held, is_new = instance_claim.claim_instance(

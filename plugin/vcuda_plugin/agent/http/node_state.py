@@ -137,7 +137,7 @@ class Node:
         if self.known is None:
             return None
         known = self.known
-        entries = views.gpu_entries(known.gpus, allocations, known.overcommit, known.unhealthy)
+        entries = views.gpu_entries(known.gpus, allocations, known.rules(), known.unhealthy)
         return [
             {
                 **entry,

@@ -17,6 +17,7 @@ import grpc.aio  # type: ignore[import-untyped]
 
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.placement.rules import rules_of
 from vcuda_oci.system.settings_file import Config
 
 from . import device_plugin_api as api
@@ -36,7 +37,7 @@ class DevicePlugin:
 
     def __init__(self, kind: str, settings: Config, followed: bool) -> None:
         self.kind, self.streams = kind, 0
-        self._state_dir, self._order = os.path.normpath(settings.state_dir), settings.placement
+        self._state_dir, self._rules = os.path.normpath(settings.state_dir), rules_of(settings)
         self._split = settings.gpu_split
         self._allocate_as = resources.allocates_by(kind, self._split, followed)
         self._known: frozenset[str] = frozenset()
@@ -114,7 +115,7 @@ class DevicePlugin:
                 [id for id in asked.available_deviceIDs if id in self._known],
                 [id for id in asked.must_include_deviceIDs if id in self._known],
                 max(0, asked.allocation_size),
-                self._order,
+                self._rules,
                 self._gpus,
                 self._distances,
                 self._split,

@@ -15,6 +15,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Refused, choose
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.system.settings_file import SPREAD, Config
 
 CORE, MEMORY, GPU = "vcuda-core", "vcuda-memory", "gpu"
@@ -69,13 +70,13 @@ def allocates_by(kind: str, split: int, followed: bool) -> str:
     return VIRTUAL if kind == GPU and (followed or split > 1) else kind
 
 
-def units(kind: str, gpu: Gpu, overcommit: float, split: int = 1) -> int:
+def units(kind: str, gpu: Gpu, rules: Rules, split: int = 1) -> int:
     """How many IDs of this kind a GPU has: the most that placement may promise in total.
 
     split: how many containers may share a GPU of the kind GPU.
     """
     if kind == MEMORY:
-        return int(gpu.memory_bytes * overcommit) // names.MEMORY_UNIT_BYTES
+        return rules.promised(gpu) // names.MEMORY_UNIT_BYTES
     return 100 if kind == CORE else split
 
 
@@ -84,7 +85,7 @@ def devices(
     gpus: Sequence[Gpu],
     unhealthy: Collection[str],
     numa: dict[str, int],
-    overcommit: float,
+    rules: Rules,
     split: int = 1,
 ) -> list[Device]:
     """All device IDs. unhealthy: UUIDs. numa: NUMA node by UUID, of GPUs that have one.
@@ -92,7 +93,7 @@ def devices(
     Memory units carry no NUMA node: with thousands of them, the kubelet needs a tenth of a second
     for each container to compute its topology hints. Raises VcudaError: more IDs than MOST_IDS.
     """
-    count = sum(units(kind, gpu, overcommit, split) for gpu in gpus)
+    count = sum(units(kind, gpu, rules, split) for gpu in gpus)
     if count > MOST_IDS:
         what = f"{count} units, and the kubelet can take {MOST_IDS}"
         raise VcudaError(what, f"resource {kind}", "lower memory-overcommit, or switch it off")
@@ -100,7 +101,7 @@ def devices(
     for gpu in gpus:
         node = None if kind == MEMORY else numa.get(gpu.uuid)
         healthy = gpu.uuid not in unhealthy
-        count, is_whole = units(kind, gpu, overcommit, split), kind == GPU and split == 1
+        count, is_whole = units(kind, gpu, rules, split), kind == GPU and split == 1
         ids = [gpu.uuid] if is_whole else [f"{gpu.uuid}.{number}" for number in range(count)]
         found += [Device(id, healthy, node) for id in ids]
     return found
@@ -127,7 +128,7 @@ def preferred(
     available: Iterable[str],
     must: Sequence[str],
     size: int,
-    order: str,
+    rules: Rules,
     gpus: Sequence[Gpu] = (),
     distances: Sequence[Sequence[int]] | None = None,
     split: int = 1,
@@ -143,14 +144,14 @@ def preferred(
     for id in sorted(set(available) - set(chosen), key=_rank):
         free.setdefault(_gpu_of(id), []).append(id)
     if (kind == CORE or (kind == GPU and split == 1)) and not chosen:
-        for uuid, count in _as_placed(kind, free, size, order, gpus, distances).items():
+        for uuid, count in _as_placed(kind, free, size, rules, gpus, distances).items():
             chosen += free.pop(uuid)[:count]
     # Prefer more IDs of the GPUs chosen so far.
     for uuid in dict.fromkeys(map(_gpu_of, chosen)):
         chosen += free.pop(uuid, [])[: max(0, size - len(chosen))]
     while len(chosen) < size and free:
         left = size - len(chosen)
-        uuid = _next_gpu(free, left, 100 if kind == CORE else 0, order)
+        uuid = _next_gpu(free, left, 100 if kind == CORE else 0, rules)
         chosen += free.pop(uuid)[:left]
     return chosen
 
@@ -159,7 +160,7 @@ def _as_placed(
     kind: str,
     free: dict[str, list[str]],
     size: int,
-    order: str,
+    rules: Rules,
     gpus: Sequence[Gpu],
     distances: Sequence[Sequence[int]] | None,
 ) -> dict[str, int]:
@@ -167,20 +168,20 @@ def _as_placed(
     each = 100 if kind == CORE else 1
     held = {gpu.uuid: each - len(free.get(gpu.uuid, ())) for gpu in gpus}
     taken = [GpuShare(uuid, 0, 100 * count // each) for uuid, count in held.items() if count > 0]
-    answer = choose(gpus, taken, Request.of(size * 100 // each), order, 1, distances)
+    answer = choose(gpus, taken, Request.of(size * 100 // each), rules.once(), distances)
     if isinstance(answer, Refused) or not size:
         return {}
     return {share.uuid: share.core_percent * each // 100 for share in answer.shares}
 
 
-def _next_gpu(free: dict[str, list[str]], left: int, whole: int, order: str) -> str:
+def _next_gpu(free: dict[str, list[str]], left: int, whole: int, rules: Rules) -> str:
     untouched = [uuid for uuid, ids in free.items() if len(ids) == whole]
     if whole and left >= whole and untouched:
         return untouched[0]
     fitting = [uuid for uuid, ids in free.items() if len(ids) >= left]
     if not fitting:
         return max(free, key=lambda uuid: len(free[uuid]))
-    sign = -1 if order == SPREAD else 1
+    sign = -1 if rules.placement == SPREAD else 1
     return min(fitting, key=lambda uuid: sign * len(free[uuid]))
 
 

@@ -29,6 +29,7 @@ from vcuda_oci.model.suspension import (
     UNTIL_CALL,
     WAITING,
 )
+from vcuda_oci.placement.rules import rules_of
 from vcuda_oci.system.settings_file import Config
 
 from ..ledger.records import Records
@@ -236,7 +237,7 @@ class Suspender:
             ledger,
             self._facts,
             one.id,
-            self._settings.memory_overcommit,
+            rules_of(self._settings),
             _ROOM_SECONDS,
             waiting=is_there,
         )

@@ -263,13 +263,13 @@ class Cluster:
             return [gpu for gpu in found if ask.wanted.allows(gpu.uuid, gpu.model)]
 
         facts, reported = entry.facts, entry.facts.reported
-        gpus, overcommit = may_use(facts.usable), reported.overcommit
+        gpus, rules = may_use(facts.usable), reported.rules(self.order)
         if ask.tenancy.mps:  # as the node does: fences/mps_claim.py
-            gpus, overcommit = [gpu for gpu in gpus if gpu.mig is None], 1
+            gpus, rules = [gpu for gpu in gpus if gpu.mig is None], rules.once()
         found: Placed | Refused = Refused("")
         if ask.isolation != MIG:
             taken = entry.taken if not removed else entry.taken_without(removed)
-            found = place(gpus, taken, ask, self.order, overcommit, reported.between)
+            found = place(gpus, taken, ask, rules, reported.between)
         if ask.isolation == MIG or (
             isinstance(found, Refused) and ask.isolation == AUTO and facts.divisible
         ):
@@ -330,8 +330,8 @@ class Cluster:
         self._put_slices(entry, slices)
         if facts.name not in self.wide:
             closed = [uuid for uuid, others in tenants.items() if not NO_TENANCY.beside(others)]
-            overcommit = facts.reported.overcommit
-            self.arrays.put_free(entry.row, facts.usable, entry.taken, overcommit, closed)
+            rules = facts.reported.rules()
+            self.arrays.put_free(entry.row, facts.usable, entry.taken, rules, closed)
 
     def _put_slices(self, entry: Entry, slices: dict[str, set[str]]) -> None:
         if slices or entry.slices:

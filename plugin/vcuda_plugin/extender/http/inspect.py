@@ -40,7 +40,7 @@ def node(cluster: Cluster, name: str) -> dict[str, Any] | None:
 def gpus(entry: Entry) -> list[dict[str, Any]]:
     """Describe the node's GPUs. held: whether a pod has compute of it. unusable: why it gets no
     pod; "": it may."""
-    reported = entry.facts.reported
+    reported, rules = entry.facts.reported, entry.facts.reported.rules()
     usable = {gpu.uuid for gpu in (*entry.facts.usable, *entry.facts.divisible)}
     core = {share.uuid: share.core_percent for share in entry.taken}
     memory = {share.uuid: share.memory_bytes for share in entry.taken}
@@ -50,8 +50,7 @@ def gpus(entry: Entry) -> list[dict[str, Any]]:
             "index": gpu.index,
             "model": gpu.model,
             "core_free": 100 - core.get(gpu.uuid, 0),
-            "memory_free_bytes": int(gpu.memory_bytes * reported.overcommit)
-            - memory.get(gpu.uuid, 0),
+            "memory_free_bytes": rules.promised(gpu) - memory.get(gpu.uuid, 0),
             "memory_bytes": gpu.memory_bytes,
             "held": bool(core.get(gpu.uuid, 0)),
             "unusable": reported.unhealthy.get(gpu.uuid, "")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.request import Part
+from vcuda_oci.placement.rules import Rules
 
 from .pod_request import Wanted
 
@@ -80,7 +81,7 @@ class GpuArrays:
         row: int,
         gpus: Sequence[Gpu],
         taken: Sequence[GpuShare],
-        overcommit: float,
+        rules: Rules,
         closed: Collection[str],
     ) -> None:
         """Store what `taken` leaves of the node's GPUs, as `placement` counts it.
@@ -91,7 +92,7 @@ class GpuArrays:
         core = {share.uuid: share.core_percent for share in taken}
         memory = {share.uuid: share.memory_bytes for share in taken}
         for column, gpu in enumerate(gpus):
-            left = int(gpu.memory_bytes * overcommit) - memory.get(gpu.uuid, 0)
+            left = rules.promised(gpu) - memory.get(gpu.uuid, 0)
             percent = _LEAST_CORE if gpu.uuid in closed else 100 - core.get(gpu.uuid, 0)
             self._arrays["core"][row, column] = max(_LEAST_CORE, percent)
             self._arrays["memory"][row, column] = max(0, min(left, gpu.memory_bytes))

@@ -10,6 +10,7 @@ from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Chosen, Refused, choose
+from vcuda_oci.placement.rules import Rules
 
 from .pod_request import INIT, SIDECAR, ContainerAsk, PodAsk
 
@@ -35,8 +36,7 @@ def place(
     gpus: Sequence[Gpu],
     taken: Sequence[GpuShare],
     ask: PodAsk,
-    order: str,
-    overcommit: float = 1,
+    rules: Rules,
     between: Between = lambda gpus: None,
 ) -> Placed | Refused:
     """Place each container of the pod, or return why one does not fit.
@@ -48,10 +48,11 @@ def place(
     init container runs before the others: it reuses their GPUs where it can, and counts only where
     it needs more than they do.
     """
-    order = ask.gpu_order or order
+    if ask.gpu_order:
+        rules = rules.replaced(placement=ask.gpu_order)
 
     def on(some: Sequence[Gpu], beside: Sequence[GpuShare], each: ContainerAsk) -> Chosen | Refused:
-        return choose(some, beside, Request(each.parts), order, overcommit, between(some))
+        return choose(some, beside, Request(each.parts), rules, between(some))
 
     found: dict[str, list[GpuShare]] = {}
     lasting = [each for each in ask.containers if each.stage != INIT]

@@ -12,10 +12,11 @@ from vcuda_oci.fences import instances
 from vcuda_oci.host.mig import Mig
 from vcuda_oci.host.nvml import Library, inventory
 from vcuda_oci.ledger import claim, instance_records
-from vcuda_oci.ledger.claim import Claim, Rules
+from vcuda_oci.ledger.claim import Claim
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.start import apply_share, left_over
 
 GIB = 1 << 30

@@ -20,10 +20,11 @@ from vcuda_hook.mig import plan
 from vcuda_hook.mig.parted_file import Part
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.ledger import claim, instance_records
-from vcuda_oci.ledger.claim import Claim, Rules
+from vcuda_oci.ledger.claim import Claim
 from vcuda_oci.ledger.instance_records import Held
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
+from vcuda_oci.placement.rules import Rules
 
 FILE = """\
 version: v1

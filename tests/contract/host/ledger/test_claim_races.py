@@ -10,10 +10,11 @@ import pytest
 from support.ledger.claims import NODE, Claims
 from support.ledger.samples import GIB, left_in
 from vcuda_oci.container.identity import Owner
-from vcuda_oci.ledger.claim import Claim, Rules, claim
+from vcuda_oci.ledger.claim import Claim, claim
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
+from vcuda_oci.placement.rules import Rules
 
 
 @pytest.fixture

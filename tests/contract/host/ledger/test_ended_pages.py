@@ -15,10 +15,11 @@ from support.ledger.samples import host, record
 from support.needed import skip_or_fail
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.guest import ended_pages, file_handle
-from vcuda_oci.ledger.claim import Claim, Rules, claim
+from vcuda_oci.ledger.claim import Claim, claim
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.agent.process import confine, rights
 
 # A process that was handed a page fills the file system by it, again with each line that it reads.

@@ -19,12 +19,13 @@ from vcuda_oci.container import bundle, request
 from vcuda_oci.container.container import container_of
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.ledger import liveness
-from vcuda_oci.ledger.claim import Claim, Rules, claim
+from vcuda_oci.ledger.claim import Claim, claim
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
 from vcuda_oci.pages import page_reader
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.start import apply_share, main
 from vcuda_oci.system import files, settings_file
 

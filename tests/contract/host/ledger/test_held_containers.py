@@ -17,10 +17,11 @@ from support.host import cgroups
 from support.ledger.samples import GIB, record
 from support.needed import skip_or_fail
 from support.wrapper.fake_runtime import FakeRuntime
-from vcuda_oci.ledger import claim, liveness
+from vcuda_oci.ledger import liveness
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.pages import layout, limits
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.agent.bypass import held_containers
 from vcuda_plugin.agent.bypass.detection import Share
 from vcuda_plugin.agent.bypass.held_containers import HeldContainers
@@ -40,7 +41,7 @@ class FakeNode:
 
     def add_record(self, id: str, context_bytes: int = 0, **changes: Any) -> Allocation:
         held = record(id, **{"runtime": self.runtime.words, **changes})
-        rules = claim.Rules(context_bytes=context_bytes)
+        rules = Rules(context_bytes=context_bytes)
         with self.ledger:
             self.ledger.write(held, limits.page_of(held, rules.context_bytes, rules.meter_copies))
         return held

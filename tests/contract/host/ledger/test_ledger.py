@@ -19,11 +19,11 @@ from vcuda_oci.container.identity import Owner
 from vcuda_oci.guest import left_open
 from vcuda_oci.ledger import claim, liveness
 from vcuda_oci.ledger import ledger as ledgers
-from vcuda_oci.ledger.claim import Rules
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits, page_reader
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.system import files
 
 

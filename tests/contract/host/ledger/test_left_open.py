@@ -25,7 +25,7 @@ import sys; sys.path[:0] = [{ROOT!r} + "/oci", {ROOT!r} + "/tests"]
 import array, os, signal, socket, time
 from support.ledger.samples import GIB, host, record
 from vcuda_oci.ledger import claim
-from vcuda_oci.ledger.claim import Rules
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.pages import limits
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.guest import left_open

@@ -16,13 +16,13 @@ from support.wrapper.fake_runtime import FakeRuntime
 from vcuda_hook.cli import main
 from vcuda_oci.host.host import Host
 from vcuda_oci.ledger import claim
-from vcuda_oci.ledger.claim import Rules
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation, GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.request import Request
 from vcuda_oci.model.suspension import SUSPENDED, Suspension
 from vcuda_oci.pages import layout, limits, page_reader
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.start import apply_share
 
 FACTS = Host("", "600.1", "/usr/lib", gpus(16, 8))

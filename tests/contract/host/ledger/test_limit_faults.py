@@ -14,13 +14,13 @@ from support.ledger.samples import GIB, host, record
 from support.wrapper.fake_runtime import FakeRuntime
 from vcuda_oci.container.identity import Owner
 from vcuda_oci.ledger import claim, resize
-from vcuda_oci.ledger.claim import Rules
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.request import Request
 from vcuda_oci.pages import layout, limits
 from vcuda_oci.pages.limits_in_place import Turn
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.agent.compute.container_pages import LEASE_NS
 from vcuda_plugin.agent.ledger import sweep
 from vcuda_plugin.agent.ledger.records import Records

@@ -20,6 +20,7 @@ from vcuda_oci.ledger.liveness import start_time
 from vcuda_oci.ledger.unhealthy import Drain
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import RESUMING
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.agent.bypass.held_containers import Held
 
 
@@ -45,7 +46,7 @@ def test_container_that_has_not_arrived_stays_suspended_on_its_own_gpu(killed: K
     assert repairs.repair(node.ledger, node.facts, "box")
     assert (node.step("box"), killed.places()) == ("suspended", {2})
     assert [share.uuid for share in node.record("box").shares] == [node.facts.gpus[0].uuid]
-    control.resume(node.ledger, node.facts, "box", 1, 5)
+    control.resume(node.ledger, node.facts, "box", Rules(), 5)
     killed.judge("resume")
     assert (killed.outcomes.stuck, killed.outcomes.lost) == ([], [])
 

@@ -29,6 +29,7 @@ from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import BY_ORDER, BY_ROTATION
 from vcuda_oci.pages import layout
+from vcuda_oci.placement.rules import Rules
 
 __all__ = ["node"]
 
@@ -271,7 +272,7 @@ def test_driver_that_does_not_answer_is_left_and_completed_after(
     order(node, "fail", "--call", f"cuCheckpointProcess{step}", "--hang")
     with pytest.raises(VcudaError) as hung:
         if is_resume:
-            control.resume(node.ledger, node.facts, "box", 1, 5)
+            control.resume(node.ledger, node.facts, "box", Rules(), 5)
         else:
             control.suspend(node.ledger, node.facts, "box", seconds=2)
     assert "no answer of the driver" in str(hung.value)
