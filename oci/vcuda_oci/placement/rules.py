@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from ..model.gpu import Gpu
 from ..model.record import Record
-from ..system.settings_file import BINPACK
+from ..system.settings_file import BINPACK, Config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from ..system.settings_file import Config
 
 
 class Rules(Record):

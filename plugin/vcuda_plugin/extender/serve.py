@@ -19,6 +19,7 @@ import uvicorn
 
 from vcuda_oci.model import names
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.placement.rules import rules_of
 from vcuda_oci.system import settings_file
 
 from ..kube.api import KubeApi
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> None:
     page = _listen(arguments.page, "--page") if arguments.page else None
     if page:
         _log.info("the cluster page is on %s:%d", *page.getsockname()[:2])
-    cluster = Cluster(settings.placement)
+    cluster = Cluster(rules_of(settings))
     agents = Agents(cluster, arguments.agents)
     nodes, pods, *leases = followers(api, cluster, settings, place, agents)
     following = [nodes, pods, *leases, QuotaFollower(api, cluster, place)]

@@ -21,10 +21,10 @@ from vcuda_oci.model import topology
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.mig import Profile
 from vcuda_oci.placement.rules import Rules
-from vcuda_oci.system.settings_file import BINPACK
 
 _MOST_GPUS, _MOST_PROFILES = 1024, 32
 _MOST_SLICES = 64
+_PLAIN = Rules()
 
 # First byte of a line to the HTTP process that says why no GPU is listed; others: JSON or empty.
 NO_GPU = b"-"
@@ -44,9 +44,9 @@ class NodeGpus:
     profiles: dict[str, Sequence[Profile]] = field(default_factory=dict)
     instances: dict[str, Sequence[Sequence[int]]] = field(default_factory=dict)
 
-    def rules(self, order: str = BINPACK) -> Rules:
-        """The rules for placing on this node. order: of the node's settings, or the extender's."""
-        return Rules(order, self.overcommit)
+    def rules(self, cluster: Rules = _PLAIN) -> Rules:
+        """The rules here. cluster: those of all nodes, of which a node has some of its own."""
+        return cluster.replaced(overcommit=self.overcommit)
 
     def between(self, gpus: Sequence[Gpu]) -> list[list[int]] | None:
         """Return the distances between some of the GPUs, in the order of `gpus`."""

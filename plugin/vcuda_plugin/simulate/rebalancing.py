@@ -59,7 +59,7 @@ def _candidates(cluster: Cluster, ask: PodAsk, names: Collection[str]) -> list[E
 def _moves(cluster: Cluster, entry: Entry, ask: PodAsk) -> list[Move] | None:
     gpus = [gpu for gpu in entry.facts.usable if ask.wanted.allows(gpu.uuid, gpu.model)]
     reported = entry.facts.reported
-    rules = reported.rules(cluster.order)
+    rules = reported.rules(cluster.rules)
     tenants, fixed = [], []
     for uid, shares in entry.holds.items():
         to = _targets(cluster, entry, uid, shares)

@@ -15,6 +15,7 @@ from typing import Any
 
 from vcuda_oci.ledger import decision
 from vcuda_oci.model import names
+from vcuda_oci.placement.rules import Rules
 
 from ..extender.bind.bind import Binder
 from ..extender.cluster.cluster import Cluster
@@ -75,7 +76,7 @@ class Replay:
         self._rebalances = rebalances
         self._policy, self._mix, self._names = policy, mix, [node.name for node in nodes]
         self._progress, self._reported_at, self._come = progress, time.monotonic(), 0
-        self._cluster = Cluster(policy.order)
+        self._cluster = Cluster(Rules(policy.order))
         self._cluster.quota.limits = limits
         for node in nodes:
             self._cluster.put_node(node)

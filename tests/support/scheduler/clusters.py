@@ -10,6 +10,7 @@ from vcuda_oci.ledger.decision import Decision
 from vcuda_oci.model import names
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.system import settings_file
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.cluster.objects import PodFacts, node_of, pod_of
@@ -91,7 +92,7 @@ def facts(tree: dict[str, Any]) -> PodFacts:
 
 def cluster(*objects: dict[str, Any], order: str = "binpack") -> Cluster:
     """A Cluster that receives these nodes and pods in this order."""
-    made = Cluster(order)
+    made = Cluster(Rules(order))
     for each in objects:
         each = json.loads(json.dumps(each))
         if "spec" in each:

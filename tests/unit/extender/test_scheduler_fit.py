@@ -93,7 +93,7 @@ def test_all_nodes_at_once_get_the_answer_that_each_would(situation: Any) -> Non
     for name in names:
         entry = cluster.nodes[name]
         wanted = [g for g in entry.facts.usable if ask.wanted.allows(g.uuid, g.model)]
-        terms = ask, entry.facts.reported.rules(cluster.order)
+        terms = ask, entry.facts.reported.rules(cluster.rules)
         answer = place(wanted, entry.taken, *terms)
         if not isinstance(answer, Refused):
             fitting.append(name)

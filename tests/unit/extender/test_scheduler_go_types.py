@@ -16,6 +16,7 @@ from support.scheduler import extender_openapi, go_samples
 from support.scheduler.clusters import SETTINGS
 from support.scheduler.extender import shown_by_scheduler
 from vcuda_oci.model.request import Part
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.cluster.objects import priority_of
 from vcuda_plugin.extender.filter import extender_api
@@ -115,7 +116,7 @@ def test_the_openapi_page_is_one_and_has_every_path_that_is_served() -> None:
     page = schemathesis.openapi.from_dict(extender_openapi.PAGE)
     page.validate()
     binder: Any = None
-    app = Server(Cluster("binpack"), binder, [], SETTINGS).app
+    app = Server(Cluster(Rules()), binder, [], SETTINGS).app
     served = {*app._posts, *app._gets}
     paths = {path.replace("{node}", "") for path in extender_openapi.PAGE["paths"]}
     assert paths == served

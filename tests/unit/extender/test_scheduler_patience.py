@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.filter import patience
 from vcuda_plugin.extender.filter.fit import Verdict
@@ -37,7 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_refusals_in_a_row_wait_at_most_a_fifth_of_the_time(clock: Clock) -> None:
-    waiting, began = Patience(Cluster("binpack")), clock.now
+    waiting, began = Patience(Cluster(Rules())), clock.now
     for _ in range(5000):
         assert asyncio.run(waiting.found(lambda: REFUSED)) is REFUSED
         clock.now += 0.002
@@ -46,7 +47,7 @@ def test_refusals_in_a_row_wait_at_most_a_fifth_of_the_time(clock: Clock) -> Non
 
 
 def test_pod_that_fits_does_not_wait_and_another_only_until_it_fits(clock: Clock) -> None:
-    cluster = Cluster("binpack")
+    cluster = Cluster(Rules())
     waiting, answers = Patience(cluster), [REFUSED, REFUSED, FITS]
     assert asyncio.run(waiting.found(lambda: FITS)) is FITS
     assert clock.slept == 0

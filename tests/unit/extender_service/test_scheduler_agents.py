@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.scheduler.clusters import gpus_of, node
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.cluster.objects import node_of
 from vcuda_plugin.extender.follow.agents import NOT_READY, OLD, Agents
@@ -18,7 +19,7 @@ class Followed:
 
     def __init__(self) -> None:
         self.time = 1000.0
-        self.cluster = Cluster("binpack")
+        self.cluster = Cluster(Rules())
         self.agents = Agents(self.cluster, "vcuda", lambda: self.time)
         for name in ("a", "b"):
             self.agents.put_node(node_of(node(name, gpus_of(name, 16))))

@@ -11,6 +11,7 @@ import pytest
 
 from support.ledger.samples import GIB
 from support.scheduler.clusters import SETTINGS
+from vcuda_oci.placement.rules import Rules
 from vcuda_plugin.extender.cluster.cluster import Cluster
 from vcuda_plugin.extender.model.pod_request import ask_of
 from vcuda_plugin.extender.quota import quota_limits
@@ -137,7 +138,7 @@ def test_fragmentation_is_what_the_paper_calls_so() -> None:
             TracePod("e", core=30, model="T4"),
         ]
     )
-    cluster = Cluster("binpack")
+    cluster = Cluster(Rules())
     for facts in nodes.parse(["1x2:H100:80GiB", "1x2:T4:16GiB"]):
         cluster.put_node(facts)
     rows = cluster.rows(list(cluster.nodes))

@@ -18,6 +18,7 @@ from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.policies import AUTO, MIG
 from vcuda_oci.placement.choose import Refused
+from vcuda_oci.placement.rules import Rules
 
 from ..model.gpu_arrays import WIDEST, GpuArrays, Rows
 from ..model.instances import place_instances
@@ -38,13 +39,13 @@ _EXCLUDE = ("labels exclude", "the other isolation excludes")
 
 
 class Cluster:
-    """order: "binpack" or "spread", for pods that name no order.
+    """rules: of every node, except what a node says for itself.
 
     changes: counts the changes of what nodes have or hold.
     """
 
-    def __init__(self, order: str) -> None:
-        self.order, self.lock = order, threading.RLock()
+    def __init__(self, rules: Rules) -> None:
+        self.rules, self.lock = rules, threading.RLock()
         self.nodes: dict[str, Entry] = {}
         self.pods: dict[str, PodFacts] = {}
         self.assumed: dict[str, dict[str, Assumed]] = {}
@@ -263,7 +264,7 @@ class Cluster:
             return [gpu for gpu in found if ask.wanted.allows(gpu.uuid, gpu.model)]
 
         facts, reported = entry.facts, entry.facts.reported
-        gpus, rules = may_use(facts.usable), reported.rules(self.order)
+        gpus, rules = may_use(facts.usable), reported.rules(self.rules)
         if ask.tenancy.mps:  # as the node does: fences/mps_claim.py
             gpus, rules = [gpu for gpu in gpus if gpu.mig is None], rules.once()
         found: Placed | Refused = Refused("")
@@ -330,7 +331,7 @@ class Cluster:
         self._put_slices(entry, slices)
         if facts.name not in self.wide:
             closed = [uuid for uuid, others in tenants.items() if not NO_TENANCY.beside(others)]
-            rules = facts.reported.rules()
+            rules = facts.reported.rules(self.rules)
             self.arrays.put_free(entry.row, facts.usable, entry.taken, rules, closed)
 
     def _put_slices(self, entry: Entry, slices: dict[str, set[str]]) -> None:

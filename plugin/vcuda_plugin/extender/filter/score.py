@@ -51,7 +51,7 @@ def scores(
         after = _after(cluster, rows, before, ask, part) if part else before
         left = np.maximum(after.sum(axis=1) - (0 if part else ask.core / 100), 0)
         full = 1 - left / count
-        order = ask.node_order or cluster.order
+        order = ask.node_order or cluster.rules.placement
         if order == SPREAD:
             full = 1 - full
         worse = (useless(after) - useless(before)) / max(1, ask.core // 100)
@@ -150,7 +150,7 @@ def _after(cluster: Cluster, rows: Rows, free: Floats, ask: PodAsk, part: Part) 
     fits = arrays.fit_share(rows, allowed, core, part.memory_bytes)
     left, memory = arrays.at(rows, "core"), arrays.at(rows, "memory")
     size = np.maximum(arrays.at(rows, "size"), 1)
-    sign = -1 if (ask.gpu_order or cluster.order) == SPREAD else 1
+    sign = -1 if (ask.gpu_order or cluster.rules.placement) == SPREAD else 1
     rank: NDArray[Any] = np.where(fits, sign * (left + memory / size), np.inf)
     best, here = rank.argmin(axis=1), np.arange(len(rows))
     rest, right = rest_of(cluster, rows, part), fits[here, best]
