@@ -1,7 +1,8 @@
 """Containers that may move between the GPUs of a node, and what is free there meanwhile: pure.
 
 A move needs room on its new GPU beside all that is there by then, since the driver restores the
-container there before another may have the old one. Memory is counted once, without overcommit.
+container there before another may have the old one. Memory is counted once, however often it may
+be promised.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Collection, Sequence
 from ..model.allocation import GpuShare
 from ..model.gpu import Gpu
 from ..model.record import Record
+from .rules import Rules
 
 # How many steps a search takes at most: placements and sets of containers that it tries.
 STEPS = 100_000
@@ -45,10 +47,15 @@ class Board:
     """
 
     def __init__(
-        self, gpus: Sequence[Gpu], fixed: Sequence[GpuShare], tenants: Sequence[Tenant]
+        self,
+        gpus: Sequence[Gpu],
+        fixed: Sequence[GpuShare],
+        tenants: Sequence[Tenant],
+        rules: Rules,
     ) -> None:
+        rules = rules.once()
         self.core = {gpu.uuid: 100 for gpu in gpus}
-        self.memory = {gpu.uuid: gpu.memory_bytes for gpu in gpus}
+        self.memory = {gpu.uuid: rules.promised(gpu) for gpu in gpus}
         self.fixed, self.tenants = fixed, tenants
         self.at = {tenant.id: tenant.share.uuid for tenant in tenants}
         self._steps = STEPS

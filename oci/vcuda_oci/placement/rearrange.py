@@ -14,6 +14,7 @@ from ..model.gpu import Gpu
 from ..model.record import Record
 from ..model.request import Part
 from .moves import Board, Exhausted, Move, Tenant
+from .rules import Rules
 
 # Whether the request fits beside these shares.
 Fits = Callable[[Sequence[GpuShare]], bool]
@@ -40,7 +41,11 @@ def needs(parts: Sequence[Part], sizes: Sequence[int]) -> list[Need]:
 
 
 def emptying(
-    gpus: Sequence[Gpu], fixed: Sequence[GpuShare], tenants: Sequence[Tenant], source: str
+    gpus: Sequence[Gpu],
+    fixed: Sequence[GpuShare],
+    tenants: Sequence[Tenant],
+    source: str,
+    rules: Rules,
 ) -> list[Move]:
     """The moves that take as many tenants as possible off the GPU `source`.
 
@@ -48,7 +53,7 @@ def emptying(
     equally many tenants those are moved that hold most.
     """
     others = [gpu for gpu in gpus if gpu.uuid != source]
-    board = Board(others, fixed, tenants)
+    board = Board(others, fixed, tenants, rules)
     mine = [one for one in tenants if one.share.uuid == source and one.to]
     try:
         for count in range(len(mine), 0, -1) if len(mine) <= _MOST_SETS_OF else (len(mine),):
@@ -58,7 +63,7 @@ def emptying(
                     return found
     except Exhausted:
         pass
-    board, moves = Board(others, fixed, tenants), []
+    board, moves = Board(others, fixed, tenants, rules), []
     for one in sorted(mine, key=lambda one: -one.bytes):
         moves += board.place([one], (source,)) or []
     return moves
@@ -70,6 +75,7 @@ def making_room(
     tenants: Sequence[Tenant],
     needs: Sequence[Need],
     fits: Fits,
+    rules: Rules,
 ) -> list[Move] | None:
     """The moves after which a request fits, the fewest bytes first, then the fewest moves.
 
@@ -77,12 +83,12 @@ def making_room(
     already. None: no plan was found. Every plan of one or two moves is tried, and of more those
     that empty one GPU after another.
     """
-    board = Board(gpus, fixed, tenants)
+    board = Board(gpus, fixed, tenants, rules)
     if fits(board.shares()):
         return []
     search = _Search(board, needs, fits)
     for way in (search.few, search.cleared):
-        search.board = Board(gpus, fixed, tenants)
+        search.board = Board(gpus, fixed, tenants, rules)
         try:
             way()
         except Exhausted:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Rules(Record):
-    """Settings that apply to every claim.
+    """Settings that apply to every claim, change and suspension.
 
     placement: one of settings_file.PLACEMENTS. overcommit: how many times a GPU's memory is
     promised. context_bytes: what a process's context on a GPU counts against its container's
@@ -20,6 +20,7 @@ class Rules(Record):
     idle_suspend: as Allocation has it, for requests that do not name a time. rotates: containers
     take turns on a GPU that is promised more than once; else the driver moves their memory.
     partitions: percents of the static partitions of a GPU under MPS; none: it has none.
+    host_bytes: of the host's memory, for suspended containers; 0: no bound.
     """
 
     def __init__(
@@ -31,10 +32,12 @@ class Rules(Record):
         idle_suspend: int = 0,
         rotates: bool = False,
         partitions: Sequence[int] = (),
+        host_bytes: int = 0,
     ) -> None:
         self.placement, self.overcommit = placement, overcommit
         self.context_bytes, self.meter_copies = context_bytes, meter_copies
         self.idle_suspend, self.rotates, self.partitions = idle_suspend, rotates, partitions
+        self.host_bytes = host_bytes
 
     def promised(self, gpu: Gpu) -> int:
         """Bytes of the GPU's memory that may be promised in all."""
@@ -55,4 +58,5 @@ def rules_of(settings: Config) -> Rules:
         settings.idle_suspend,
         settings.rotates,
         settings.mps_partitions,
+        settings.suspend_memory,
     )

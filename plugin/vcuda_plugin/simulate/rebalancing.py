@@ -74,7 +74,7 @@ def _moves(cluster: Cluster, entry: Entry, ask: PodAsk) -> list[Move] | None:
 
     parts = [part for each in ask.containers for part in each.parts]
     wanted = needs(parts, [gpu.memory_bytes for gpu in entry.facts.usable])
-    return making_room(entry.facts.usable, fixed, tenants, wanted, fits)
+    return making_room(entry.facts.usable, fixed, tenants, wanted, fits, rules)
 
 
 def _targets(cluster: Cluster, entry: Entry, uid: str, shares: Sequence[GpuShare]) -> list[str]:

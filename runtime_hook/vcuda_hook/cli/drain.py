@@ -33,16 +33,16 @@ _DONE = {MOVE: "moved", SUSPEND: "suspended", ASLEEP: "resumed"}
 def drain(arguments: argparse.Namespace, settings: Config) -> int:
     """Empty a GPU; 1: some of its containers stay. Raises VcudaError: refused."""
     facts, ledger = opened(arguments, settings)
-    gpu, most = relocation.gpu_of(facts, arguments.gpu), settings.suspend_memory
+    gpu, rules = relocation.gpu_of(facts, arguments.gpu), rules_of(settings)
     show = _Show(arguments, ledger, facts)
-    plan = drains.planned(ledger, facts, gpu.uuid, most)
+    plan = drains.planned(ledger, facts, gpu.uuid, rules)
     if not arguments.json:
         print(f"GPU {gpu.index}, {gpu.uuid}: {table.count(len(plan), 'container')}")
         show.plan(plan)
     if not show.may_begin(f"Drain GPU {gpu.index}?"):
         was = gpu.uuid in unhealthy.read_drained(ledger.state_dir)
         return show.answer(gpu.uuid, [Result(step) for step in plan], drained=was)
-    results = drains.drain(ledger, facts, gpu.uuid, arguments.timeout, show.begin, most)
+    results = drains.drain(ledger, facts, gpu.uuid, rules, arguments.timeout, show.begin)
     show.results(results)
     stay = [one for one in results if one.step.action == STAY]
     if not arguments.json:
@@ -82,7 +82,7 @@ def rebalance(arguments: argparse.Namespace, settings: Config) -> int:
         if not show.may_begin("Move them?", needs_yes=False):
             return show.moves(found, [Result(step) for step in plan])
         found, results = moves.rebalance(
-            ledger, facts, wanted, rules, arguments.timeout, show.begin, settings.suspend_memory
+            ledger, facts, wanted, rules, arguments.timeout, show.begin
         )
         show.results(results)
     if not arguments.json and found.moves == []:

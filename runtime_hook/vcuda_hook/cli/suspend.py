@@ -40,8 +40,8 @@ def suspend(arguments: argparse.Namespace, settings: Config) -> int:
     """Take the containers off their GPUs. Raises VcudaError: not root, or no such container."""
 
     def one(ledger: Ledger, facts: Host, id: str, progress: Progress) -> Done:
-        most = settings.suspend_memory
-        return control.suspend(ledger, facts, id, BY_ORDER, arguments.timeout, progress.show, most)
+        rules = rules_of(settings)
+        return control.suspend(ledger, facts, id, rules, BY_ORDER, arguments.timeout, progress.show)
 
     return _each(arguments, settings, one, "suspended")
 
@@ -68,9 +68,9 @@ def move(arguments: argparse.Namespace, settings: Config) -> int:
     """Bring the containers to another GPU. Raises VcudaError as `suspend`."""
 
     def one(ledger: Ledger, facts: Host, id: str, progress: Progress) -> Done:
-        most = settings.suspend_memory
+        rules = rules_of(settings)
         return control.move(
-            ledger, facts, id, arguments.gpu, arguments.timeout, progress.show, most
+            ledger, facts, id, arguments.gpu, rules, arguments.timeout, progress.show
         )
 
     return _each(arguments, settings, one, "moved")

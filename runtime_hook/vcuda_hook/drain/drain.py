@@ -54,7 +54,7 @@ def planned(
     ledger: Ledger,
     facts: Host,
     uuid: str,
-    most_kept: int,
+    rules: Rules,
     failed: Mapping[tuple[str, str], Why] = {},
 ) -> list[Step]:
     """The plan as things are now; nothing is changed.
@@ -63,21 +63,22 @@ def planned(
     """
     closed = {**relocation.closed(ledger), uuid: ""}
     seen = survey.survey(ledger, facts, closed)
-    return drain_plan.plan(facts, uuid, seen, host_room.left(ledger.read()[0], most_kept), failed)
+    host_bytes = host_room.left(ledger.read()[0], rules.host_bytes)
+    return drain_plan.plan(facts, uuid, seen, rules, host_bytes, failed)
 
 
 def drain(
     ledger: Ledger,
     facts: Host,
     uuid: str,
+    rules: Rules,
     seconds: float,
     begin: Begin,
-    most_kept: int = 0,
 ) -> list[Result]:
     """Close the GPU to new containers, then move or suspend what runs there, one after the other.
 
-    seconds: for the driver, with each container. most_kept: as control.suspend has it. Raises
-    VcudaError: another drain is at work, or a record is broken.
+    seconds: for the driver, with each container. Raises VcudaError: another drain is at work, or a
+    record is broken.
     """
     results: dict[str, Result] = {}
     failed: dict[tuple[str, str], Why] = {}
@@ -85,11 +86,11 @@ def drain(
         begun = _close(ledger, uuid)
         repair_all(ledger, facts)
         while True:
-            steps = planned(ledger, facts, uuid, most_kept, failed)
+            steps = planned(ledger, facts, uuid, rules, failed)
             step = next((one for one in steps if one.action in (MOVE, SUSPEND)), None)
             if step is None:
                 break
-            results[step.id] = carry_out(ledger, facts, step, seconds, begin(step), most_kept)
+            results[step.id] = carry_out(ledger, facts, step, rules, seconds, begin(step))
             if results[step.id].error:
                 failed[step.id, step.action] = results[step.id].error, ""
         with changing(ledger) as drained:
@@ -102,7 +103,7 @@ def drain(
 
 
 def carry_out(
-    ledger: Ledger, facts: Host, step: Step, seconds: float, progress: Progress, most_kept: int
+    ledger: Ledger, facts: Host, step: Step, rules: Rules, seconds: float, progress: Progress
 ) -> Result:
     """Move or suspend the container as the step says; a failure is in the result. An interrupt
     completes the step first.
@@ -110,10 +111,10 @@ def carry_out(
     try:
         if step.action == MOVE:
             done = control.move(
-                ledger, facts, step.id, step.target, seconds, progress, most_kept, BY_DRAIN
+                ledger, facts, step.id, step.target, rules, seconds, progress, BY_DRAIN
             )
         else:
-            done = control.suspend(ledger, facts, step.id, BY_DRAIN, seconds, progress, most_kept)
+            done = control.suspend(ledger, facts, step.id, rules, BY_DRAIN, seconds, progress)
     except VcudaError as error:
         return _failed(step, error)
     except KeyboardInterrupt:

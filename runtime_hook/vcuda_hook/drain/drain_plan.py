@@ -8,6 +8,7 @@ from typing import NamedTuple
 from vcuda_oci.host.host import Host
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.placement.rearrange import emptying
+from vcuda_oci.placement.rules import Rules
 
 from .survey import Survey, Why
 
@@ -30,7 +31,12 @@ class Step(NamedTuple):
 
 
 def plan(
-    facts: Host, uuid: str, seen: Survey, host_bytes: int, failed: Mapping[tuple[str, str], Why]
+    facts: Host,
+    uuid: str,
+    seen: Survey,
+    rules: Rules,
+    host_bytes: int,
+    failed: Mapping[tuple[str, str], Why],
 ) -> list[Step]:
     """What a drain does with each container on the GPU: pure.
 
@@ -44,7 +50,7 @@ def plan(
         mine[at] = one._replace(to=(), unmoved=why) if why else one
     movable = [one for one in mine if one.to]
     wanted = [one.tenant for one in movable]
-    moves = emptying(facts.gpus, seen.beside(movable), wanted, uuid)
+    moves = emptying(facts.gpus, seen.beside(movable), wanted, uuid, rules)
     targets = {move.id: move.target for move in moves}
     steps = []
     for one in mine:

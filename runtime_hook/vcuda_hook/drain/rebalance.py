@@ -59,6 +59,7 @@ def proposed(
         [one.tenant for one in movable],
         needs(request.parts, [gpu.memory_bytes for gpu in facts.gpus]),
         lambda taken: refusal(taken) is None,
+        rules,
     )
     now = refusal(seen.beside(())) if moves != [] else None
     return Proposal(moves, now, [one for one in seen.found if one.unmoved])
@@ -71,12 +72,11 @@ def rebalance(
     rules: Rules,
     seconds: float,
     begin: Begin,
-    most_kept: int = 0,
 ) -> tuple[Proposal, list[Result]]:
     """Move containers until the request fits, or no moves make it fit. Returns the last proposal,
     and the moves that were made.
 
-    seconds, most_kept: as drain.drain. Raises VcudaError: a drain or rebalance is at work.
+    seconds: as drain.drain. Raises VcudaError: a drain or rebalance is at work.
     """
     results: list[Result] = []
     failed: set[str] = set()
@@ -88,6 +88,6 @@ def rebalance(
                 return left, results
             move = left.moves[0]
             step = Step(move.id, MOVE, move.bytes, move.target)
-            results.append(drain.carry_out(ledger, facts, step, seconds, begin(step), most_kept))
+            results.append(drain.carry_out(ledger, facts, step, rules, seconds, begin(step)))
             # Each container is moved once at most, so that the loop ends while others fill GPUs.
             failed.add(move.id)

@@ -56,15 +56,14 @@ def suspend(
     ledger: Ledger,
     facts: Host,
     id: str,
+    rules: Rules,
     by: str = BY_ORDER,
     seconds: float = BACK_SECONDS,
     progress: Progress = quiet,
-    most_kept: int = 0,
 ) -> Done:
     """Take all processes of a container off the GPUs; its shares are then free for others.
 
-    seconds: for the driver. most_kept: bytes that suspended containers may keep in the host's
-    memory; 0: no bound. Raises VcudaError: refused or failed; the container works on.
+    seconds: for the driver. Raises VcudaError: refused or failed; the container works on.
     """
     with Operation(ledger, id, TURN_SECONDS) as mine:
         settle(mine, facts)
@@ -87,7 +86,7 @@ def suspend(
                 return Done({})
             worker.await_ready()
             try:
-                needed = refuse_without_host_room(mine, targets, worker, most_kept)
+                needed = refuse_without_host_room(mine, targets, worker, rules)
             except VcudaError as error:
                 if by in UNTIL_CALL:  # no operator reads the answer
                     text = f"cannot suspend: {error.what}; it works on"
@@ -179,9 +178,9 @@ def move(
     facts: Host,
     id: str,
     gpu: str,
+    rules: Rules,
     seconds: float = BACK_SECONDS,
     progress: Progress = quiet,
-    most_kept: int = 0,
     by: str = BY_ORDER,
 ) -> Done:
     """Move a container at work to another GPU, by UUID or index; its share there is claimed before
@@ -206,8 +205,8 @@ def move(
             worker.start()
             targets = Targets(mine.record, ledger.containers)
             worker.await_ready()
-            needed = refuse_without_host_room(mine, targets, worker, most_kept)
-            elsewhere.claim(mine, facts, moves, needed, by)
+            needed = refuse_without_host_room(mine, targets, worker, rules)
+            elsewhere.claim(mine, facts, moves, rules, needed, by)
             begun = time.monotonic()
             try:
                 relocation.change_nodes(mine.record, facts, list(moves.values()), ())

@@ -21,6 +21,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
 from vcuda_oci.model.suspension import SUSPENDED, SUSPENDING
 from vcuda_oci.placement import eligible
+from vcuda_oci.placement.rules import Rules
 
 from ..checkpoint import drive, steps
 from ..checkpoint.drive import Outcome, Progress
@@ -31,7 +32,12 @@ from .places import Done, bring, failed, put_on, report_lost, targets_of
 
 
 def claim(
-    mine: Operation, facts: Host, moves: Mapping[str, str], needed: Mapping[str, int], by: str
+    mine: Operation,
+    facts: Host,
+    moves: Mapping[str, str],
+    rules: Rules,
+    needed: Mapping[str, int],
+    by: str,
 ) -> None:
     """Claim the share on the new GPU beside the old one.
 
@@ -40,7 +46,7 @@ def claim(
     begun = mine.begun(SUSPENDING, by, dict(needed)).replaced(moves=dict(moves))
     with mine.ledger:
         mine.ledger.sweep(liveness.is_alive)
-        refused = relocation.room(mine.record, mine.ledger.read_all(), facts.gpus, moves)
+        refused = relocation.room(mine.record, mine.ledger.read_all(), facts.gpus, moves, rules)
         if refused:
             raise VcudaError(f"there is no room: {refused.reason}", mine.id, refused.hint)
         closed = unhealthy.reasons(mine.ledger.state_dir)

@@ -15,6 +15,7 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.sizes import gib
 from vcuda_oci.pages import limits_in_place
+from vcuda_oci.placement.rules import Rules
 
 from ..checkpoint import drive, host_room, steps
 from ..checkpoint.drive import Outcome, Progress
@@ -44,7 +45,7 @@ def quiet(call: str, left: int) -> None:
 
 
 def refuse_without_host_room(
-    mine: Operation, targets: Targets, worker: Worker, most_kept: int
+    mine: Operation, targets: Targets, worker: Worker, rules: Rules
 ) -> dict[str, int]:
     """What the container's processes hold, by UUID in bytes; {}: NVML does not answer.
 
@@ -59,7 +60,7 @@ def refuse_without_host_room(
         held.update({uuid: held.get(uuid, 0) + size for uuid, size in here.items()})
     kept = host_room.kept_by(mine.ledger.read()[0], mine.id)
     together = host_room.together(limits)
-    refused = host_room.refusal(sum(held.values()), together, kept, most_kept)
+    refused = host_room.refusal(sum(held.values()), together, kept, rules.host_bytes)
     if refused:
         raise VcudaError(refused[0], mine.id, refused[1])
     return held

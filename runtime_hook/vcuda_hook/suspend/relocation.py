@@ -85,12 +85,16 @@ def refusal(record: Allocation, facts: Host, to: Gpu) -> tuple[str, str] | None:
 
 
 def room(
-    record: Allocation, others: Sequence[Allocation], gpus: Sequence[Gpu], moves: Mapping[str, str]
+    record: Allocation,
+    others: Sequence[Allocation],
+    gpus: Sequence[Gpu],
+    moves: Mapping[str, str],
+    rules: Rules,
 ) -> Refused | None:
     """Why there is no room on the new GPUs, each byte counted once; None: there is. Pure."""
     taken = [share for other in others if other.id != record.id for share in other.reserved]
     there = [share for share in moved(record.shares, dict(moves)) if share.uuid in moves.values()]
-    return free.beside_mps(there, others) or free.no_room(there, gpus, taken, Rules())
+    return free.beside_mps(there, others) or free.no_room(there, gpus, taken, rules.once())
 
 
 def pairs(shares: Sequence[GpuShare], moves: Mapping[str, str]) -> list[list[str]]:

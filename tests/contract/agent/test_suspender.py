@@ -31,6 +31,7 @@ from vcuda_oci.model.suspension import (
     Suspension,
 )
 from vcuda_oci.pages import layout
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.system import settings_file
 from vcuda_plugin.agent.ledger.records import Records
 from vcuda_plugin.agent.suspend.suspender import QUICK_SECONDS, SLOW_SECONDS, Suspender
@@ -99,7 +100,9 @@ class Node(Tenants):
             assert held
             ledger.record(held.replaced(suspension=suspension))
 
-    def suspend(self, ledger: Any, facts: Any, id: str, by: str, seconds: float, **_: Any) -> Done:
+    def suspend(
+        self, ledger: Any, facts: Any, id: str, rules: Rules, by: str, seconds: float
+    ) -> Done:
         self.calls.append(("suspend", id, by))
         if id in self.refuses:
             raise VcudaError("managed memory", id, "end it")

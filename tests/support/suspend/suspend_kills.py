@@ -175,14 +175,14 @@ class Kills:
         ledger = self.node.ledger
         (now,) = self.node.record("box").shares
         if verb == "drain":
-            drain.drain(ledger, facts, now.uuid, 20, lambda step: quiet)
+            drain.drain(ledger, facts, now.uuid, Rules(), 20, lambda step: quiet)
         elif verb == "rebalance":
             wanted = Request.of(100 - now.core_percent + 10, gpus=(now.uuid,))
             rebalance.rebalance(ledger, facts, wanted, Rules(), 20, lambda step: quiet)
         elif verb == "suspend":
-            control.suspend(ledger, facts, "box", seconds=20)
+            control.suspend(ledger, facts, "box", Rules(), seconds=20)
         elif verb == "move":
-            control.move(ledger, facts, "box", self._other_gpu(), seconds=20)
+            control.move(ledger, facts, "box", self._other_gpu(), Rules(), seconds=20)
         else:
             gpu = self._other_gpu() if verb == "resume there" else ""
             control.resume(ledger, facts, "box", Rules(), 5, gpu=gpu)
@@ -267,7 +267,7 @@ class Kills:
             first = facts.gpus[0].uuid
             missing = len(self.box.processes) < self.count or self._left_killed()
             if missing and promised.uuid != first:
-                control.move(ledger, facts, "box", first)  # a new process begins there
+                control.move(ledger, facts, "box", first, Rules())  # a new process begins there
         except (VcudaError, AssertionError) as error:
             self.outcomes.stuck.append(f"{what}: {error}")
             return
@@ -304,7 +304,7 @@ class Kills:
         """Drain again, as a user does after a drain was killed; then use the GPU again."""
         ledger, facts = self.node.ledger, self.node.facts
         for uuid in unhealthy.read_drained(ledger.state_dir):
-            drain.drain(ledger, facts, uuid, 20, lambda step: quiet)
+            drain.drain(ledger, facts, uuid, Rules(), 20, lambda step: quiet)
             box = self.node.record("box")
             left = [share for share in box.resident if share.uuid == uuid]
             if left or not unhealthy.read_drained(ledger.state_dir)[uuid].ended:

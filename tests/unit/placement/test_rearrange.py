@@ -91,7 +91,7 @@ def test_room_is_made_by_valid_moves_no_dearer_than_any_plan_of_two(
     def fits(taken: Sequence[GpuShare]) -> bool:
         return isinstance(choose(found, taken, request, Rules()), Chosen)
 
-    plan = rearrange.making_room(found, [], tenants, needs, fits)
+    plan = rearrange.making_room(found, [], tenants, needs, fits, Rules())
     if plan is not None:
         assert fits(shares(tenants, after(found, tenants, plan)))
     known = [
@@ -111,7 +111,7 @@ def test_gpu_is_emptied_of_as_many_containers_as_find_room(
     source = found[0].uuid
     mine = [one for one in tenants if one.share.uuid == source]
     fixed = [one.share for one in tenants if one.share.uuid != source]
-    plan = rearrange.emptying(found, fixed, mine, source)
+    plan = rearrange.emptying(found, fixed, mine, source, Rules())
     at = after(found, tenants, plan)
     left = [one for one in mine if at[one.id] == source]
     assert len(plan) == len(mine) - len(left)
@@ -143,7 +143,7 @@ def test_whole_gpu_is_cleared_of_many_containers() -> None:
     def fits(taken: Sequence[GpuShare]) -> bool:
         return isinstance(choose(found, taken, whole, Rules()), Chosen)
 
-    plan = rearrange.making_room(found, [], tenants, [Need(100)], fits)
+    plan = rearrange.making_room(found, [], tenants, [Need(100)], fits, Rules())
     assert plan and len(plan) == 4
     assert fits(shares(tenants, after(found, tenants, plan)))
 
@@ -156,4 +156,4 @@ def test_search_on_a_large_node_ends_without_a_plan() -> None:
         Tenant(f"c{at}", GpuShare(uuids[at % 8], 4 * GIB, 5), uuids, at * GIB) for at in range(64)
     ]
     needs = [Need(100), Need(30, 9 * GIB)]
-    assert rearrange.making_room(found, [], tenants, needs, lambda taken: False) is None
+    assert rearrange.making_room(found, [], tenants, needs, lambda taken: False, Rules()) is None

@@ -18,6 +18,7 @@ from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.model.suspension import RESUMING, SUSPENDED, SUSPENDING, WAITING, Suspension
 from vcuda_oci.pages import limits
 from vcuda_oci.placement import eligible
+from vcuda_oci.placement.rules import Rules
 
 MOVES = {"GPU-0": "GPU-1"}
 
@@ -91,9 +92,9 @@ def test_driver_before_580_and_unknown_gpus_are_refused() -> None:
 def test_room_on_the_new_gpu_counts_what_others_hold_there() -> None:
     facts, mine = host(16, 16), record("a", shares=[share()])
     there = record("b", shares=[share("GPU-1", 8, 50)])
-    assert relocation.room(mine, [mine, there], facts.gpus, MOVES) is None
+    assert relocation.room(mine, [mine, there], facts.gpus, MOVES, Rules()) is None
     more = record("c", shares=[share("GPU-1", 1, 10)])
-    refused = relocation.room(mine, [mine, there, more], facts.gpus, MOVES)
+    refused = relocation.room(mine, [mine, there, more], facts.gpus, MOVES, Rules())
     assert refused
     assert refused.reason == "40 % and 7.0 GiB of GPU-1 are free; 50 % and 8.0 GiB are needed"
 

@@ -402,7 +402,7 @@ def test_move_takes_no_room_that_a_suspended_container_is_promised() -> None:
     moves = mine.replaced(suspension=mine.suspension.replaced(moves={"GPU-0": "GPU-1"}))
     refused = room.refusal(moves, [moves, sleeps], gpus(16, 16), Rules(), ())
     assert refused and "50 % and 4.0 GiB of GPU-1 are free" in refused.reason
-    here = relocation.room(mine, [mine, sleeps], gpus(16, 16), {"GPU-0": "GPU-1"})
+    here = relocation.room(mine, [mine, sleeps], gpus(16, 16), {"GPU-0": "GPU-1"}, Rules())
     assert here and here.reason == refused.reason
     assert room.refusal(mine, [mine, sleeps], gpus(16, 16), Rules(), ()) is None
 

@@ -220,9 +220,9 @@ class Suspender:
             self._ledger(),
             self._facts,
             id,
+            rules_of(self._settings),
             by,
             SUSPEND_SECONDS,
-            most_kept=self._settings.suspend_memory,
         )
 
     def _resume(self, one: Allocation) -> Done:

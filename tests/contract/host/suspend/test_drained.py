@@ -21,6 +21,7 @@ from vcuda_oci.model import allocation
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.request import Request
 from vcuda_oci.model.suspension import SUSPENDED, Suspension
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.system import settings_file
 
 
@@ -72,7 +73,7 @@ def test_plan_moves_what_finds_room_and_suspends_what_the_host_holds() -> None:
         [record("off", shares=[GpuShare("GPU-0", GIB, 10)], suspension=off)],
         [whole],
     )
-    steps = drain_plan.plan(host(16, 16), "GPU-0", seen, 2 * GIB, {})
+    steps = drain_plan.plan(host(16, 16), "GPU-0", seen, Rules(), 2 * GIB, {})
     assert [(step.id, step.action, step.target) for step in steps] == [
         ("moves", MOVE, "GPU-1"),
         ("sleeps", SUSPEND, ""),
@@ -85,8 +86,8 @@ def test_plan_moves_what_finds_room_and_suspends_what_the_host_holds() -> None:
     assert why["full"] == "the host's memory has no room for what it holds"
     assert why["pod"] == "no other GPU has room for its share"
     failed = {("moves", MOVE): ("the driver refuses it", "")}
-    (again,) = (one for one in drain_plan.plan(host(16, 16), "GPU-0", seen, 9 * GIB, failed)
-                if one.id == "moves")  # fmt: skip
+    steps = drain_plan.plan(host(16, 16), "GPU-0", seen, Rules(), 9 * GIB, failed)
+    (again,) = (one for one in steps if one.id == "moves")
     assert (again.action, again.reason) == (SUSPEND, "the driver refuses it")
 
 
@@ -116,5 +117,7 @@ def test_gpu_ends_drained_though_the_file_was_removed_meanwhile(
 ) -> None:
     node = Tenants(str(tmp_path))
     monkeypatch.setattr(drain, "repair_all", lambda *_: close(node.state_dir))
-    assert drain.drain(node.ledger, host(16, 16), "GPU-0", 1, lambda step: places.quiet) == []
+    assert (
+        drain.drain(node.ledger, host(16, 16), "GPU-0", Rules(), 1, lambda step: places.quiet) == []
+    )
     assert unhealthy.read_drained(node.state_dir)["GPU-0"].ended

@@ -20,6 +20,7 @@ from vcuda_oci.ledger import events
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import BY_ROTATION
 from vcuda_oci.pages import layout
+from vcuda_oci.placement.rules import Rules
 
 __all__ = ["node"]
 
@@ -175,7 +176,7 @@ def test_suspended_containers_keep_no_more_than_their_bound(node: Node) -> None:
     assert (second.all_work(), node.kinds("second")) == (True, [])
     # No operator is told of this one.
     with pytest.raises(VcudaError, match="suspend-memory"):
-        control.suspend(node.ledger, node.facts, "second", BY_ROTATION, most_kept=100 * MIB)
+        control.suspend(node.ledger, node.facts, "second", Rules(host_bytes=100 * MIB), BY_ROTATION)
     assert node.kinds("second") == [events.SUSPEND_FAILED]
     assert node.vcuda("resume", "first").returncode == 0
     assert node.vcuda("suspend", "second").returncode == 0

@@ -88,8 +88,8 @@ def test_ended_container_of_a_living_pod_gives_way_to_others(node: Node) -> None
         node.ledger.record(held.replaced(shares=rotates))
     node.runtime.set_state("box", "stopped", pid=0)
     with pytest.raises(VcudaError, match="its container has ended"):
-        control.suspend(node.ledger, node.facts, "box", BY_ORDER)
-    control.suspend(node.ledger, node.facts, "box", BY_ROTATION)
+        control.suspend(node.ledger, node.facts, "box", Rules(), BY_ORDER)
+    control.suspend(node.ledger, node.facts, "box", Rules(), BY_ROTATION)
     assert node.record("box").resident == []
 
 
@@ -196,7 +196,7 @@ def test_a_process_that_cannot_leave_the_gpu_leaves_all_at_work(
     answer_of(odd)
     try:
         with pytest.raises(VcudaError) as refused:
-            control.suspend(node.ledger, node.facts, "box")
+            control.suspend(node.ledger, node.facts, "box", Rules())
         assert reason in str(refused.value)
         assert "it works on" in str(refused.value)
         assert (node.step("box"), node.kinds("box")) == (None, ["suspend-failed"])
@@ -268,13 +268,13 @@ def test_driver_that_does_not_answer_is_left_and_completed_after(
     box = node.box("box", 2)
     is_resume = step in ("Restore", "Unlock")
     if is_resume:
-        control.suspend(node.ledger, node.facts, "box")
+        control.suspend(node.ledger, node.facts, "box", Rules())
     order(node, "fail", "--call", f"cuCheckpointProcess{step}", "--hang")
     with pytest.raises(VcudaError) as hung:
         if is_resume:
             control.resume(node.ledger, node.facts, "box", Rules(), 5)
         else:
-            control.suspend(node.ledger, node.facts, "box", seconds=2)
+            control.suspend(node.ledger, node.facts, "box", Rules(), seconds=2)
     assert "no answer of the driver" in str(hung.value)
     order(node, "heal")
     until(lambda: settled(node))
@@ -330,7 +330,7 @@ def test_a_call_of_an_ended_program_ends_before_another_program_calls(
     pid = os.fork()
     if pid == 0:
         try:
-            control.suspend(node.ledger, node.facts, "box")
+            control.suspend(node.ledger, node.facts, "box", Rules())
         finally:
             os._exit(0)
 

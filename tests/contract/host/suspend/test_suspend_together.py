@@ -14,6 +14,7 @@ from support.suspend.suspended import MIB, Box, Node, answer_of, node
 from vcuda_hook.checkpoint.targets import refuse_unfit
 from vcuda_hook.suspend import control
 from vcuda_oci.model.errors import VcudaError
+from vcuda_oci.placement.rules import Rules
 from vcuda_oci.system import kernel_tables
 
 __all__ = ["node"]
@@ -108,7 +109,7 @@ def test_claim_is_suspended_by_order_with_all_that_map_its_page(node: Node) -> N
         mock.patch.object(kernel_tables, "_MOST_MAPS_BYTES", 100),
         pytest.raises(VcudaError, match=what),
     ):
-        control.suspend(node.ledger, node.facts, "claim@1")
+        control.suspend(node.ledger, node.facts, "claim@1", Rules())
     assert node.used() > before
     assert node.vcuda("suspend", "claim@1").returncode == 0
     assert (node.used(), node.step("claim@1")) == (before, "suspended")
