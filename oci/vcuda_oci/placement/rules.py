@@ -43,6 +43,10 @@ class Rules(Record):
         """Bytes of the GPU's memory that may be promised in all."""
         return int(gpu.memory_bytes * self.overcommit)
 
+    def memory_of(self, promised: int) -> int:
+        """The memory of a GPU of which so many bytes may be promised."""
+        return int(promised / self.overcommit)
+
     def once(self) -> Rules:
         """The rules for memory that is promised once only."""
         return self if self.overcommit == 1 else self.replaced(overcommit=1)

@@ -35,6 +35,7 @@ from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.policies import ISOLATION, MIG
 from vcuda_oci.model.request import Part
 from vcuda_oci.model.sizes import LEAST_SHARE_BYTES
+from vcuda_oci.placement.rules import rules_of
 from vcuda_oci.system.settings_file import Config
 
 from ...kube import pod_amounts, pod_terms
@@ -141,7 +142,7 @@ def _of_each_size(
     kind: str, core: int, part: Part, count: int, settings: Config, sizes: Sequence[int]
 ) -> Iterator[Object]:
     for at, size in enumerate(sorted(sizes, reverse=True)):
-        of_gpu = size if kind else int(size / settings.memory_overcommit)
+        of_gpu = size if kind else rules_of(settings).memory_of(size)
         memory = max(part.memory_of(core, of_gpu), LEAST_SHARE_BYTES)
         cel = f'device.capacity["{DRIVER}"].{MEMORY}.compareTo(quantity("{size}")) == 0'
         amounts = _amounts(kind or SHARES, core, memory, count)
