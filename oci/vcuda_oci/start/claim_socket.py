@@ -208,6 +208,7 @@ class ClaimServer:
 
         self._socket.close()
         guest_process.set_own_name(PAGE_KEEPER)
+        _let_others_go_on()
         self._limit_keeper(PAGE_KEEPER)
         PageKeeper(os.path.dirname(self.path), self._settings).run(server)
 
@@ -256,6 +257,15 @@ class ClaimServer:
             finally:
                 os.chdir("/")  # do not keep the caller's file system busy
         gc.collect()  # it skips frozen objects
+
+
+def _let_others_go_on() -> None:
+    """Have the kernel interrupt no process when this one wakes: each record that a claim writes
+    wakes it, and took a tenth of the claim's time."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    except OSError:
+        pass  # not allowed in this container: claims take longer
 
 
 def _fork(work: Callable[[int], None]) -> int:

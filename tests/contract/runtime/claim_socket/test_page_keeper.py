@@ -67,6 +67,13 @@ def test_no_page_of_a_container_can_be_leased(node: Node) -> None:
         until(lambda: not page_can_be_leased(node, "after"))
 
 
+def test_keeper_interrupts_no_claim_that_wakes_it(node: Node) -> None:
+    with node.installed.claim_server() as server:
+        until(lambda: keepers(server.pid) != [])
+        (keeper,) = keepers(server.pid)
+        until(lambda: os.sched_getscheduler(keeper) == os.SCHED_BATCH)
+
+
 def test_an_ended_container_leaves_nothing(node: Node) -> None:
     with node.installed.claim_server() as server:
         assert node.create(asking()) == (0, "")
