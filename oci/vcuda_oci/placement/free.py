@@ -49,9 +49,9 @@ def free_at(
     ]
 
 
-def free_memory(gpu: Gpu, taken: Sequence[GpuShare], rules: Rules) -> int:
-    """The most bytes that one container could still be promised on `gpu`."""
-    return free_at([gpu], [0], taken, rules)[0].memory
+def free_on(gpu: Gpu, taken: Sequence[GpuShare], rules: Rules) -> Free:
+    """What is left of `gpu`."""
+    return free_at([gpu], [0], taken, rules)[0]
 
 
 def no_room(
@@ -110,7 +110,7 @@ def resized(
     overcommitted, because the driver can move nothing else, and that of containers that rotate.
     """
     often = share.managed or share.rotates
-    (left,) = free_at([gpu], [0], beside, rules if often else rules.once())
+    left = free_on(gpu, beside, rules if often else rules.once())
     most_core = max(left.core, share.core_percent)
     most_memory = max(left.memory, share.memory_bytes)
     if core > most_core or memory_bytes > most_memory:

@@ -54,8 +54,7 @@ def gpu_entries(
         promised = [share for each in whole for share in each.shares if share.uuid == gpu.uuid]
         # May be more than the GPU has where room is lent.
         taken = [share for each in whole for share in each.reserved if share.uuid == gpu.uuid]
-        left = 0 if gpu.divided else 1
-        core = max(0, 100 - sum(share.core_percent for share in taken))
+        left = free.free_on(gpu, taken, rules)
         entries.append(
             {
                 "index": gpu.index,
@@ -63,8 +62,8 @@ def gpu_entries(
                 "uuid": gpu.uuid,
                 "model": gpu.model,
                 "memory_bytes": gpu.memory_bytes,
-                "free_core_percent": left * core,
-                "free_memory_bytes": left * free.free_memory(gpu, taken, rules),
+                "free_core_percent": 0 if gpu.divided else left.core,
+                "free_memory_bytes": 0 if gpu.divided else left.memory,
                 "promised_memory_bytes": sum(share.memory_bytes for share in promised),
                 "memory_overcommit": rules.overcommit,
                 "tenants": len(promised),

@@ -12,7 +12,7 @@ from support.ledger.samples import GIB, gpus
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.request import Request
 from vcuda_oci.placement.choose import Chosen, Refused, choose
-from vcuda_oci.placement.free import free_memory, no_room
+from vcuda_oci.placement.free import free_on, no_room
 from vcuda_oci.placement.rules import Rules
 
 FACTORS = st.sampled_from([1, 1.1, 1.5, 2, 3.25])
@@ -59,7 +59,7 @@ def test_a_third_container_gets_what_two_have_already_got() -> None:
         assert isinstance(answer, Chosen)
         taken += answer.shares
     assert taken == [GpuShare("GPU-0", 8 * GIB, 30, managed=True)] * 3
-    assert free_memory(gpus(16)[0], taken, Rules(overcommit=1.5)) == 0
+    assert free_on(gpus(16)[0], taken, Rules(overcommit=1.5)).memory == 0
 
 
 @pytest.mark.parametrize(

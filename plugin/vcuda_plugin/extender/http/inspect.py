@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from vcuda_oci.placement.free import free_at
+
 from ..cluster.cluster import Cluster
 from ..cluster.node_entry import Entry
 
@@ -40,23 +42,22 @@ def node(cluster: Cluster, name: str) -> dict[str, Any] | None:
 def gpus(entry: Entry) -> list[dict[str, Any]]:
     """Describe the node's GPUs. held: whether a pod has compute of it. unusable: why it gets no
     pod; "": it may."""
-    reported, rules = entry.facts.reported, entry.facts.reported.rules()
+    reported = entry.facts.reported
     usable = {gpu.uuid for gpu in (*entry.facts.usable, *entry.facts.divisible)}
-    core = {share.uuid: share.core_percent for share in entry.taken}
-    memory = {share.uuid: share.memory_bytes for share in entry.taken}
+    rules, gpus = reported.rules(), reported.gpus
     return [
         {
-            "uuid": gpu.uuid,
-            "index": gpu.index,
-            "model": gpu.model,
-            "core_free": 100 - core.get(gpu.uuid, 0),
-            "memory_free_bytes": rules.promised(gpu) - memory.get(gpu.uuid, 0),
-            "memory_bytes": gpu.memory_bytes,
-            "held": bool(core.get(gpu.uuid, 0)),
-            "unusable": reported.unhealthy.get(gpu.uuid, "")
-            or ("" if gpu.uuid in usable else "cordoned"),
+            "uuid": left.gpu.uuid,
+            "index": left.gpu.index,
+            "model": left.gpu.model,
+            "core_free": left.core,
+            "memory_free_bytes": left.unpromised,
+            "memory_bytes": left.gpu.memory_bytes,
+            "held": not left.untouched,
+            "unusable": reported.unhealthy.get(left.gpu.uuid, "")
+            or ("" if left.gpu.uuid in usable else "cordoned"),
         }
-        for gpu in reported.gpus
+        for left in free_at(gpus, range(len(gpus)), entry.taken, rules)
     ]
 
 
