@@ -51,7 +51,7 @@ def library_folder(image: Tree) -> str:
     for folder in usual:
         if image.folder(folder) != folder:
             continue
-        if image.present(folder, _LIBC):
+        if image.files(folder, _LIBC):
             return folder
         first = first or folder
     return first or "/usr/lib64"
@@ -67,9 +67,10 @@ def find(image: Tree, container: Container, names: Collection[str]) -> dict[str,
     Raises VcudaError: the image exceeds the bounds of guest.tree, or those above.
     """
     found: dict[str, str] = {}
+    others = [name for name in names if name not in OURS]
     for folder in _folders(image, container.environment):
-        if mine := _there(image, folder, OURS):
-            found.update({**_there(image, folder, tuple(names)), **mine})
+        if mine := image.files(folder, OURS):
+            found.update({**image.files(folder, others), **mine})
     for name, path in _cached(image):
         path = image.file(path)
         if path:
@@ -78,12 +79,6 @@ def find(image: Tree, container: Container, names: Collection[str]) -> dict[str,
         return {}
     hidden = tuple(folder + "/" for folder in _mounted(image, container.mounts))
     return {path: name for path, name in found.items() if not path.startswith(hidden)}
-
-
-def _there(tree: Tree, folder: str, names: Sequence[str]) -> dict[str, str]:
-    """Those of the names that are files in the folder, by their paths without symlinks."""
-    present = tree.present(folder, names)
-    return {path: name for name in present if (path := tree.file(f"{folder}/{name}"))}
 
 
 def _mounted(tree: Tree, mounts: Sequence[Mount]) -> list[str]:

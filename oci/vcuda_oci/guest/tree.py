@@ -88,12 +88,22 @@ class Tree:
         finally:
             self._close(fd)
 
-    def present(self, folder: str, names: Sequence[str]) -> list[str]:
-        """The names that exist in the folder, of any kind."""
-        fd, _ = self._walk(folder)
+    def files(self, folder: str, names: Sequence[str]) -> dict[str, str]:
+        """The regular files that these names in the folder lead to: the name, by the path with all
+        symlinks resolved."""
+        fd, real = self._walk(folder)
+        real = real.rstrip("/")
+        found: dict[str, str] = {}
         try:
             self._steps = self._within(self._steps + len(names), MOST_STEPS, "paths", folder)
-            return [name for name in names if fd >= 0 and _is_there(fd, name)]
+            for name in names if fd >= 0 else ():
+                mode = _mode_of(fd, name)
+                is_link = stat.S_ISLNK(mode)
+                if is_link or stat.S_ISREG(mode):
+                    path = self.file(f"{real}/{name}") if is_link else f"{real}/{name}"
+                    if path:
+                        found[path] = name
+            return found
         finally:
             self._close(fd)
 
@@ -255,9 +265,9 @@ def _opened_folder(name: str, parent: int) -> int:
         return -1
 
 
-def _is_there(folder: int, name: str) -> bool:
+def _mode_of(folder: int, name: str) -> int:
+    """st_mode of what has this name; 0: nothing."""
     try:
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     except OSError:
-        return False
-    return True
+        return 0

@@ -80,6 +80,7 @@ def test_the_driver_is_given_beside_the_images_libc(
     for name, target in links.items():
         os.symlink(target, f"{root}/{name}")
     expected = libc.replace("MULTIARCH", multiarch)
+    write(f"{root}{expected}/libc-2.31.so", "")
     os.symlink("libc-2.31.so", f"{root}{expected}/libc.so.6")
     assert folder_of(tmp_path) == expected
 
@@ -135,10 +136,26 @@ def test_an_image_of_many_folders_and_links_is_walked_to_its_end(tmp_path: Any) 
         for number in range(200):
             folder = f"/opt/{number}/lib"
             assert tree.folder(f"/opt/link{number}") == tree.folder(folder) == folder
-            assert tree.present(folder, ["libcuda.so.1", "other"]) == ["libcuda.so.1"]
+            assert tree.files(folder, ["libcuda.so.1", "other"]) == {
+                f"{folder}/libcuda.so.1": "libcuda.so.1"
+            }
             assert tree.file(f"/opt/../opt/link{number}/libcuda.so.1") == folder + "/libcuda.so.1"
             assert tree.folder(f"/opt/{number}/none") == ""
     assert open_descriptors() == before
+
+
+def test_only_files_are_found_also_behind_links_and_in_the_root(tmp_path: Any) -> None:
+    write(f"{tmp_path}/at", "")
+    write(f"{tmp_path}/lib/file", "")
+    os.makedirs(tmp_path / "lib/folder")
+    for name, target in (("link", "file"), ("far", "/at"), ("lost", "none"), ("up", "..")):
+        os.symlink(target, tmp_path / "lib" / name)
+    names = ["file", "folder", "link", "far", "lost", "up", "none"]
+    with Tree(str(tmp_path)) as tree:
+        assert tree.files("/", ["at", "lib"]) == {"/at": "at"}
+        found = {"/lib/file": "link", "/at": "far"}
+        assert tree.files("/lib", names) == found
+        assert tree.files("/none", names) == {}
 
 
 def test_cached_path_equals_the_looked_up_one(tmp_path: Any) -> None:
