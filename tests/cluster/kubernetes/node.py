@@ -218,6 +218,8 @@ class Node:
 
     def signal_agent(self, number: int) -> int:
         """Send a signal to the agent; return its pid."""
+        # One that a former test has ended may still be there, and a process without its parent.
+        self.wait(lambda: len(self.agent_pids()) == 1, "the only agent")
         (pid,) = self.agent_pids()
         os.kill(pid, number)
         return pid
