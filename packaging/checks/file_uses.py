@@ -38,12 +38,12 @@ _HARMLESS = frozenset(
 )
 # Other modules that may be imported: each of their names is harmless, except those in _NOT_PLAIN.
 _PLAIN_NAMES = """
-    __future__ _json _signal argparse ast asyncio base64 bisect calendar collections contextlib csv
-    ctypes dataclasses datetime difflib email errno fnmatch fractions functools gc google grpc h11
-    hashlib heapq html httptools ipaddress itertools json kubernetes logging marshal math numpy
-    orjson prometheus_client random re resource secrets select signal socket ssl stat statistics
-    struct subprocess sys termios textwrap threading time traceback tty types typing urllib urllib3
-    uuid uvicorn uvloop vcuda_oci vcuda_hook vcuda_plugin"""
+    __future__ _json _signal argparse array ast asyncio base64 bisect calendar collections
+    contextlib csv ctypes dataclasses datetime difflib email errno fnmatch fractions functools
+    gc google grpc h11 hashlib heapq html httptools ipaddress itertools json kubernetes logging
+    marshal math numpy orjson prometheus_client random re resource secrets select signal socket
+    ssl stat statistics struct subprocess sys termios textwrap threading time traceback tty
+    types typing urllib urllib3 uuid uvicorn uvloop vcuda_oci vcuda_hook vcuda_plugin"""
 _PLAIN = frozenset(_PLAIN_NAMES.split())
 _NOT_PLAIN = (
     "asyncio.open_unix_connection", "asyncio.start_unix_server", "ctypes.CDLL", "ctypes.PyDLL",

@@ -38,6 +38,7 @@ from ..model import names
 from ..model.errors import NotKnownYetError, VcudaError
 from ..system import files, own_lock, settings_file
 from . import after_delete, apply_share, cdi_edits, cdi_stopped, left_over, main, poststop
+from .page_keeper import PageKeeper  # before the fork: memory that is written is a process's own
 
 NAME = names.CLAIM_SOCKET
 MOST_BYTES = 65536
@@ -204,8 +205,6 @@ class ClaimServer:
         left_over.destroy_released(self._ledger)
 
     def _keep_pages(self, server: int) -> None:
-        from .page_keeper import PageKeeper  # late: a claim needs none of its imports
-
         self._socket.close()
         guest_process.set_own_name(PAGE_KEEPER)
         _let_others_go_on()

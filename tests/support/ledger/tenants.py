@@ -8,7 +8,7 @@ import os
 import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 from support.ledger.samples import record
 from vcuda_oci.ledger.ledger import Ledger
@@ -23,27 +23,29 @@ _SLOTS = layout.USAGE_HEAD_SIZE + layout.MAX_GPUS * layout.USAGE_GPU_SIZE
 @contextlib.contextmanager
 def always_busy(usage: Sequence[str], period: float, step_ns: int) -> Iterator[None]:
     """While the block runs, add `step_ns` every `period` seconds to each page's figures: the
-    time that its container used the first GPU and waited for it."""
+    time that its container used the first GPU and waited for it. The pages stay open meanwhile, as
+    in a process of a container: the turn keeper takes each close for the end of one."""
     at = {name: at for name, at, _ in layout.offsets()}
     over = threading.Event()
 
-    def go_on() -> None:
+    def go_on(pages: Sequence[BinaryIO]) -> None:
         done = 0
         while not over.wait(period):
             done += step_ns
-            for path in usage:
-                with open(path, "r+b", 0) as page:
-                    for figure in ("busy_ns", "throttled_ns"):
-                        page.seek(_GPU + at[f"usage_gpu.{figure}"])
-                        page.write(struct.pack("=Q", done))
+            for page in pages:
+                for figure in ("busy_ns", "throttled_ns"):
+                    page.seek(_GPU + at[f"usage_gpu.{figure}"])
+                    page.write(struct.pack("=Q", done))
 
-    worker = threading.Thread(target=go_on)
-    worker.start()
-    try:
-        yield
-    finally:
-        over.set()
-        worker.join()
+    with contextlib.ExitStack() as stack:
+        pages = [stack.enter_context(open(path, "r+b", 0)) for path in usage]
+        worker = threading.Thread(target=go_on, args=[pages])
+        worker.start()
+        try:
+            yield
+        finally:
+            over.set()
+            worker.join()
 
 
 class Tenants:

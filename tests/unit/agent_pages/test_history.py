@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,6 +79,18 @@ def test_an_hour_is_the_most_and_a_container_that_ended_before_is_dropped(past: 
     found = listed(past)
     assert len(found["gpus"]["GPU-0"]["compute_percent"]) == 360
     assert found["containers"].keys() == {"b"}
+
+
+def test_an_hour_takes_eight_bytes_a_figure(past: History) -> None:
+    containers = [f"c{number}" for number in range(16)]
+    past.add(view(**dict.fromkeys(containers, 0.5)))
+    tracemalloc.start()
+    for step in range(history.STEPS):
+        past.add(view(**dict.fromkeys(containers, step / 7)))
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    figures = 3 * (len(containers) + 1) * history.STEPS
+    assert kept < 8 * figures * 1.3
 
 
 def test_more_containers_than_there_is_room_for_have_no_history(
@@ -178,5 +191,8 @@ def test_a_fault_of_one_sample_ends_nothing(past: History, monkeypatch: Any, cap
 
 
 def test_a_point_without_a_figure_is_left_out_of_the_line() -> None:
-    line = usage_page._line([None, 0.0, 50.0, 200.0], 100.0)
+    points = history.Points()
+    for figure in (None, 0.0, 50.0, 200.0):
+        points.append(figure)
+    line = usage_page._line(points, 100.0)
     assert line == "357,39.0 358,20.0 359,1.0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -194,3 +195,53 @@ def test_hidden_work_of_a_moved_container_is_not_written(
 
     assert charged_ms(before) == 1500
     assert charged_ms(before.replaced(shares=[GpuShare("GPU-1", 4 * GIB, 30)])) == 1500
+
+
+def test_no_page_is_read_again_while_its_gpu_has_no_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(str(tmp_path))
+    it = record("it", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
+    with ledger:
+        ledger.write(it, limits.page_of(it))
+    path = Path(ledger.containers, "it/limits")
+    at = next(at for name, at, _ in layout.offsets() if name == "limits_gpu.turn_held_ns")
+    reads: list[str] = []
+    read_page = page_file.read_page
+
+    def counted(path: str, size: int) -> bytes:
+        reads.append(path)
+        return read_page(path, size)
+
+    monkeypatch.setattr(page_file, "read_page", counted)
+    polls: list[Second] = []
+
+    def kept(gpu: HiddenWork, poll: dict[str, Second]) -> dict[str, Hidden]:
+        polls.extend(poll.values())
+        return {}
+
+    monkeypatch.setattr(HiddenWork, "add", kept)
+    audit = TurnAudit(str(tmp_path))
+
+    def held_after(held_ns: int, written_at_ns: int) -> float:
+        """The nanoseconds held in a second in which the keeper wrote the page and its figures."""
+        begins = time.monotonic_ns()
+        audit.begin()
+        with path.open("r+b") as page:
+            page.seek(layout.LIMITS_HEAD_SIZE + at)
+            page.write(held_ns.to_bytes(8, "little"))
+        turns = GpuTurns(written_at_ns, time.monotonic_ns(), 0, {"it": Turns(0, 0, 0, 0, 0, 0)})
+        monkeypatch.setattr(turn_figures, "read", lambda state_dir: {"GPU-0": turns})
+        audit.end([it], {}, {})
+        return polls.pop().held * (time.monotonic_ns() - begins) if polls else -1
+
+    long_ago = time.monotonic_ns() - 5 * 10**9
+    held_after(100, long_ago)
+    assert len(reads) == 1
+    assert held_after(100, long_ago) == 0
+    assert held_after(100, long_ago) == 0
+    assert len(reads) == 1
+    assert held_after(10**9, time.monotonic_ns()) > 9 * 10**8
+    assert len(reads) == 2
+    assert held_after(2 * 10**9, time.monotonic_ns()) > 9 * 10**8
+    assert len(reads) == 4

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from array import array
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from vcuda_oci.ledger import events
@@ -28,7 +30,26 @@ MOST_MARKS, MARK_SECONDS = 200, 3600
 COMPUTE, MEMORY, WAITED = "compute_percent", "memory_bytes", "waited_percent"
 
 _log = logging.getLogger(__name__)
-_Points = deque[Any]  # of float or None; Python 3.9 cannot evaluate a union
+
+
+class Points:
+    """The last STEPS figures of a series, the oldest first; None: unknown. Of eight bytes each."""
+
+    __slots__ = ("_figures",)
+
+    def __init__(self) -> None:
+        self._figures = array("d")  # NaN: unknown
+
+    def append(self, figure: float | None) -> None:
+        if len(self) == STEPS:
+            del self._figures[0]
+        self._figures.append(math.nan if figure is None else figure)
+
+    def __len__(self) -> int:
+        return len(self._figures)
+
+    def __iter__(self) -> Iterator[float | None]:
+        return (None if math.isnan(figure) else figure for figure in self._figures)
 
 
 class Mark(NamedTuple):
@@ -78,15 +99,14 @@ class Marks:
 class History:
     """gpus, containers: by UUID or allocation, its figures by name.
 
-    A series has at most STEPS points, the oldest first, and ends now. None: unknown. also: called
-    with each sample.
+    A series ends now. also: called with each sample.
     """
 
     def __init__(self, node: Node, also: Callable[[View], Awaitable[None]] | None = None) -> None:
         self._node, self._own, self._also = node, Node(node.name, node.state_dir), also
         self.marks = Marks(node.state_dir)
-        self.gpus: dict[str, dict[str, _Points]] = {}
-        self.containers: dict[str, dict[str, _Points]] = {}
+        self.gpus: dict[str, dict[str, Points]] = {}
+        self.containers: dict[str, dict[str, Points]] = {}
 
     async def run(self) -> None:
         """Sample until cancelled."""
@@ -104,10 +124,11 @@ class History:
 
     def add(self, view: View) -> None:
         gpus = {gpu["uuid"]: _sums(view.tenants_of(gpu["uuid"])) for gpu in view.gpus or []}
-        ids = dict.fromkeys(entry["id"] for entry in view.tenants)
-        containers = {id: _sums([e for e in view.tenants if e["id"] == id]) for id in ids}
+        shares: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        for entry in view.tenants:
+            shares[entry["id"]].append(entry)
         _extend(self.gpus, gpus)
-        _extend(self.containers, containers)
+        _extend(self.containers, {id: _sums(entries) for id, entries in shares.items()})
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -132,7 +153,7 @@ def _sums(entries: list[dict[str, Any]]) -> dict[str, float | None]:
 
 
 def _extend(
-    series: dict[str, dict[str, _Points]], now: Mapping[str, Mapping[str, float | None]]
+    series: dict[str, dict[str, Points]], now: Mapping[str, Mapping[str, float | None]]
 ) -> None:
     """Add a point to each series, a new one where there is room; drop those without any figure.
 
@@ -144,7 +165,7 @@ def _extend(
         del series[key]
     for key in new:
         if len(series) < MOST_SERIES:
-            series[key] = {name: deque(maxlen=STEPS) for name in (COMPUTE, MEMORY, WAITED)}
+            series[key] = {name: Points() for name in (COMPUTE, MEMORY, WAITED)}
     for key, figures in list(series.items()):
         for name, points in figures.items():
             points.append(now[key][name] if key in now else None)
@@ -152,13 +173,13 @@ def _extend(
             del series[key]
 
 
-def _last(figures: Mapping[str, _Points]) -> int:
+def _last(figures: Mapping[str, Points]) -> int:
     """How long ago the container had its last point: the smaller, the longer ago."""
-    points = figures[COMPUTE]
-    return -next((ago for ago, point in enumerate(reversed(points)) if point is not None), STEPS)
+    known = [at for at, point in enumerate(figures[COMPUTE]) if point is not None]
+    return known[-1] - len(figures[COMPUTE]) if known else -STEPS
 
 
-def _listed(series: Mapping[str, Mapping[str, _Points]]) -> dict[str, Any]:
+def _listed(series: Mapping[str, Mapping[str, Points]]) -> dict[str, Any]:
     return {
         key: {name: list(points) for name, points in figures.items()}
         for key, figures in series.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vcuda_hook.live import views
@@ -11,12 +11,11 @@ from vcuda_hook.text import table
 from ...web import page_frame
 from ...web.page_frame import COLOURS, escape
 from . import container_cells, history
-from .history import Mark
+from .history import Mark, Points
 from .node_state import View
 
 _Entries = Sequence[Mapping[str, Any]]
-_Points = Collection[Any]  # of float or None
-_History = Mapping[str, Mapping[str, _Points]]
+_History = Mapping[str, Mapping[str, Points]]
 
 _LINKS = (("usage", "Usage"), ("graph", "Graph"), ("metrics", "Metrics"))
 _LEGEND = "Upper part of a bar: used. Lower part: asked for."
@@ -123,7 +122,7 @@ def _sensors(gpu: Mapping[str, Any]) -> str:
 
 
 def _past(
-    gpu: Mapping[str, Any], past: Mapping[str, _Points], marks: Sequence[tuple[float, Mark]]
+    gpu: Mapping[str, Any], past: Mapping[str, Points], marks: Sequence[tuple[float, Mark]]
 ) -> str:
     """Compute and memory of the last hour as two lines, at the right what is now; events as
     strokes across them. marks: with their age in seconds, the last one the newest."""
@@ -156,7 +155,7 @@ def _event(age: float, mark: Mark) -> str:
     return f"{mark.kind} {mark.name}".strip() + f", {table.age(age)} ago"
 
 
-def _line(points: _Points, whole: float) -> str:
+def _line(points: Points, whole: float) -> str:
     """Coordinates with the newest point at the right; an unknown one is left out."""
     first = history.STEPS - len(points)
     return " ".join(
