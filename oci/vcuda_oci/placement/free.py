@@ -11,7 +11,7 @@ from .rules import Rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 class Free:
@@ -61,18 +61,36 @@ def no_room(
 
     For a container that comes back to the GPUs that it had.
     """
+    for share, left in _without_room(shares, gpus, taken, rules):
+        if left is None:
+            return Refused(f"{share.uuid} is not in this machine", "see 'vcuda gpus'")
+        return Refused(
+            f"{left.core} % and {gib(left.memory)} of {share.uuid} are free; "
+            f"{share.core_percent} % and {gib(share.memory_bytes)} are needed",
+            "end or suspend another container",
+        )
+    return None
+
+
+def full(shares: Sequence[GpuShare], gpus: Sequence[Gpu], taken: Sequence[GpuShare]) -> set[str]:
+    """The UUIDs of the GPUs on which these very shares do not fit beside `taken`, with memory
+    promised once; a GPU that is not there is full.
+    """
+    return {share.uuid for share, _ in _without_room(shares, gpus, taken, Rules())}
+
+
+def _without_room(
+    shares: Sequence[GpuShare], gpus: Sequence[Gpu], taken: Sequence[GpuShare], rules: Rules
+) -> Iterator[tuple[GpuShare, Free | None]]:
+    """The shares that do not fit, with what is left of their GPU; None: it is not there."""
     for share in shares:
         positions = [at for at, gpu in enumerate(gpus) if gpu.uuid == share.uuid]
         if not positions:
-            return Refused(f"{share.uuid} is not in this machine", "see 'vcuda gpus'")
+            yield share, None
+            continue
         (left,) = free_at(gpus, positions, taken, rules if share.managed else rules.once())
         if share.core_percent > left.core or share.memory_bytes > left.memory:
-            return Refused(
-                f"{left.core} % and {gib(left.memory)} of {share.uuid} are free; "
-                f"{share.core_percent} % and {gib(share.memory_bytes)} are needed",
-                "end or suspend another container",
-            )
-    return None
+            yield share, left
 
 
 def share_of(uuid: str, memory: int, core: int, terms: Terms, managed: bool) -> GpuShare:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from vcuda_oci.model.allocation import Allocation
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.placement.free import full
 
 from ..checkpoint.drive import LOCK_SECONDS, ROOM_SECONDS
 
@@ -28,19 +30,19 @@ def quantum(held: int, swap: float = 0.0, fixed: float = 0.0) -> float:
 def longest_wait(
     mine: Allocation,
     records: Collection[Allocation],
-    memory: Mapping[str, int],
+    gpus: Sequence[Gpu],
     fixed: float = 0.0,
 ) -> float | None:
     """Seconds from a call of a suspended container until it is back, if the driver copies at
     UNMEASURED_BYTES_PER_SECOND or faster; None: no bound, because others that do not rotate may
     need its room for ever: it rotates, or they have more than the GPU.
 
-    records: of all containers. memory: bytes of each GPU, by UUID. fixed: as `quantum`.
+    records: of all containers. fixed: as `quantum`.
     """
     near = [one for one in records if one.id != mine.id and _meet(one, mine)]
     firm = [one for one in near if not one.rotates]
     rotating = [one for one in near if one.rotates]
-    if not _fits(mine, firm, memory):
+    if full(mine.shares, gpus, [share for one in firm for share in one.reserved]):
         return None
     if not mine.rotates:
         there = [one for one in rotating if one.resident]
@@ -57,17 +59,6 @@ def longest_wait(
         default=0.0,
     )
     return len(rotating) * (turn + LOCK_SECONDS) + _seconds(_held(mine)) + ROOM_SECONDS
-
-
-def _fits(mine: Allocation, others: Sequence[Allocation], memory: Mapping[str, int]) -> bool:
-    taken = [share for other in others for share in other.reserved]
-    return all(
-        share.memory_bytes + sum(one.memory_bytes for one in taken if one.uuid == share.uuid)
-        <= memory.get(share.uuid, 0)
-        and share.core_percent + sum(one.core_percent for one in taken if one.uuid == share.uuid)
-        <= 100
-        for share in mine.shares
-    )
 
 
 def _meet(one: Allocation, other: Allocation) -> bool:

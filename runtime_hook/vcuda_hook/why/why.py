@@ -21,7 +21,7 @@ from ..checkpoint.targets import refuse_unfit
 from ..live import views
 from ..live.status import statuses
 from ..names import container_names
-from ..show.live_view import LiveView
+from ..show.live_view import LiveView, gpus_by_uuid
 from ..show.show_events import Concerned
 from ..suspend.wait_bound import longest_wait
 from ..text import table
@@ -105,9 +105,9 @@ def _of_share(settings: Config, allocation: Allocation) -> dict[str, Any]:
     all_of = {each.id: each for each in (*allocations, allocation)}
     described = container_names.of(list(all_of.values()))[allocation.id]
     name = described.name or views.short_id(allocation.id)
-    memory = {uuid: gpu["memory_bytes"] for uuid, gpu in gpus.items()}
+    here = list(gpus_by_uuid(settings).values())
     stays = _of_room(settings, allocation, list(all_of.values())) if allocation.suspension else []
-    wait = longest_wait(allocation, all_of.values(), memory, settings.rotation_quantum)
+    wait = longest_wait(allocation, all_of.values(), here, settings.rotation_quantum)
     state = status.word, allocation.suspension, bool(allocation.becoming)
     found = [*reasons.of_state(*state, None if stays else wait), *stays]
     if not allocation.suspension and (allocation.idle_suspend or allocation.rotates):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.ledger.samples import GIB, host
+from support.ledger.samples import GIB, gpus, host
 from support.ledger.tenants import Tenants
 from vcuda_hook.suspend import control
 from vcuda_hook.suspend.operation import NotIdle
@@ -334,7 +334,7 @@ def test_what_keeps_its_promise_is_back_within_the_stated_time(
     node.poll()
     records = node.ledger.read()[0]
     (mine,) = (one for one in records if one.id == "sleeps")
-    bound = longest_wait(mine, records, {"GPU-0": 16 * GIB}, quantum)
+    bound = longest_wait(mine, records, gpus(16), quantum)
     assert bound == (quantum or 12 * 2 * 6) + 10 + (12 + 1) / 2 + 3
     if by == BY_ORDER:
         node.waiting = ["sleeps"]

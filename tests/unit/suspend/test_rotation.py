@@ -8,27 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.ledger.samples import GIB, gpus
 from vcuda_hook.suspend import wait_bound
 from vcuda_hook.suspend.wait_bound import LEAST_QUANTUM_SECONDS
+from vcuda_oci.model.allocation import GpuShare
 from vcuda_plugin.agent.suspend.rotation import (
     IDLE_SECONDS,
-    Need,
     Resident,
     Step,
     Waiting,
     next_step,
 )
 
-GIB = 1 << 30
-GPU = {"GPU-0": Need(100, 16 * GIB)}
+GPU, BOTH = gpus(16), gpus(16, 16)
 
 
 def quantum(one: Resident) -> float:
-    return wait_bound.quantum(one.needs["GPU-0"].memory, one.swap)
+    return wait_bound.quantum(one.shares[0].memory_bytes, one.swap)
 
 
-def need(gib: int, core: int = 30, gpu: str = "GPU-0") -> dict[str, Need]:
-    return {gpu: Need(core, gib * GIB)}
+def need(gib: int, core: int = 30, gpu: str = "GPU-0") -> list[GpuShare]:
+    return [GpuShare(gpu, gib * GIB, core)]
 
 
 def resident(id: str, gib: int, since: float = 0, idle: float = 0, **more: Any) -> Resident:
@@ -82,10 +82,9 @@ def test_no_container_is_suspended_if_a_later_one_gives_enough_room() -> None:
 
 
 def test_share_of_two_gpus_gets_room_on_both() -> None:
-    gpus = {"GPU-0": Need(100, 16 * GIB), "GPU-1": Need(100, 16 * GIB)}
     there = [resident("a", 12), Resident("c", need(12, gpu="GPU-1"), 0, 0, rotates=True, swap=1)]
-    wanted = {**need(12), **need(12, gpu="GPU-1")}
-    assert next_step(50, gpus, there, [Waiting("b", wanted, 4)]) == Step(("a", "c"), "b", 50)
+    wanted = [*need(12), *need(12, gpu="GPU-1")]
+    assert next_step(50, BOTH, there, [Waiting("b", wanted, 4)]) == Step(("a", "c"), "b", 50)
 
 
 def test_container_that_keeps_its_promise_comes_before_those_that_rotate() -> None:
@@ -94,13 +93,12 @@ def test_container_that_keeps_its_promise_comes_before_those_that_rotate() -> No
     waits = [Waiting("large", need(12), 1), Waiting("sleeper", need(8), 4, rotates=False)]
     assert next_step(50, GPU, there, waits) == Step(("borrows",), "sleeper", 50)
     assert next_step(50, GPU, there, waits[:1]) is None
-    both = {**GPU, "GPU-1": GPU["GPU-0"]}
     elsewhere = [*waits[:1], Waiting("other", need(8, gpu="GPU-1"), 4)]
-    assert next_step(50, both, there, elsewhere) == Step((), "other", 50)
+    assert next_step(50, BOTH, there, elsewhere) == Step((), "other", 50)
 
 
 def test_gpu_that_has_gone_makes_its_container_wait_and_no_other_leave() -> None:
-    assert next_step(50, {}, [resident("a", 12)], [Waiting("b", need(12), 4)]) is None
+    assert next_step(50, [], [resident("a", 12)], [Waiting("b", need(12), 4)]) is None
 
 
 @pytest.mark.parametrize("swap", [0.2, 1.0, 8.0])
@@ -127,11 +125,11 @@ def test_no_container_starves_and_memory_is_never_exceeded(sizes: list[int], swa
         gone = [one for one in there if one.id in step.victims]
         there = [one for one in there if one not in gone]
         now += swap
-        wait += [Waiting(one.id, one.needs, now) for one in gone]
+        wait += [Waiting(one.id, one.shares, now) for one in gone]
         (mine,) = [one for one in wait if one.id == step.resume]
         wait.remove(mine)
         longest = max(longest, now - mine.asked)
-        there.append(Resident(mine.id, mine.needs, now, 0, rotates=True, swap=swap))
-        assert sum(one.needs["GPU-0"].memory for one in there) <= 16 * GIB
+        there.append(Resident(mine.id, mine.shares, now, 0, rotates=True, swap=swap))
+        assert sum(one.shares[0].memory_bytes for one in there) <= 16 * GIB
     assert bool(wait) == (sum(sizes) > 16)
     assert longest <= len(sizes) * (quantum(resident("a", 8, swap=swap)) + swap)

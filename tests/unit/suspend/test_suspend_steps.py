@@ -418,14 +418,14 @@ def test_resume_on_another_gpu_holds_up_none_that_belongs_there() -> None:
 
 
 def test_wait_has_no_bound_behind_what_never_leaves_the_gpu() -> None:
-    mine, memory = waiting("me", 0), {"GPU-0": 16 * GIB}
+    mine, here = waiting("me", 0), gpus(16)
     # Placed there by an earlier version, or since memory-overcommit was raised.
     stays = record("r", shares=[GpuShare("GPU-0", 9 * GIB, 10, managed=True)])
-    assert longest_wait(mine, [mine, stays], memory) is None
+    assert longest_wait(mine, [mine, stays], here) is None
     first = waiting("a", 1)
-    alone, second = (longest_wait(mine, [mine, *more], memory) for more in ((), (first,)))
+    alone, second = (longest_wait(mine, [mine, *more], here) for more in ((), (first,)))
     there = record("t", shares=[GpuShare("GPU-0", 8 * GIB, 50, rotates=True)])
-    behind = longest_wait(mine, [mine, first, there], memory, 30)
+    behind = longest_wait(mine, [mine, first, there], here, 30)
     assert (alone, second, behind) == (3, 2 * 3, 30 + 2 * 10 + 4 + 2 * 3)
 
 

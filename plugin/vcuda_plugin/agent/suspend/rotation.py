@@ -8,20 +8,16 @@ memory than the GPU, so each of them gets its room as soon as enough quanta have
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from vcuda_hook.suspend.wait_bound import quantum
+from vcuda_oci.model.allocation import GpuShare
+from vcuda_oci.model.gpu import Gpu
+from vcuda_oci.placement.free import full
 
 # Without work for as long as its swap takes, a container gives way at once; within these bounds.
 LEAST_IDLE_SECONDS, IDLE_SECONDS = 0.2, 1.0
-
-
-class Need(NamedTuple):
-    """Core percent and bytes on one GPU."""
-
-    core: int
-    memory: int
 
 
 class Resident(NamedTuple):
@@ -30,7 +26,7 @@ class Resident(NamedTuple):
     """
 
     id: str
-    needs: Mapping[str, Need]
+    shares: Sequence[GpuShare]
     since: float
     idle: float
     rotates: bool
@@ -41,7 +37,7 @@ class Waiting(NamedTuple):
     """A suspended container that asks for its GPUs. asked: when. rotates: as Resident has it."""
 
     id: str
-    needs: Mapping[str, Need]
+    shares: Sequence[GpuShare]
     asked: float
     rotates: bool = True
 
@@ -56,7 +52,7 @@ class Step(NamedTuple):
 
 def next_step(
     now: float,
-    capacity: Mapping[str, Need],
+    gpus: Sequence[Gpu],
     residents: Sequence[Resident],
     waiting: Sequence[Waiting],
     fixed: float = 0.0,
@@ -64,69 +60,62 @@ def next_step(
     """The earliest step for a container that no other one on its GPUs comes before; None: none
     waits, or no quantum ever ends that would give one room.
 
-    capacity: of each GPU. fixed: seconds of each quantum; 0: by the swaps.
+    fixed: seconds of each quantum; 0: by the swaps.
     """
     steps, awaited = [], set[str]()
     for one in sorted(waiting, key=lambda one: (one.rotates, one.asked, one.id)):
         # Room for a later one would be what the earlier one waits for.
-        if not awaited & one.needs.keys() and (
-            step := _step_for(now, capacity, residents, one, fixed)
-        ):
+        here = gpus_of(one)
+        if not awaited & here and (step := _step_for(now, gpus, residents, one, fixed)):
             steps.append(step)
-        awaited |= one.needs.keys()
+        awaited |= here
     return min(steps, key=lambda step: step.at, default=None)
 
 
 def _step_for(
     now: float,
-    capacity: Mapping[str, Need],
+    gpus: Sequence[Gpu],
     residents: Sequence[Resident],
     first: Waiting,
     fixed: float,
 ) -> Step | None:
-    lacking = _lacking(capacity, residents, first)
+    lacking = _lacking(gpus, residents, first)
     if not lacking:
         return Step((), first.id, now)
     rotating = [one for one in residents if one.rotates]
     ends = {one.id: _may_leave(one, now, fixed) for one in rotating}
     chosen: list[Resident] = []
     for one in sorted(rotating, key=lambda one: (ends[one.id], one.since, one.id)):
-        if lacking & one.needs.keys():
+        if lacking & gpus_of(one):
             chosen.append(one)
-            lacking = _lacking(capacity, [each for each in residents if each not in chosen], first)
+            lacking = _lacking(gpus, [each for each in residents if each not in chosen], first)
             if not lacking:
                 break
     if lacking:
         return None
-    needed = _without_the_needless(capacity, residents, chosen, first)
+    needed = _without_the_needless(gpus, residents, chosen, first)
     return Step(tuple(one.id for one in needed), first.id, max(ends[one.id] for one in needed))
 
 
 def _may_leave(one: Resident, now: float, fixed: float) -> float:
     if one.idle >= min(max(one.swap or IDLE_SECONDS, LEAST_IDLE_SECONDS), IDLE_SECONDS):
         return now
-    held = sum(need.memory for need in one.needs.values())
+    held = sum(share.memory_bytes for share in one.shares)
     return max(now, one.since + quantum(held, one.swap, fixed))
 
 
-def _lacking(
-    capacity: Mapping[str, Need], residents: Sequence[Resident], wanted: Waiting
-) -> set[str]:
-    """The GPUs on which `wanted` has no room beside the residents; a GPU that is not there has
-    none.
-    """
-    found = set()
-    for gpu, need in wanted.needs.items():
-        whole = capacity.get(gpu, Need(0, 0))
-        here = [need, *(one.needs[gpu] for one in residents if gpu in one.needs)]
-        core, memory = sum(each.core for each in here), sum(each.memory for each in here)
-        if core > whole.core or memory > whole.memory:
-            found.add(gpu)
-    return found
+def gpus_of(one: Resident | Waiting) -> set[str]:
+    """The UUIDs of its GPUs."""
+    return {share.uuid for share in one.shares}
+
+
+def _lacking(gpus: Sequence[Gpu], residents: Sequence[Resident], wanted: Waiting) -> set[str]:
+    """The GPUs on which `wanted` has no room beside the residents."""
+    return full(wanted.shares, gpus, [share for one in residents for share in one.shares])
 
 
 def _without_the_needless(
-    capacity: Mapping[str, Need],
+    gpus: Sequence[Gpu],
     residents: Sequence[Resident],
     chosen: Sequence[Resident],
     first: Waiting,
@@ -136,6 +125,6 @@ def _without_the_needless(
     for one in reversed(chosen):
         others = [each for each in needed if each is not one]
         stay = [each for each in residents if each not in others]
-        if not _lacking(capacity, stay, first):
+        if not _lacking(gpus, stay, first):
             needed = others
     return needed

@@ -34,7 +34,7 @@ from vcuda_oci.system.settings_file import Config
 
 from ..ledger.records import Records
 from .idleness import Idleness, Sample
-from .rotation import Need, Resident, Waiting, next_step
+from .rotation import Resident, Waiting, gpus_of, next_step
 from .usage_watch import UsageWatch
 
 # Between two polls while a container may ask to be resumed, and otherwise.
@@ -87,7 +87,7 @@ class Suspender:
         self._note_residence(mine, off, now)
         # A container that moves to another GPU gets only room there that is promised to no other.
         waiting = [
-            Waiting(id, _needs(one), held.wanted, one.rotates)
+            Waiting(id, one.shares, held.wanted, one.rotates)
             for id, one in mine.items()
             if (held := one.suspension) and held.step == WAITING and not held.moves
         ]
@@ -147,7 +147,7 @@ class Suspender:
         """Suspend containers for those that wait for room."""
         drained = unhealthy.read_drained(self._records.ledger.state_dir) if waiting else {}
         # No container gives way to one that a drained GPU keeps off.
-        waiting = [one for one in waiting if not drained.keys() & one.needs.keys()]
+        waiting = [one for one in waiting if not drained.keys() & gpus_of(one)]
         if not waiting:
             return
         residents = [
@@ -155,8 +155,8 @@ class Suspender:
             for one in self._records.read()
             if one.resident and not self._leaves(one)
         ]
-        capacity = {gpu.uuid: Need(100, gpu.memory_bytes) for gpu in self._facts.gpus}
-        step = next_step(now, capacity, residents, waiting, self._settings.rotation_quantum)
+        gpus = self._facts.gpus
+        step = next_step(now, gpus, residents, waiting, self._settings.rotation_quantum)
         if step and step.at <= now:
             for id in step.victims:
                 self._start(id, "suspend", functools.partial(self._suspend, id, BY_ROTATION), now)
@@ -170,7 +170,7 @@ class Suspender:
         is_free = not self._is_left_alone(one.id, "suspend", now)
         return Resident(
             one.id,
-            _needs(one),
+            one.shares,
             self._there_since.get(one.id, now),
             self._idleness.seconds(one.id, now),
             one.rotates and one.suspension is None and is_free,
@@ -250,7 +250,3 @@ class Suspender:
 def interrupted(records: Sequence[Allocation]) -> list[str]:
     """The ids of containers in a step that some program works on, or was killed in."""
     return [one.id for one in records if one.suspension and one.suspension.step != SUSPENDED]
-
-
-def _needs(one: Allocation) -> dict[str, Need]:
-    return {share.uuid: Need(share.core_percent, share.memory_bytes) for share in one.shares}
