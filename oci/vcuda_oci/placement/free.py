@@ -72,11 +72,13 @@ def no_room(
     return None
 
 
-def full(shares: Sequence[GpuShare], gpus: Sequence[Gpu], taken: Sequence[GpuShare]) -> set[str]:
+def full(
+    shares: Sequence[GpuShare], gpus: Sequence[Gpu], taken: Sequence[GpuShare], rules: Rules
+) -> set[str]:
     """The UUIDs of the GPUs on which these very shares do not fit beside `taken`, with memory
     promised once; a GPU that is not there is full.
     """
-    return {share.uuid for share, _ in _without_room(shares, gpus, taken, Rules())}
+    return {share.uuid for share, _ in _without_room(shares, gpus, taken, rules.once())}
 
 
 def _without_room(

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.errors import VcudaError
 
-from ..live import container_use, usage
-from ..live.container_use import ContainerProcess
+from ..live import process_use, usage
+from ..live.process_use import ContainerProcess
 
 _PERIOD_SECONDS = 1.0
 # Rows of one container; the screen says how many more processes there are.
@@ -92,6 +92,6 @@ class ProcessRows:
             return NOTHING
         return Reading(
             time.monotonic_ns(),
-            {each.id: container_use.of(self._ledger, each) for each in allocations},
+            {each.id: process_use.of(self._ledger, each) for each in allocations},
             {each.id: [share.uuid for share in each.shares] for each in allocations},
         )

@@ -12,7 +12,7 @@ from vcuda_oci.ledger.ledger import Ledger, broken_record
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.system.settings_file import Config
 
-from ..live import container_use, turn_figures, usage, views
+from ..live import process_use, turn_figures, usage, views
 from ..live.status import statuses
 from ..names import container_names
 from ..text import table
@@ -60,7 +60,7 @@ class Listing:
         return [
             {"id": id, "name": names[id], **process.as_json()}
             for id in self.ids
-            for process in container_use.of(self._ledger, self._by_id[id])
+            for process in process_use.of(self._ledger, self._by_id[id])
         ]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.placement.free import full
+from vcuda_oci.placement.rules import Rules
 
 from ..checkpoint.drive import LOCK_SECONDS, ROOM_SECONDS
 
@@ -31,6 +32,7 @@ def longest_wait(
     mine: Allocation,
     records: Collection[Allocation],
     gpus: Sequence[Gpu],
+    rules: Rules,
     fixed: float = 0.0,
 ) -> float | None:
     """Seconds from a call of a suspended container until it is back, if the driver copies at
@@ -42,7 +44,7 @@ def longest_wait(
     near = [one for one in records if one.id != mine.id and _meet(one, mine)]
     firm = [one for one in near if not one.rotates]
     rotating = [one for one in near if one.rotates]
-    if full(mine.shares, gpus, [share for one in firm for share in one.reserved]):
+    if full(mine.shares, gpus, [share for one in firm for share in one.reserved], rules):
         return None
     if not mine.rotates:
         there = [one for one in rotating if one.resident]

@@ -14,6 +14,7 @@ from vcuda_oci.ledger.ledger import Ledger
 from vcuda_oci.model.allocation import Allocation
 from vcuda_oci.model.errors import VcudaError
 from vcuda_oci.model.suspension import BY_IDLENESS, BY_ROTATION
+from vcuda_oci.placement.rules import rules_of
 from vcuda_oci.start.apply_share import host_of
 from vcuda_oci.system.settings_file import Config
 
@@ -107,7 +108,8 @@ def _of_share(settings: Config, allocation: Allocation) -> dict[str, Any]:
     name = described.name or views.short_id(allocation.id)
     here = list(gpus_by_uuid(settings).values())
     stays = _of_room(settings, allocation, list(all_of.values())) if allocation.suspension else []
-    wait = longest_wait(allocation, all_of.values(), here, settings.rotation_quantum)
+    rules, quantum = rules_of(settings), settings.rotation_quantum
+    wait = longest_wait(allocation, all_of.values(), here, rules, quantum)
     state = status.word, allocation.suspension, bool(allocation.becoming)
     found = [*reasons.of_state(*state, None if stays else wait), *stays]
     if not allocation.suspension and (allocation.idle_suspend or allocation.rotates):

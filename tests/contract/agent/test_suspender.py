@@ -334,7 +334,7 @@ def test_what_keeps_its_promise_is_back_within_the_stated_time(
     node.poll()
     records = node.ledger.read()[0]
     (mine,) = (one for one in records if one.id == "sleeps")
-    bound = longest_wait(mine, records, gpus(16), quantum)
+    bound = longest_wait(mine, records, gpus(16), Rules(), quantum)
     assert bound == (quantum or 12 * 2 * 6) + 10 + (12 + 1) / 2 + 3
     if by == BY_ORDER:
         node.waiting = ["sleeps"]

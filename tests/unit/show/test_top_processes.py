@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vcuda_hook.live.container_use import ContainerProcess
+from vcuda_hook.live.process_use import ContainerProcess
 from vcuda_hook.show import process_rows, top_table
 from vcuda_hook.show.process_rows import NOTHING, ProcessRow, Reading
 

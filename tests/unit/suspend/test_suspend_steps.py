@@ -421,11 +421,11 @@ def test_wait_has_no_bound_behind_what_never_leaves_the_gpu() -> None:
     mine, here = waiting("me", 0), gpus(16)
     # Placed there by an earlier version, or since memory-overcommit was raised.
     stays = record("r", shares=[GpuShare("GPU-0", 9 * GIB, 10, managed=True)])
-    assert longest_wait(mine, [mine, stays], here) is None
+    assert longest_wait(mine, [mine, stays], here, Rules()) is None
     first = waiting("a", 1)
-    alone, second = (longest_wait(mine, [mine, *more], here) for more in ((), (first,)))
+    alone, second = (longest_wait(mine, [mine, *more], here, Rules()) for more in ((), (first,)))
     there = record("t", shares=[GpuShare("GPU-0", 8 * GIB, 50, rotates=True)])
-    behind = longest_wait(mine, [mine, first, there], here, 30)
+    behind = longest_wait(mine, [mine, first, there], here, Rules(), 30)
     assert (alone, second, behind) == (3, 2 * 3, 30 + 2 * 10 + 4 + 2 * 3)
 
 

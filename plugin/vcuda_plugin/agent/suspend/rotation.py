@@ -8,13 +8,15 @@ memory than the GPU, so each of them gets its room as soon as enough quanta have
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from vcuda_hook.suspend.wait_bound import quantum
 from vcuda_oci.model.allocation import GpuShare
 from vcuda_oci.model.gpu import Gpu
 from vcuda_oci.placement.free import full
+from vcuda_oci.placement.rules import Rules
 
 # Without work for as long as its swap takes, a container gives way at once; within these bounds.
 LEAST_IDLE_SECONDS, IDLE_SECONDS = 0.2, 1.0
@@ -42,6 +44,10 @@ class Waiting(NamedTuple):
     rotates: bool = True
 
 
+# The GPUs on which a container has no room beside others.
+_Lacking = Callable[[Sequence[Resident], Waiting], set[str]]
+
+
 class Step(NamedTuple):
     """Suspend these, then resume that one. victims may be empty; at: the earliest moment."""
 
@@ -55,6 +61,7 @@ def next_step(
     gpus: Sequence[Gpu],
     residents: Sequence[Resident],
     waiting: Sequence[Waiting],
+    rules: Rules,
     fixed: float = 0.0,
 ) -> Step | None:
     """The earliest step for a container that no other one on its GPUs comes before; None: none
@@ -62,11 +69,12 @@ def next_step(
 
     fixed: seconds of each quantum; 0: by the swaps.
     """
+    lacking = partial(_lacking, gpus, rules)
     steps, awaited = [], set[str]()
     for one in sorted(waiting, key=lambda one: (one.rotates, one.asked, one.id)):
         # Room for a later one would be what the earlier one waits for.
         here = gpus_of(one)
-        if not awaited & here and (step := _step_for(now, gpus, residents, one, fixed)):
+        if not awaited & here and (step := _step_for(now, lacking, residents, one, fixed)):
             steps.append(step)
         awaited |= here
     return min(steps, key=lambda step: step.at, default=None)
@@ -74,26 +82,26 @@ def next_step(
 
 def _step_for(
     now: float,
-    gpus: Sequence[Gpu],
+    lacking: _Lacking,
     residents: Sequence[Resident],
     first: Waiting,
     fixed: float,
 ) -> Step | None:
-    lacking = _lacking(gpus, residents, first)
-    if not lacking:
+    full_ones = lacking(residents, first)
+    if not full_ones:
         return Step((), first.id, now)
     rotating = [one for one in residents if one.rotates]
     ends = {one.id: _may_leave(one, now, fixed) for one in rotating}
     chosen: list[Resident] = []
     for one in sorted(rotating, key=lambda one: (ends[one.id], one.since, one.id)):
-        if lacking & gpus_of(one):
+        if full_ones & gpus_of(one):
             chosen.append(one)
-            lacking = _lacking(gpus, [each for each in residents if each not in chosen], first)
-            if not lacking:
+            full_ones = lacking([each for each in residents if each not in chosen], first)
+            if not full_ones:
                 break
-    if lacking:
+    if full_ones:
         return None
-    needed = _without_the_needless(gpus, residents, chosen, first)
+    needed = _without_the_needless(lacking, residents, chosen, first)
     return Step(tuple(one.id for one in needed), first.id, max(ends[one.id] for one in needed))
 
 
@@ -109,13 +117,15 @@ def gpus_of(one: Resident | Waiting) -> set[str]:
     return {share.uuid for share in one.shares}
 
 
-def _lacking(gpus: Sequence[Gpu], residents: Sequence[Resident], wanted: Waiting) -> set[str]:
+def _lacking(
+    gpus: Sequence[Gpu], rules: Rules, residents: Sequence[Resident], wanted: Waiting
+) -> set[str]:
     """The GPUs on which `wanted` has no room beside the residents."""
-    return full(wanted.shares, gpus, [share for one in residents for share in one.shares])
+    return full(wanted.shares, gpus, [share for one in residents for share in one.shares], rules)
 
 
 def _without_the_needless(
-    gpus: Sequence[Gpu],
+    lacking: _Lacking,
     residents: Sequence[Resident],
     chosen: Sequence[Resident],
     first: Waiting,
@@ -125,6 +135,6 @@ def _without_the_needless(
     for one in reversed(chosen):
         others = [each for each in needed if each is not one]
         stay = [each for each in residents if each not in others]
-        if not _lacking(gpus, stay, first):
+        if not lacking(stay, first):
             needed = others
     return needed

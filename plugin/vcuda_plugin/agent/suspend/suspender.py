@@ -155,8 +155,8 @@ class Suspender:
             for one in self._records.read()
             if one.resident and not self._leaves(one)
         ]
-        gpus = self._facts.gpus
-        step = next_step(now, gpus, residents, waiting, self._settings.rotation_quantum)
+        rules, quantum = rules_of(self._settings), self._settings.rotation_quantum
+        step = next_step(now, self._facts.gpus, residents, waiting, rules, quantum)
         if step and step.at <= now:
             for id in step.victims:
                 self._start(id, "suspend", functools.partial(self._suspend, id, BY_ROTATION), now)
