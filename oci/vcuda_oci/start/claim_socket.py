@@ -27,7 +27,7 @@ import time
 import traceback
 from collections.abc import Callable
 
-# All that a claim needs, so that no child has to import it.
+# All that a claim and the page keeper need, so that the processes share it.
 from ..container import bundle, hook_state
 from ..guest import page_file
 from ..guest import process as guest_process
@@ -38,7 +38,7 @@ from ..model import names
 from ..model.errors import NotKnownYetError, VcudaError
 from ..system import files, own_lock, settings_file
 from . import after_delete, apply_share, cdi_edits, cdi_stopped, left_over, main, poststop
-from .page_keeper import PageKeeper  # before the fork: memory that is written is a process's own
+from .page_keeper import PageKeeper
 
 NAME = names.CLAIM_SOCKET
 MOST_BYTES = 65536

@@ -175,13 +175,19 @@ def test_time_without_turns_is_no_sign_that_a_container_obeys_again() -> None:
     assert found[-1] == about(0.4 * PERIOD, 50, 10)
 
 
+def with_record(folder: Path) -> tuple[Ledger, Allocation]:
+    """A ledger with a container on GPU-0, and its record."""
+    ledger = Ledger(str(folder))
+    allocation = record("it", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
+    with ledger:
+        ledger.write(allocation, limits.page_of(allocation))
+    return ledger, allocation
+
+
 def test_hidden_work_of_a_moved_container_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = Ledger(str(tmp_path))
-    before = record("it", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
-    with ledger:
-        ledger.write(before, limits.page_of(before))
+    ledger, before = with_record(tmp_path)
     figures = {"GPU-0": GpuTurns(0, 0, 0, {"it": Turns(0, 0, 0, 0, 0, 0)})}
     monkeypatch.setattr(turn_figures, "read", lambda state_dir: figures)
     monkeypatch.setattr(HiddenWork, "add", lambda gpu, poll: {"it": Hidden(1.5, 90, 30)})
@@ -200,10 +206,7 @@ def test_hidden_work_of_a_moved_container_is_not_written(
 def test_no_page_is_read_again_while_its_gpu_has_no_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = Ledger(str(tmp_path))
-    it = record("it", shares=[GpuShare("GPU-0", 4 * GIB, 30)])
-    with ledger:
-        ledger.write(it, limits.page_of(it))
+    ledger, it = with_record(tmp_path)
     path = Path(ledger.containers, "it/limits")
     at = next(at for name, at, _ in layout.offsets() if name == "limits_gpu.turn_held_ns")
     reads: list[str] = []

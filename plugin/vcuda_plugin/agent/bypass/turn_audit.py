@@ -49,8 +49,8 @@ class TurnAudit:
         self._began: _Reading | None = None
         self._ended_ns = time.monotonic_ns()
         self._due_ns: Counter[Place] = Counter()  # found and not written yet
-        # Of the last reading, with the times of the keeper's figures of GPUs without turns.
-        self._held_ns: dict[Place, int] = {}
+        self._held_ns: Mapping[Place, int] = {}  # of the last reading
+        # When the keeper wrote its figures of each GPU that had no turns then, by UUID.
         self._at_rest: dict[str, int] = {}
 
     def begin(self) -> None:
@@ -95,10 +95,10 @@ class TurnAudit:
     def _read(self) -> _Reading:
         """Leave out containers with a page that is leased, released or being written.
 
-        On a GPU that had no turns since the reading before, each holds what it held then.
+        Pages on a GPU that had no turns since the reading before are not read again.
         """
         held, free, false, at_rest = {}, {}, {}, {}
-        moved: set[str] = set()
+        changed: set[str] = set()
         for uuid, turns in turn_figures.read(self._state_dir).items():
             # Older figures: no turns run, so the time since then is free.
             age_ns = turns.read_ns - turns.at_ns
@@ -108,16 +108,17 @@ class TurnAudit:
             if since_ns:
                 at_rest[uuid] = turns.at_ns
             if self._at_rest.get(uuid) != turns.at_ns:
-                moved |= turns.of.keys()
-        for id in moved:
+                changed |= turns.of.keys()
+        for id in changed:
             path = f"{self._state_dir}/containers/{id}/limits"
             with contextlib.suppress(OSError, ValueError):
                 page = page_reader.read_limits(page_file.read_page(path, layout.LIMITS_SIZE))
                 held.update({(id, gpu.uuid): gpu.turn_held_ns for gpu in page.gpus})
-        before = self._held_ns
-        kept = {at: before[at] for at in free if at in before and at[0] not in moved}
-        self._held_ns, self._at_rest = {**kept, **held}, at_rest
-        return _Reading(time.monotonic_ns(), self._held_ns, free, false)
+        for place in free:
+            if place[0] not in changed and place in self._held_ns:
+                held[place] = self._held_ns[place]
+        self._held_ns, self._at_rest = held, at_rest
+        return _Reading(time.monotonic_ns(), held, free, false)
 
     def _write(self, allocations: Mapping[str, Allocation], found: Mapping[Place, Hidden]) -> None:
         """Write to the limits pages; what cannot be written is left for the next poll."""

@@ -44,8 +44,8 @@ class Waiting(NamedTuple):
     rotates: bool = True
 
 
-# The GPUs on which a container has no room beside others.
-_Lacking = Callable[[Sequence[Resident], Waiting], set[str]]
+# The GPUs that have no room for a container beside these residents.
+_Full = Callable[[Sequence[Resident], Waiting], set[str]]
 
 
 class Step(NamedTuple):
@@ -69,12 +69,12 @@ def next_step(
 
     fixed: seconds of each quantum; 0: by the swaps.
     """
-    lacking = partial(_lacking, gpus, rules)
+    full_for = partial(_full_for, gpus, rules)
     steps, awaited = [], set[str]()
     for one in sorted(waiting, key=lambda one: (one.rotates, one.asked, one.id)):
         # Room for a later one would be what the earlier one waits for.
         here = gpus_of(one)
-        if not awaited & here and (step := _step_for(now, lacking, residents, one, fixed)):
+        if not awaited & here and (step := _step_for(now, full_for, residents, one, fixed)):
             steps.append(step)
         awaited |= here
     return min(steps, key=lambda step: step.at, default=None)
@@ -82,26 +82,26 @@ def next_step(
 
 def _step_for(
     now: float,
-    lacking: _Lacking,
+    full_for: _Full,
     residents: Sequence[Resident],
     first: Waiting,
     fixed: float,
 ) -> Step | None:
-    full_ones = lacking(residents, first)
-    if not full_ones:
+    left_full = full_for(residents, first)
+    if not left_full:
         return Step((), first.id, now)
     rotating = [one for one in residents if one.rotates]
     ends = {one.id: _may_leave(one, now, fixed) for one in rotating}
     chosen: list[Resident] = []
     for one in sorted(rotating, key=lambda one: (ends[one.id], one.since, one.id)):
-        if full_ones & gpus_of(one):
+        if left_full & gpus_of(one):
             chosen.append(one)
-            full_ones = lacking([each for each in residents if each not in chosen], first)
-            if not full_ones:
+            left_full = full_for([each for each in residents if each not in chosen], first)
+            if not left_full:
                 break
-    if full_ones:
+    if left_full:
         return None
-    needed = _without_the_needless(lacking, residents, chosen, first)
+    needed = _without_the_needless(full_for, residents, chosen, first)
     return Step(tuple(one.id for one in needed), first.id, max(ends[one.id] for one in needed))
 
 
@@ -117,15 +117,15 @@ def gpus_of(one: Resident | Waiting) -> set[str]:
     return {share.uuid for share in one.shares}
 
 
-def _lacking(
+def _full_for(
     gpus: Sequence[Gpu], rules: Rules, residents: Sequence[Resident], wanted: Waiting
 ) -> set[str]:
-    """The GPUs on which `wanted` has no room beside the residents."""
+    """The GPUs that have no room for `wanted` beside the residents."""
     return full(wanted.shares, gpus, [share for one in residents for share in one.shares], rules)
 
 
 def _without_the_needless(
-    lacking: _Lacking,
+    full_for: _Full,
     residents: Sequence[Resident],
     chosen: Sequence[Resident],
     first: Waiting,
@@ -135,6 +135,6 @@ def _without_the_needless(
     for one in reversed(chosen):
         others = [each for each in needed if each is not one]
         stay = [each for each in residents if each not in others]
-        if not lacking(stay, first):
+        if not full_for(stay, first):
             needed = others
     return needed
