@@ -38,7 +38,7 @@ class Created:
         self.ledger = Ledger(folder + "/state")
         installed.configure(state_dir=self.ledger.state_dir, driver_root=driver.path)
         os.makedirs(folder + "/bundle/rootfs")
-        self.state = {"ociVersion": "1.0.2", "id": "box", "status": "creating", "pid": 7}
+        self.state = {"ociVersion": "1.0.2", "id": "box", "status": "creating", "pid": os.getpid()}
         self.state["bundle"] = folder + "/bundle"
         self.log, self.status = folder + "/log", write(folder + "/status", "0")
         hook = installed.prefix + "/lib/vcuda/vcuda-procfs-hook"
